@@ -1,4 +1,4 @@
-"""The small text files of a log directory, read and written exactly as Kafka does.
+"""Checkpoint and metadata files of a log directory (text), read and written exactly as Kafka does.
 
 Sources: ``CheckpointFile.java``, ``OffsetCheckpointFile.java``, ``LeaderEpochCheckpointFile.java``,
 ``PartitionMetadataFile.java``, ``CleanShutdownFileHandler.java``, ``PropertiesUtils.java`` (apache/kafka 4.3.1).
@@ -31,7 +31,7 @@ class CorruptFile(Exception):
 
 
 def _read_entries(disk: Disk, path: str) -> list[str]:
-    """Return the entry lines of a checkpoint: version 0, count, entries; none for a missing or empty file."""
+    """Return the entry lines of a checkpoint file (after version 0 and count); empty if it is missing or empty."""
     if not disk.exists(path):
         return []
     text = read_file(disk, path).decode("utf-8", "replace")
@@ -39,7 +39,7 @@ def _read_entries(disk: Disk, path: str) -> list[str]:
         return []
     lines = text.split("\n")
     if lines.pop():
-        # a power cut may leave a number that is too small
+        # a power failure may cut the last number short
         raise CorruptFile(f"Malformed checkpoint file {path}: incomplete last line")
     try:
         version, count = int(lines[0]), int(lines[1])
@@ -56,16 +56,16 @@ def _read_entries(disk: Disk, path: str) -> list[str]:
 def write_entries(
     disk: Disk, path: str, entries: list[str], *, sync: bool, sync_dir: bool | None = None, keep: str | None = None
 ) -> None:
-    """Write a checkpoint of these lines: version 0, their count, they themselves; as `write_file` does."""
+    """Replace a checkpoint file by version 0, number of entries and ``entries``; other arguments as `write_file`."""
     text = "".join(f"{line}\n" for line in ["0", str(len(entries)), *entries])
     write_file(disk, path, text.encode(), sync=sync, sync_dir=sync_dir, keep=keep)
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """``topic partition offset`` lines.
+    """Return the offsets in a checkpoint file of ``topic partition offset`` lines; empty if it is missing.
 
     Raises:
-        CorruptFile: not such a file.
+        CorruptFile: the file is malformed.
     """
     out = {}
     for line in _read_entries(disk, path):
@@ -80,15 +80,15 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 def write_offsets(
     disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True, sync_dir: bool | None = None
 ) -> None:
-    """Write a file of ``topic partition offset`` lines, as `write_file` does."""
+    """Replace a checkpoint file by ``topic partition offset`` lines; ``sync`` and ``sync_dir`` as `write_file`."""
     write_entries(disk, path, [f"{t} {p} {o}" for (t, p), o in offsets.items()], sync=sync, sync_dir=sync_dir)
 
 
 def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
-    """``epoch start_offset`` lines.
+    """Return the (epoch, start offset) pairs of a leader epoch checkpoint; empty if it is missing.
 
     Raises:
-        CorruptFile: not such a file.
+        CorruptFile: the file is malformed.
     """
     out = []
     for line in _read_entries(disk, path):
@@ -101,15 +101,15 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
 
 
 def write_epochs(disk: Disk, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool) -> None:
-    """Write a file of ``epoch start_offset`` lines."""
+    """Replace a leader epoch checkpoint by ``epoch start_offset`` lines."""
     write_entries(disk, path, [f"{epoch} {start}" for epoch, start in epochs], sync=sync)
 
 
 def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
-    """Return the topic id of a partition directory; None if the file is missing.
+    """Return the topic id in ``partition.metadata`` of a partition directory; None if the file is missing.
 
     Raises:
-        CorruptFile: not such a file.
+        CorruptFile: the file is malformed.
     """
     path = f"{directory}/{PARTITION_METADATA_FILE}"
     if not disk.exists(path):
@@ -125,16 +125,16 @@ def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
 
 
 def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes, *, sync: bool) -> None:
-    """Write the topic id of a partition directory."""
+    """Write ``partition.metadata`` with the topic id into a partition directory."""
     text = f"version: 0\ntopic_id: {uuid_to_string(topic_id)}"
     write_file(disk, f"{directory}/{PARTITION_METADATA_FILE}", text.encode(), sync=sync)
 
 
 def read_properties(disk: Disk, path: str) -> dict[str, str]:
-    """Read a Java properties file.
+    """Return the properties of a Java properties file.
 
     Raises:
-        CorruptFile: Java cannot read it either.
+        CorruptFile: a malformed Unicode escape, which Java rejects too.
     """
     try:
         return java_properties.loads(read_file(disk, path))
@@ -143,13 +143,13 @@ def read_properties(disk: Disk, path: str) -> dict[str, str]:
 
 
 def write_properties(disk: Disk, path: str, values: Mapping[str, str], now_ms: int) -> None:
-    """Write a Java properties file, with its date as Java writes it."""
+    """Write a Java properties file with a date comment as Java writes it, and sync it."""
     date = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     write_file(disk, path, f"#\n#{date}\n{java_properties.dumps(values)}".encode())
 
 
 def read_clean_shutdown_file(disk: Disk, directory: str) -> int | None:
-    """Return the mark of a clean stop: the broker epoch it carries, -1 for one without, None if absent."""
+    """Return the broker epoch in the clean shutdown file; -1 if it has none, None if the file is missing."""
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not disk.exists(path):
         return None
@@ -160,12 +160,12 @@ def read_clean_shutdown_file(disk: Disk, directory: str) -> int | None:
 
 
 def remove_clean_shutdown_file(disk: Disk, directory: str) -> None:
-    """Remove it: from now on logs change."""
+    """Remove the clean shutdown file and sync the directory, before logs are changed."""
     disk.unlink(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
     disk.fsync_dir(directory)
 
 
 def write_clean_shutdown_file(disk: Disk, directory: str, broker_epoch: int) -> None:
-    """Leave the mark of a clean stop: the next start need not scan."""
+    """Write and sync the clean shutdown file, so that the next start recovers no logs."""
     text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_file(disk, f"{directory}/{CLEAN_SHUTDOWN_FILE}", text.encode())

@@ -1,9 +1,9 @@
 """``cleaner-offset-checkpoint`` of a log directory: the offset up to which each log is compacted.
 
-After a power cut the file must hold either its last or its previous contents: offsets that are missing in a log would
-otherwise count as damage. It is therefore always synced before it takes its name. A write that must not block the event
-loop goes to another file name in a thread (`CleanerCheckpointWrite`), and then takes the file's place unless that is
-newer by now.
+After a power failure the file must have either its last or its previous contents: gaps in a compacted log would
+otherwise count as damage. It is therefore always written to a temporary file and synced before the rename. So that the
+event loop is not blocked, a thread writes the temporary file (`CleanerCheckpointWrite`); it then replaces the
+checkpoint unless that was written meanwhile.
 
 Source: ``LogCleanerManager.updateCheckpoints``, ``CheckpointFile.write`` (apache/kafka 4.3.1).
 """
@@ -21,7 +21,7 @@ CleanerOffsets = Mapping[TopicPartition, int]
 
 
 class CleanerCheckpointWrite(NamedTuple):
-    """A write to the temporary file: run it in a thread, then `CleanerOffsetCheckpoint.replace`."""
+    """Write of the temporary file: `run` in a thread, then `CleanerOffsetCheckpoint.replace` on the event loop."""
 
     disk: Disk
     path: str
@@ -38,20 +38,20 @@ class CleanerCheckpointWrite(NamedTuple):
 
 
 class CleanerOffsetCheckpoint:
-    """The checkpoint file and its state on the disk."""
+    """Cleaner offset checkpoint of a log directory: contents, and whether they are durable."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{CLEANER_OFFSET_CHECKPOINT}"
         self.offsets: CleanerOffsets = {}
-        """Contents of the file. Each write assigns another object."""
+        """Contents of the file, by partition. Each write assigns another object."""
         self._is_synced = True
-        """True if a power cut leaves the file as it is."""
+        """True if the current contents are durable."""
         self._was_found = False
-        """True if the file existed at start: a log that it does not name was never compacted."""
+        """True if a valid file existed at start: a log that is not in it was never compacted."""
 
     def load(self, has_logs: Callable[[], bool]) -> None:
-        """Read the file. As in Kafka, a directory without logs gets a file without entries.
+        """Read the file; create it without entries in a directory without logs, as Kafka does.
 
         Raises:
             OSError: the disk failed.
@@ -65,11 +65,11 @@ class CleanerOffsetCheckpoint:
             self._was_found = False
 
     def compacted_below(self, at: TopicPartition) -> int | None:
-        """Return the offset below which a log may have gaps; None where the file was missing or corrupt."""
+        """Return the offset below which a log is compacted (0: none); None if the file was missing or corrupt."""
         return self.offsets.get(at, 0) if self._was_found else None
 
     def raise_on_recovery(self, at: TopicPartition, below: int) -> None:
-        """Write that a log is compacted below an offset: recovery completes a segment swap that no file records.
+        """Raise a log's cleaner offset to ``below``, before recovery completes an interrupted segment swap.
 
         Raises:
             OSError: the disk failed.
@@ -79,11 +79,11 @@ class CleanerOffsetCheckpoint:
 
     @property
     def synced_offsets(self) -> CleanerOffsets | None:
-        """Contents that the disk has; None where a power cut may bring the previous contents back."""
+        """Durable contents; None while a power failure may restore the previous contents."""
         return self.offsets if self._is_synced else None
 
     def write(self, offsets: CleanerOffsets, *, sync_dir: bool) -> None:
-        """Write and sync the file now; its name is durable with ``sync_dir`` only.
+        """Write and sync the file, waiting for the disk; the rename is durable with ``sync_dir`` only.
 
         Raises:
             OSError: the file is unchanged.
@@ -92,7 +92,7 @@ class CleanerOffsetCheckpoint:
         self.offsets, self._is_synced = offsets, sync_dir
 
     def prepare_write(self, offsets: CleanerOffsets) -> CleanerCheckpointWrite | None:
-        """Return the write of ``offsets`` to the temporary file; None where the disk has them."""
+        """Return the write of ``offsets`` to the temporary file; None if the durable contents are the same."""
         if offsets == self.synced_offsets:
             return None
         return CleanerCheckpointWrite(self._disk, f"{self._path}.new", offsets, self.offsets)
@@ -100,8 +100,8 @@ class CleanerOffsetCheckpoint:
     def replace(self, write: CleanerCheckpointWrite, current: CleanerOffsets) -> bool:
         """Rename the temporary file to the checkpoint; return whether it was renamed.
 
-        It is not where the checkpoint was written meanwhile, or where a log was truncated below its entry or removed:
-        ``current`` are the offsets of now. The caller then syncs the directory and calls `complete_write`.
+        It is not renamed if the checkpoint was written meanwhile, or if a log was removed or truncated below its entry
+        according to the current offsets ``current``. The caller then syncs the directory and calls `complete_write`.
 
         Raises:
             OSError: the file is unchanged.
@@ -120,6 +120,6 @@ class CleanerOffsetCheckpoint:
             self._is_synced = True
 
     def create_if_missing(self) -> None:
-        """Create an empty file where there is none, as a clean shutdown of Kafka leaves it."""
+        """Create an empty file if it is missing, as a clean shutdown of Kafka does."""
         if not self._disk.exists(self._path):
             self._disk.open(self._path, create=True).close()

@@ -1,7 +1,7 @@
-"""Leader epochs of one partition: where each began, and so where each ended.
+"""Leader epochs of one partition with their start offsets (``leader-epoch-checkpoint``).
 
-Kept in ``leader-epoch-checkpoint``. A follower or a consumer asks "where did epoch E end?" and cuts its log, or its
-position, there (KIP-101, KIP-279, KIP-320). Source: ``LeaderEpochFileCache.java`` (apache/kafka 4.3.1).
+A follower or consumer asks for the end offset of an epoch (OffsetForLeaderEpoch, Fetch) and truncates its log, or
+resets its position, to it (KIP-101, KIP-279, KIP-320). Source: ``LeaderEpochFileCache.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochFileCache:
-    """A growing list of (epoch, start offset)."""
+    """Leader epochs of a partition: list of (epoch, start offset), both ascending, in memory and in the file."""
 
     __slots__ = ("_disk", "entries", "has_unsaved_entries", "is_corrupt", "is_file_unsynced", "path", "write_count")
 
@@ -24,11 +24,11 @@ class LeaderEpochFileCache:
         self._disk = disk
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self.is_file_unsynced = True
-        """True if a power cut could take back what the file says."""
+        """True if the file's contents or name may not be durable."""
         self.write_count = 0
-        """How often the file was written: a sync begun before says nothing of the newest."""
+        """Number of writes of the file, so that a sync that began before the last write is recognised."""
         self.is_corrupt = False
-        """True if the file says nothing that can be believed: all batches must tell their epochs again."""
+        """True if the file is malformed: recovery must read the epochs from all batches."""
         is_missing = False
         try:
             self.entries = read_epochs(disk, self.path)
@@ -38,14 +38,14 @@ class LeaderEpochFileCache:
             self.entries = []
             self.is_corrupt = True
         self.has_unsaved_entries = is_missing or self.is_corrupt
-        """True if the file lacks something that is known here, or is missing or damaged."""
+        """True if the file differs from ``entries``, or is missing or malformed."""
 
     def set_directory(self, directory: str) -> None:
-        """Set the new path after a rename of the directory."""
+        """Set the path of the file after the partition's directory was renamed to ``directory``."""
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def copy_from(self, other: LeaderEpochFileCache) -> None:
-        """Know what a log of the same records knows. The file follows.
+        """Replace the entries by those of another log with the same records, and write the file.
 
         Raises:
             OSError: it could not be written.
@@ -55,14 +55,14 @@ class LeaderEpochFileCache:
             self.save()
 
     def latest_epoch(self) -> int:
-        """Return the newest epoch, -1 where there is none."""
+        """Return the latest leader epoch; -1 if there is none."""
         return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int, *, save: bool = True) -> None:
-        """Start a new epoch at ``start_offset``; remove entries that contradict it.
+        """Add leader epoch ``epoch`` if it is newer than the latest; remove entries at or above ``start_offset``.
 
         Raises:
-            OSError: the file could not be written. The next call retries it, for any epoch.
+            OSError: the file could not be written; the next call with any epoch writes it again.
         """
         if epoch >= 0 and (not self.entries or self.entries[-1][0] < epoch):
             self.entries = [*(e for e in self.entries if e[1] < start_offset), (epoch, start_offset)]
@@ -71,10 +71,10 @@ class LeaderEpochFileCache:
             self.save()
 
     def assign_from_batch(self, epoch: int, offset: int) -> None:
-        """Set the epoch of a batch that recovery read, overriding the entries; the file is not written yet.
+        """Set the epoch of a batch at ``offset`` that recovery read, overriding the entries; do not write the file.
 
-        A batch older than the entries was truncated before, and a power cut restored it. The batches that replaced it
-        are missing, and a leader that gets the batch's epoch causes another truncation.
+        If the batch's epoch is older than the entries say, the batch was truncated and a power failure restored it,
+        without the batches that replaced it. With its true epoch the leader causes the truncation again.
         """
         if epoch < 0 or epoch == self.epoch_for_offset(offset):
             return
@@ -85,10 +85,10 @@ class LeaderEpochFileCache:
         self.has_unsaved_entries = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch <= asked, its end offset); (-1, -1) for an epoch the log does not know.
+        """Return the largest epoch not above ``epoch`` and its end offset; (-1, -1) if it is undefined.
 
-        ``LeaderEpochFileCache.endOffsetFor``: the current epoch ends at the log end; one above it is undefined; one
-        before the first known gives (asked, start of the first).
+        As ``LeaderEpochFileCache.endOffsetFor``: the latest epoch ends at ``log_end_offset``; an epoch above it is
+        undefined; for one before the first entry the result is (``epoch``, start offset of the first entry).
         """
         if epoch == UNDEFINED_EPOCH or not self.entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -103,12 +103,12 @@ class LeaderEpochFileCache:
         return self.entries[first - 1][0], self.entries[first][1]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """Return the epoch of the record at ``offset``, -1 where it is not known."""
+        """Return the leader epoch of the record at ``offset``; -1 if it is unknown."""
         at = bisect_right(self.entries, offset, key=lambda entry: entry[1])
         return self.entries[at - 1][0] if at else UNDEFINED_EPOCH
 
     def truncate_from_end(self, offset: int, *, save: bool = True) -> None:
-        """Forget epochs that begin at or after ``offset``. Not saved, the next epoch takes it along."""
+        """Remove epochs that start at or after ``offset``; with ``save`` False the next change writes the file."""
         kept = [(e, s) for e, s in self.entries if s < offset]
         if kept != self.entries:
             self.entries = kept
@@ -117,7 +117,11 @@ class LeaderEpochFileCache:
             self.save()
 
     def truncate_from_start(self, offset: int) -> None:
-        """Truncate from the start: older epochs are removed, the one that covers ``offset`` starts there."""
+        """Remove epochs that end at or below ``offset``; the epoch that contains it starts there. Write the file.
+
+        Raises:
+            OSError: the file could not be written.
+        """
         older = [e for e in self.entries if e[1] <= offset]
         if older and (len(older) > 1 or older[0][1] < offset):
             self.entries = [(older[-1][0], offset), *(e for e in self.entries if e[1] > offset)]
@@ -126,12 +130,12 @@ class LeaderEpochFileCache:
             self.save()
 
     def clear(self) -> None:
-        """Forget every epoch."""
+        """Remove all epochs and write the file."""
         self.entries = []
         self.save()
 
     def save(self, *, sync: bool = False) -> None:
-        """Write the file; while the log is open not synced, since the batches carry the epochs too.
+        """Write the file; an open log does not sync it, since the batches contain the epochs too.
 
         Raises:
             OSError: it could not be written.
@@ -143,6 +147,6 @@ class LeaderEpochFileCache:
         self.is_file_unsynced = not sync
 
     def on_synced(self, written: int) -> None:
-        """Record a sync of the file and its name, by its number of writes."""
+        """Record a sync of the file and its name that started when `write_count` was ``written``."""
         if written == self.write_count:
             self.is_file_unsynced = False

@@ -1,7 +1,7 @@
-"""``log-start-offset-checkpoint`` of a log directory, written without waiting for the disk.
+"""``log-start-offset-checkpoint`` of a log directory, written without a sync.
 
-A power cut may tear an unsynced write. The last synced file is therefore kept under another name until the disk has a
-newer one: without it a torn write of one DeleteRecords would bring all deleted records of the directory back.
+A power failure may tear an unsynced write. The last synced file is therefore kept as a backup until a newer one is
+durable: otherwise a torn write after one DeleteRecords would restore all deleted records of the directory.
 
 Source: ``LogManager.checkpointLogStartOffsetsInDir`` (apache/kafka 4.3.1), which waits for the disk each time.
 """
@@ -18,7 +18,7 @@ BACKUP_FILE = f"{checkpoint_files.LOG_START_OFFSET_CHECKPOINT}.kept"
 
 
 class LogStartOffsetCheckpoint:
-    """The checkpoint file, its backup and their state on the disk."""
+    """Log start offset checkpoint of a log directory: contents, backup file, and whether they are durable."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -26,19 +26,19 @@ class LogStartOffsetCheckpoint:
         self._path = f"{directory}/{checkpoint_files.LOG_START_OFFSET_CHECKPOINT}"
         self._backup_path = f"{directory}/{BACKUP_FILE}"
         self.offsets: Mapping[TopicPartition, int] = {}
-        """Offsets of the last write, also of one that failed."""
+        """Log start offsets of the last write, even if it failed."""
         self._is_file_current = True
-        """True if the file holds ``offsets``: the last write may have failed."""
+        """True if the file contains ``offsets``; False if the last write failed."""
         self.backup_partitions: Collection[TopicPartition] = ()
-        """Partitions that the backup names, while a power cut may bring it back."""
+        """Partitions in the backup, while a power failure may restore it."""
         self._written: Mapping[TopicPartition, int] = {}
         self._has_backup = False
         self._is_synced = True
-        """True if the contents of the newest file are on the disk; its name may not be."""
+        """True if the contents of the newest file are durable; its name may not be."""
         self._write_count = 0
 
     def load(self) -> None:
-        """Read the file, or the backup where a power cut or a crash between two renames took the file.
+        """Read the file; restore it from the backup if a power failure or a crash between two renames lost it.
 
         Raises:
             OSError: the disk failed.
@@ -53,7 +53,7 @@ class LogStartOffsetCheckpoint:
         try:
             self.offsets = self._written = checkpoint_files.read_offsets(self._disk, self._path)
         except checkpoint_files.CorruptFile:
-            self.offsets = self._written = {}  # it was never on the disk as a whole
+            self.offsets = self._written = {}  # never written as a whole
 
     def _is_whole(self) -> bool:
         try:
@@ -63,7 +63,7 @@ class LogStartOffsetCheckpoint:
         return self._disk.exists(self._path) and self._disk.stat(self._path).size_bytes > 0
 
     def needs_write(self, starts: Mapping[TopicPartition, int]) -> bool:
-        """Return whether the file, or the backup that may take its place, differs from ``starts``."""
+        """Return whether the file, or the backup that may be restored, differs from ``starts``."""
         return starts != self.offsets or not self._is_file_current or bool(self.backup_partitions)
 
     def write(
@@ -74,7 +74,7 @@ class LogStartOffsetCheckpoint:
         sync: bool,
         sync_dir: bool = False,
     ) -> None:
-        """Write these log start offsets and no others; ``lines`` are their lines, where the caller has them.
+        """Replace the file's contents by ``starts``; ``lines`` are its formatted entries, None to format them here.
 
         Raises:
             OSError: the file is unchanged.
@@ -98,14 +98,14 @@ class LogStartOffsetCheckpoint:
 
     @property
     def is_durable(self) -> bool:
-        """True if a power cut leaves the last write."""
+        """True if the last write is durable."""
         return self._is_synced and not self._has_backup
 
     def prepare_sync(self) -> Callable[[], int]:
-        """Return the sync of the file as it is now, for a thread; its result is for `complete_sync`.
+        """Return a function that syncs the current file in a thread and returns the argument of `complete_sync`.
 
         Raises:
-            OSError: final, unless the process is short of a resource; also in the thread.
+            OSError: here and in the thread; the log directory must go offline, unless the process is out of resources.
         """
         write_count = self._write_count
         # opened here: a thread that opens it by name could look between two renames
@@ -123,10 +123,10 @@ class LogStartOffsetCheckpoint:
         return sync
 
     def complete_sync(self, write_count: int) -> None:
-        """Record that the disk has the file as of ``write_count`` and its name, and remove the backup.
+        """Record that the file as of ``write_count`` and its name are durable, and remove the backup.
 
         Raises:
-            OSError: the backup stays.
+            OSError: the backup was not removed.
         """
         if write_count == self._write_count:
             self._is_synced, self.backup_partitions = True, ()

@@ -1,4 +1,4 @@
-"""Transactions of a log during compaction: which markers and index entries are still needed.
+"""Transactions in the batches of a compaction pass: which markers and transaction index entries must be retained.
 
 Source: ``CleanedTransactionMetadata.java`` (apache/kafka 4.3.1).
 """
@@ -16,16 +16,16 @@ from ottla.wire.record_batch.records import iterate_records
 
 
 class CleanedTransactionMetadata:
-    """Aborted transactions, and whether any data of them remains, as batches are read in order."""
+    """Committed and aborted transactions that are ongoing at the current batch, as a pass reads batches in order."""
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._pending_aborted = [(entry.first_offset, entry) for entry in aborted]
         heapify(self._pending_aborted)
         self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
-        """Producer id -> its aborted transaction, and whether a batch of it was seen."""
+        """Producer id -> its aborted transaction, and whether a data batch of it was read."""
         self._committed: set[int] = set()
         self.retained_txns: list[AbortedTxn] = []
-        """Entries of the transaction index that readers still need."""
+        """Transaction index entries to write for the new segment: of aborted transactions with data batches."""
 
     def _advance_to(self, offset: int) -> None:
         while self._pending_aborted and self._pending_aborted[0][0] <= offset:
@@ -33,7 +33,7 @@ class CleanedTransactionMetadata:
             self._aborted[entry.producer_id] = (entry, False)
 
     def on_batch_read(self, header: BatchHeader) -> bool:
-        """Process a data batch; return True if it was aborted."""
+        """Record a data batch; return True if it belongs to an aborted transaction."""
         self._advance_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -45,7 +45,7 @@ class CleanedTransactionMetadata:
         return True
 
     def on_control_batch_read(self, header: BatchHeader, kind: int) -> bool:
-        """Process a marker; return True if no data of its transaction is left."""
+        """Record a transaction marker; return True if no data batch of its transaction is left in the log."""
         self._advance_to(header.last_offset)
         if kind == ControlRecordType.ABORT:
             entry, seen = self._aborted.pop(header.producer_id, (None, False))
@@ -60,7 +60,7 @@ class CleanedTransactionMetadata:
 
 
 def control_batch_type(header: BatchHeader, raw: Buffer) -> int:
-    """Return ABORT, COMMIT or another control record's type; -1 if unreadable."""
+    """Return the `ControlRecordType` of a control batch's first record; -1 if it has none or cannot be read."""
     first = next(iter(iterate_records(raw, header)), None)
     kind = None if first is None else read_control_type(first)
     return -1 if kind is None else kind

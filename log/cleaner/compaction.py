@@ -1,21 +1,22 @@
-"""Compaction: retains the last record of each key at its offset.
+"""Log compaction: retains the last record of each key, at its offset.
 
-A pass has two halves. The first reads the new part of a log and notes where each key was seen last. The second copies
-the segments up to there, batch by batch, leaving out records whose key was seen again. Offsets, sequences and epochs
-stay as they were: a batch that loses records keeps its base and last offset, and the last batch of a producer stays
-even when it is empty. A batch whose decompressed size exceeds the limit is copied unchanged.
+A pass has two phases. The first reads the dirty section of a log into an offset map (key -> last offset). The second
+copies the segments up to the end of that section, batch by batch, without records that have a later offset in the map.
+Offsets, sequences and epochs are unchanged: a batch that loses records keeps its base and last offset, and the last
+batch of a producer is retained even when it is empty. A batch whose decompressed size exceeds the limit is copied
+unchanged.
 
-Tombstones (no value) stay for ``delete.retention.ms`` after the first pass that saw them: that pass stamps their batch
-with the time they may go. Records of aborted transactions go at once; a marker is removed when no data of its
-transaction is left and its time has come. Behind a batch that was not looked into all tombstones stay: what they delete
-may lie in it.
+Tombstones (null values) are retained for ``delete.retention.ms`` after the first pass that read them: that pass writes
+the delete horizon into their batch. Records of aborted transactions are removed at once; a marker is removed when no
+data of its transaction is left and its delete horizon has passed. After a batch that was copied unchanged all
+tombstones are retained: it may contain the records that they delete.
 
-A pass runs beside the node, in a process of its own where there is one: it reads sealed segments and writes files under
-names of its own. Only then does the node exchange them (`segment_swap`).
+A pass runs in a separate process if there is one: it reads sealed segments and writes ``.cleaned`` files. The node
+replaces the segments afterwards (`segment_swap`).
 
 Source: ``Cleaner.java``, ``CleanedTransactionMetadata.java``, ``MemoryRecords.filterTo`` (apache/kafka 4.3.1).
 
-How long a tombstone and a marker stay: KIP-534.
+Delete horizon of tombstones and markers: KIP-534.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from ottla.wire.record_batch.records import decompress_records
 
 @dataclass(slots=True)
 class CleanerStats:
-    """Statistics of a pass."""
+    """Statistics of a compaction pass: bytes and records read and written, keys in the offset map."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -61,31 +62,31 @@ class CleanerStats:
     records_kept: int = 0
     keys: int = 0
     oversized_batches: int = 0
-    """Batches that unpack to more than is looked into."""
+    """Number of batches whose decompressed size exceeds the limit, copied unchanged."""
     last_oversized_offset: int = -1
-    """The base offset of the last of them."""
+    """Base offset of the last oversized batch; -1 if there is none."""
 
 
 @dataclass(slots=True)
 class CompactionPlan:
-    """Input of a compaction pass, collected on the event loop."""
+    """Input of a compaction pass: segments, offset range, settings, producers and aborted transactions of the log."""
 
     directory: str
     base_offsets: list[int]
     """Base offsets of the sealed segments, from the first on, up to the last one the pass may reach."""
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """No batch at or behind this offset is touched."""
+    """Offset from which on no batch is read or rewritten."""
     config: LogConfig
     now_ms: int
     producer_snapshot: bytes
-    """Body of a producer snapshot, the compact form in which a large table is copied."""
+    """Entries of all producers of the log, in the format of a ``.snapshot`` file's body."""
     aborted_txns: list[AbortedTxn]
     map_bytes: int
 
 
 class CleanedSegment(NamedTuple):
-    """A new segment, complete and synced under its ``.cleaned`` names, and the segments that it replaces."""
+    """New segment, complete and synced in ``.cleaned`` files; ``sources``: base offsets of the segments it replaces."""
 
     base_offset: int
     size_bytes: int
@@ -93,7 +94,7 @@ class CleanedSegment(NamedTuple):
 
 
 class CompactionResult(NamedTuple):
-    """Result of a pass: end offset, new segments in order, statistics."""
+    """Result of a compaction pass: first offset that was not cleaned, new segments in offset order, statistics."""
 
     end: int
     cleaned: list[CleanedSegment]
@@ -101,7 +102,7 @@ class CompactionResult(NamedTuple):
 
 
 def run_compaction(disk: Disk, plan: CompactionPlan) -> CompactionResult:
-    """Run one compaction pass.
+    """Run one compaction pass: write the new segments as ``.cleaned`` files; the log itself is unchanged.
 
     Raises:
         WireError: records on disk cannot be read; OSError: the disk failed.
@@ -117,7 +118,11 @@ def run_compaction(disk: Disk, plan: CompactionPlan) -> CompactionResult:
 
 
 def build_offset_map(plan: CompactionPlan, sources: list[LogSegment], stats: CleanerStats) -> OffsetMap:
-    """Note where each key of the new part was seen last, as far as memory goes."""
+    """Return the last offset of each key in the dirty section; the map ends early where its memory limit is reached.
+
+    Raises:
+        WireError: a batch is damaged, or has an old message format.
+    """
     found = OffsetMap(plan.map_bytes)
     transactions = CleanedTransactionMetadata(plan.aborted_txns)
     found.latest_offset = plan.first_dirty_offset - 1
@@ -139,14 +144,14 @@ def build_offset_map(plan: CompactionPlan, sources: list[LogSegment], stats: Cle
                 return found
             found.latest_offset = header.last_offset
         segment.close()
-        # The last offsets of a segment may have been compacted away: they are done with too.
+        # The last offsets of a segment may have been compacted away: they count as read.
         found.latest_offset = max(found.latest_offset, end - 1)
     stats.keys = len(found)
     return found
 
 
 def _decompress(header: BatchHeader, raw: memoryview) -> bytes | None:
-    """Return a batch's records; None if they exceed the limit."""
+    """Return the decompressed records of a batch; None if they exceed the size limit of decompression."""
     try:
         return bytes(decompress_records(raw, header))
     except DecompressedSizeExceeded:
@@ -174,7 +179,10 @@ def _note_keys(plan: CompactionPlan, found: OffsetMap, header: BatchHeader, raw:
 def group_segments_by_size(
     segments: list[LogSegment], settings: LogConfig, next_base: int
 ) -> Iterator[list[LogSegment]]:
-    """Neighbours that fit one segment together, so that what shrank does not stay in many small files."""
+    """Yield groups of adjacent segments that fit into one segment (size, offset range), as ``Cleaner``.
+
+    ``next_base`` is the base offset of the segment after the last one.
+    """
     at = 0
     while at < len(segments):
         group = [segments[at]]
@@ -192,7 +200,7 @@ def group_segments_by_size(
 
 
 class SegmentRewriter:
-    """The second half of a pass."""
+    """Second phase of a compaction pass: writes new segments without the records that the offset map supersedes."""
 
     def __init__(
         self, disk: Disk, plan: CompactionPlan, sources: list[LogSegment], keys: OffsetMap, stats: CleanerStats
@@ -208,7 +216,7 @@ class SegmentRewriter:
         self.end = keys.latest_offset + 1
 
     def rewrite(self) -> Iterator[CleanedSegment]:
-        """Yield the new segment of each group, synced and ready for the swap."""
+        """Write and yield the new segment of each group of segments, synced as ``.cleaned`` files."""
         reach = [s for s in self._sources if s.base_offset < self.end]
         following = next(
             (s.base_offset for s in self._sources if s.base_offset >= self.end), self._plan.first_uncleanable_offset
@@ -218,7 +226,7 @@ class SegmentRewriter:
             yield CleanedSegment(group[0].base_offset, size_bytes, [s.base_offset for s in group])
 
     def _rewrite_group(self, group: list[LogSegment]) -> int:
-        """Write a group's new segment; gives its size."""
+        """Write the new segment that replaces a group of segments; return its size in bytes."""
         created = max(s.created_ms for s in group)
         target = LogSegment.create_without_indexes(
             self._disk, self._plan.directory, group[0].base_offset, self._plan.config, created, CLEANED_FILE_SUFFIX
@@ -250,7 +258,7 @@ class SegmentRewriter:
         target.append(batch, header.last_offset, header.max_timestamp)
 
     def _filter_batch(self, header: BatchHeader, raw: memoryview) -> Buffer | None:
-        """Return a batch with the records to retain; None if none remain."""
+        """Return the batch to write in place of a batch; None if it is removed."""
         self._stats.records_read += header.records_count
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON_BIT else None
         if header.is_control:
@@ -293,7 +301,7 @@ class SegmentRewriter:
         return self._rebuild_batch(header, data, slices, stamp=tombstones and horizon is None)
 
     def _retain_empty_batch(self, header: BatchHeader) -> bytes | None:
-        """Return an empty batch if offsets or a producer's sequence depend on it, else None."""
+        """Return the batch without records if it has the pass's last offset or a producer's last sequence, or None."""
         last, epoch = self._last_of_producers.get(header.producer_id, (-1, -1))
         of_producer = header.producer_id >= 0 and (
             last == header.last_offset if last >= 0 else header.is_control and epoch == header.producer_epoch
@@ -305,9 +313,9 @@ class SegmentRewriter:
     def _rebuild_batch(
         self, header: BatchHeader, data: bytes, slices: Iterable[list[RecordRange]], *, stamp: bool
     ) -> bytes:
-        """Return a batch with fewer records, or with a delete horizon for its tombstones or marker.
+        """Return a batch with the records in ``slices``; ``stamp`` sets the delete horizon of its tombstones or marker.
 
-        Bit 6 is set when the base timestamp is the delete horizon; every record's delta is relative to it.
+        Attribute bit 6 marks the base timestamp as the delete horizon; the timestamp deltas are relative to it.
         """
         base, attributes = header.base_timestamp, header.attributes
         if stamp:
@@ -330,13 +338,13 @@ class SegmentRewriter:
 
 
 def _empty_batch(header: BatchHeader) -> bytes:
-    """Return a batch without its records."""
+    """Return the bytes of a batch with this header and no records, uncompressed and without a delete horizon."""
     attributes = header.attributes & ~(0x07 | DELETE_HORIZON_BIT)
     return pack_batch(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
 
 
 def delete_unfinished_files(disk: Disk, directory: str) -> None:
-    """Throw new segments away that never took their place."""
+    """Delete the ``.cleaned`` and ``.swap`` files in a partition's directory after an interrupted compaction."""
     if disk.exists(directory):
         for name in disk.list_files(directory):
             file = parse_segment_file(name)

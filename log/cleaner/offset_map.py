@@ -1,6 +1,6 @@
-"""The last offset of each key, in bounded memory: what compaction decides by.
+"""Map of each key to its last offset, in bounded memory, for log compaction.
 
-Source: ``SkimpyOffsetMap.java`` (apache/kafka 4.3.1), which keeps 16-byte digests of keys in a flat buffer.
+Source: ``SkimpyOffsetMap.java`` (apache/kafka 4.3.1), which stores 16-byte digests of keys in a flat buffer.
 """
 
 from __future__ import annotations
@@ -8,30 +8,30 @@ from __future__ import annotations
 from ottla.wire.record_batch.record_scan import compact_key
 
 ENTRY_BYTES = 160
-"""About what an entry takes: a key of up to 32 bytes, an offset, the dictionary's own share."""
+"""Estimated memory of an entry: a key of up to 32 bytes, an offset, and the dictionary's overhead."""
 
 
 class OffsetMap:
-    """Key to offset. A key longer than 31 bytes is kept as its digest of 32, so no key can be taken for another."""
+    """Map of key to last offset. A key above 31 bytes is stored as a 32-byte digest, so that keys do not collide."""
 
     __slots__ = ("capacity", "latest_offset", "offsets")
 
     def __init__(self, size_bytes: int) -> None:
         self.capacity = max(size_bytes // ENTRY_BYTES, 1)
         self.latest_offset = -1
-        """The last offset that was looked at: behind it nothing is known."""
+        """Last offset that was read into the map; -1 at first."""
         self.offsets: dict[bytes, int] = {}
-        """By key, as `record_scan.compact_key` has it."""
+        """Last offsets, by key in the form of `record_scan.compact_key`."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def has_capacity_for(self, keys: int) -> bool:
-        """Return True if that number of new keys fits for certain."""
+        """Return True if ``keys`` further keys fit, even if all of them are new."""
         return len(self.offsets) + keys <= self.capacity
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Store the last offset of a key; return False, without storing it, if there is no room for a new key."""
+        """Set the last offset of a key; return False, without a change, if the key is new and the map is full."""
         key, offsets = compact_key(key), self.offsets
         if key not in offsets and len(offsets) >= self.capacity:
             return False

@@ -1,16 +1,17 @@
-"""Replacement of segments by compacted ones, safe against a power cut at any point.
+"""Replacement of segments by compacted ones, safe against a power failure at any point.
 
-A directory keeps its names in any order it likes until it is synced. So there are three steps, and a sync of the
-directory, in a thread, behind each:
+Until a directory is synced, its renames may become durable in any order. So there are three steps, each followed by a
+sync of the directory in a thread:
 
-1. `add_swap_suffix`: the new segments get their ``.swap`` names. A crash cannot undo it then: `recovery` takes each for
-   all segments within its range.
-2. `replace_segments`: the old segments leave the log, and those whose place a new one does not take by name are renamed
-   ``.deleted``. Before that is on the disk no new segment may lose its ``.swap`` name: else an old segment could come
-   back behind one that covers it, and recovery would take both for damage.
-3. `remove_swap_suffix`: the new segments get their own names.
+1. `add_swap_suffix`: the new segments are renamed to ``.swap``. From now on `recovery` completes the replacement after
+a
+   crash: each ``.swap`` segment replaces all segments within its offset range.
+2. `replace_segments`: the old segments are removed from the log, and those whose base offset no new segment has are
+   renamed to ``.deleted``. Until this is durable no new segment may lose its ``.swap`` suffix: else an old segment
+   could reappear after one that covers its offsets, and recovery would treat both as damaged.
+3. `remove_swap_suffix`: the new segments are renamed to their final names.
 
-Reads go on meanwhile: a new segment holds its file open and its indexes in memory until it has its own name.
+Reads continue meanwhile: a new segment's file stays open and its indexes in memory until it has its final name.
 
 Source: ``LocalLog.replaceSegments`` (apache/kafka 4.3.1), which syncs the directory only once, at the end.
 """
@@ -28,14 +29,14 @@ _SUFFIXES = (".txnindex", ".timeindex", ".index", ".log")
 
 
 def rename_files(disk: Disk, path: str, old: str, new: str) -> None:
-    """Give a segment's files, those that are there, another ending."""
+    """Rename a segment's existing files from the state suffix ``old`` to ``new``; ``path`` is without file suffix."""
     for suffix in _SUFFIXES:
         if disk.exists(f"{path}{suffix}{old}"):
             disk.rename(f"{path}{suffix}{old}", f"{path}{suffix}{new}")
 
 
 class SegmentSwap:
-    """Replacement by the new segments of one pass, which are complete and synced under their ``.cleaned`` names."""
+    """Replacement of a log's segments by the ``.cleaned`` segments of one compaction pass, in three steps."""
 
     def __init__(self, log: PartitionLog, cleaned: list[CleanedSegment]) -> None:
         self._log = log
@@ -43,10 +44,10 @@ class SegmentSwap:
         self._cleaned = cleaned
         self._new: list[LogSegment] = []
         self.removes_base_offsets = False
-        """True if segments left that no new one replaces by name: then their leaving must be synced of its own."""
+        """True if `replace_segments` renamed segments to ``.deleted``: it must be followed by `sync_directory`."""
 
     def _find_sources(self, done: CleanedSegment) -> list[LogSegment] | None:
-        """Return the segments that a new one replaces, neighbours in the log; None if the log has changed since."""
+        """Return the adjacent segments of the log that ``done`` replaces; None if the log has changed since."""
         log = self._log
         if log.closed or log.truncations != self._truncations or done.sources[0] not in log.segments.base_offsets:
             return None
@@ -56,12 +57,12 @@ class SegmentSwap:
         return sources if unchanged else None
 
     def add_swap_suffix(self) -> bool:
-        """Rename the new segments to ``.swap``; return False, without changes, if the log has changed.
+        """Rename the new segments' files to ``.swap``; return False, without changes, if the log has changed.
 
-        Then `sync_directory`.
+        The caller then runs `sync_directory`.
 
         Raises:
-            OSError: final for this directory.
+            OSError: the log directory must go offline.
         """
         if any(self._find_sources(done) is None for done in self._cleaned):
             return False
@@ -71,10 +72,10 @@ class SegmentSwap:
         return True
 
     def sync_directory(self) -> None:
-        """Wait until the names are on the disk: for a thread.
+        """Sync the partition's directory; runs in a thread.
 
         Raises:
-            OSError: final for this directory.
+            OSError: the log directory must go offline.
         """
         try:
             self._log.disk.fsync_dir(self._log.directory)
@@ -85,10 +86,10 @@ class SegmentSwap:
     def replace_segments(self, now_ms: int) -> bool:
         """Replace the old segments in the log; return False, without changes, if the log has changed.
 
-        Then `sync_directory` where `removes_base_offsets`, then `remove_swap_suffix`.
+        The caller then runs `sync_directory` if `removes_base_offsets` is True, then `remove_swap_suffix`.
 
         Raises:
-            OSError: without changes, or final: then the log is out of service.
+            OSError: the log is either unchanged or offline.
         """
         log = self._log
         found = [self._find_sources(done) for done in self._cleaned]
@@ -112,17 +113,17 @@ class SegmentSwap:
         return True
 
     def _open_swap_segment(self, done: CleanedSegment, sources: list[LogSegment]) -> LogSegment:
-        """Return a new segment with its files open: once it serves, only the disk itself may fail."""
+        """Return a new segment with its files opened before it is part of the log, since opening may fail."""
         log, created_ms = self._log, max(source.created_ms for source in sources)
         return LogSegment.open_pinned(
             log.disk, log.directory, done.base_offset, log.config, created_ms, SWAP_FILE_SUFFIX
         )
 
     def remove_swap_suffix(self) -> None:
-        """Give the new segments their names. The caller syncs the log's names then.
+        """Rename the new segments' files to their final names. The caller syncs the directory afterwards.
 
         Raises:
-            OSError: final: the log is out of service.
+            OSError: the log is offline.
         """
         log = self._log
         with log.offline_on_error("not exchanged to the end"):

@@ -1,8 +1,8 @@
-"""The four offset checkpoints of a log directory: recovery points, log starts, high watermarks, cleaner offsets.
+"""Offset checkpoints of a log directory: recovery points, log start offsets, high watermarks, cleaner offsets.
 
-Logs are appended to, truncated and removed while `CheckpointStore.write_job` pauses. A file must never hold a recovery
-point or high watermark above a truncation, a log start that is too low for records that were deleted, or an entry of a
-removed log. `CheckpointStore` alone knows what the files hold, and what of it the disk has.
+Logs are appended to, truncated and removed while `CheckpointStore.write_job` yields. A file must never contain a
+recovery point or high watermark above a truncation, a log start offset below records that were deleted, or an entry of
+a removed log. `CheckpointStore` alone tracks the contents of the files, and which of them are durable.
 
 Source: ``LogManager.checkpointRecoveryOffsetsInDir``, ``checkpointLogStartOffsetsInDir`` (apache/kafka 4.3.1).
 """
@@ -29,17 +29,17 @@ LOGS_PER_STEP = 100
 
 
 class CheckpointedOffsets(NamedTuple):
-    """Offsets of one log that the checkpoints hold."""
+    """Offsets of one log for the checkpoint files."""
 
     recovery_point: int
     log_start_offset: int
     high_watermark: int
     starts_inside_segment: bool
-    """True if the log starts behind the start of its first segment: only then its start is written."""
+    """True if the log start offset is above the base offset of the first segment: only then it is checkpointed."""
 
 
 class CheckpointEntries(NamedTuple):
-    """Lines of one log in the three files that name every log; empty for none."""
+    """Entry lines of one log for the checkpoint files; empty if the log has no entry in a file."""
 
     recovery_point: str
     log_start_offset: str
@@ -59,7 +59,7 @@ def _format_lines(log: PartitionLog, offsets: CheckpointedOffsets) -> Checkpoint
 
 
 class CheckpointStore:
-    """Owner of the checkpoint files of a directory with the logs ``logs``."""
+    """Reader and writer of the checkpoint files of a log directory, which contains the logs ``logs``."""
 
     def __init__(self, disk: Disk, directory: str, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         self._disk = disk
@@ -68,19 +68,19 @@ class CheckpointStore:
         self.log_starts = LogStartOffsetCheckpoint(disk, directory)
         self.cleaner = CleanerOffsetCheckpoint(disk, directory)
         self.loaded_recovery_points: dict[TopicPartition, int] = {}
-        """Recovery points as of the start."""
+        """Recovery points in the checkpoint file at start, by partition."""
         self.loaded_high_watermarks: dict[TopicPartition, int] = {}
-        """High watermarks as of the start."""
+        """High watermarks in the checkpoint file at start, by partition."""
         self._bounds: dict[TopicPartition, int] = {}
-        """By partition, the largest recovery point or log start in the files, or in them before an unsynced write."""
+        """By partition, the largest recovery point or log start offset that a file may have after a power failure."""
         self._written: dict[PartitionLog, CheckpointedOffsets] = {}
-        """What `write_job` wrote last."""
+        """Offsets that `write_job` wrote last, by log."""
         self._has_unsynced_files = False
 
     # ------------------------------------------------------------------ start
 
     def load(self, has_logs: Callable[[], bool]) -> None:
-        """Read the files. A corrupt one counts as missing: every log is then scanned from its start.
+        """Read the checkpoint files; a corrupt one counts as missing, so that every log is recovered from its start.
 
         Raises:
             OSError: the disk failed.
@@ -99,31 +99,31 @@ class CheckpointStore:
             return {}
 
     def forget_recovery_points(self) -> None:
-        """Forget the recovery points, so that every batch of every log is read."""
+        """Discard the loaded recovery points, so that recovery reads every batch of every log."""
         self.loaded_recovery_points.clear()
 
     # ------------------------------------------------------------------ writes
 
     def prepare_new_log(self, at: TopicPartition) -> None:
-        """Write the checkpoints without a removed log of this name: the new log must not inherit its offsets.
+        """Remove entries of a deleted partition with the same name before a partition is created.
 
-        Waits for the contents of the files whose loss is not harmless: log starts and cleaner offsets. Without the
-        other two every log is scanned. The names become durable with that of the new log.
+        Syncs the log start and cleaner offset files; without the other two files every log would only be recovered. The
+        renames become durable when the new partition's directory name is synced.
 
         Raises:
-            OSError: a file is unchanged.
+            OSError: at least one file is unchanged.
         """
         if at in self._bounds or at in self.log_starts.backup_partitions or at in self.cleaner.offsets:
             self.write(sync=False)
 
     def prepare_truncation(self, log: PartitionLog, offset: int) -> None:
-        """Write and sync the checkpoints where one may hold an offset of this log above ``offset``.
+        """Write and sync the checkpoints before a truncation, if one may have an offset of the log above ``offset``.
 
-        Records written behind a truncation would otherwise be believed after a power cut without being read, or a gap
-        among them would count as compacted.
+        After a power failure recovery would otherwise trust records appended after the truncation without reading them,
+        or would accept a gap between them as compacted.
 
         Raises:
-            OSError: a file is unchanged.
+            OSError: at least one file is unchanged.
         """
         at = (log.topic, log.partition)
         if max(self._bounds.get(at, 0), self.cleaner.offsets.get(at, 0)) > offset:
@@ -133,13 +133,13 @@ class CheckpointStore:
                 del self._bounds[at]
 
     def write(self, *, sync: bool = True) -> None:
-        """Write recovery points, log starts and high watermarks, and cleaner offsets where they changed.
+        """Write the files of recovery points, log start offsets and high watermarks, and of cleaner offsets if changed.
 
-        Without ``sync`` a power cut may leave each file as it was, and tear those of recovery points and high
-        watermarks; cleaner offsets then wait for the next write, unless the file names a removed log.
+        Without ``sync`` a power failure may leave each file's previous contents, and tear the files of recovery points
+        and high watermarks; cleaner offsets are then not written, unless the file has an entry of a removed log.
 
         Raises:
-            OSError: a file is unchanged.
+            OSError: at least one file is unchanged.
         """
         logs = [log for _, log in sorted(self._logs.items())]
         lines = {log: _format_lines(log, offsets_to_checkpoint(log)) for log in logs}
@@ -149,9 +149,9 @@ class CheckpointStore:
             self.cleaner.write(cleaned, sync_dir=sync)
 
     def write_job(self) -> Iterator[None]:
-        """Write the three files that name every log, unsynced, where an offset changed since the last time.
+        """Write recovery points, log start offsets and high watermarks, unsynced, if one changed since the last run.
 
-        Pauses every `LOGS_PER_STEP` logs. Changes meanwhile are made up for in the last step.
+        Yields every `LOGS_PER_STEP` logs; the last step corrects the entries of logs that changed meanwhile.
 
         Raises:
             OSError: the disk failed.
@@ -187,10 +187,10 @@ class CheckpointStore:
         self._written = seen
 
     def _write_files(self, lines: dict[PartitionLog, CheckpointEntries], *, sync: bool, sync_log_starts: bool) -> None:
-        """Write the three files that name every log, one after the other and without a pause.
+        """Write the files of recovery points, log start offsets and high watermarks, without yielding.
 
         Raises:
-            OSError: a file is unchanged.
+            OSError: at least one file is unchanged.
         """
         starts: dict[TopicPartition, int] = {}
         bounds: dict[TopicPartition, int] = {}
@@ -211,7 +211,7 @@ class CheckpointStore:
         self._bounds = bounds
 
     def write_log_start_offsets(self, logs: Iterable[PartitionLog]) -> None:
-        """Write the log starts of ``logs``, which have moved, without waiting for the disk.
+        """Write the changed log start offsets of ``logs``, without a sync.
 
         Raises:
             OSError: the file is unchanged.
@@ -227,14 +227,14 @@ class CheckpointStore:
 
     @property
     def has_unsynced_files(self) -> bool:
-        """True if a power cut could take a file as a whole: every batch of every log would then be read."""
+        """True if a power failure could lose a whole file: every log would then be recovered from its start."""
         return self._has_unsynced_files or not self.log_starts.is_durable
 
     def prepare_sync(self) -> Callable[[], int]:
-        """Return the sync of the files as they are now or newer, for a thread; its result is for `complete_sync`.
+        """Return a function that syncs the files in a thread and returns the argument of `complete_sync`.
 
         Raises:
-            OSError: final, unless the process is short of a resource; also in the thread.
+            OSError: here and in the thread; the log directory must go offline, unless the process is out of resources.
         """
         sync_log_starts = self.log_starts.prepare_sync()
         names = (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT) if self._has_unsynced_files else ()
@@ -247,10 +247,10 @@ class CheckpointStore:
         return sync
 
     def complete_sync(self, write_count: int) -> None:
-        """Record that the sync is done; ``write_count`` is its result.
+        """Record that the sync is complete; ``write_count`` is its result.
 
         Raises:
-            OSError: final, unless the process is short of a resource.
+            OSError: the log directory must go offline, unless the process is out of resources.
         """
         self._has_unsynced_files = False
         self.log_starts.complete_sync(write_count)
@@ -258,10 +258,10 @@ class CheckpointStore:
     # ------------------------------------------------------------------ cleaner offsets
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
-        """Return the offset up to which each log is compacted, of those that are."""
+        """Return the offset up to which each log is compacted, by partition, without logs never compacted."""
         return {at: log.cleaner_offset for at, log in self._logs.items() if log.cleaner_offset > 0}
 
     def is_cleaner_offset_synced(self, log: PartitionLog) -> bool:
-        """Return whether the disk has the offset up to which a log is compacted."""
+        """Return whether the checkpointed offset up to which a log is compacted is durable."""
         synced = self.cleaner.synced_offsets
         return synced is not None and synced.get((log.topic, log.partition), 0) == log.cleaner_offset

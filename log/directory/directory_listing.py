@@ -1,4 +1,4 @@
-"""Directories in a log directory, by the form of their names (`ottla.log.file_names`).
+"""Listing of the subdirectories of a log directory by the form of their names (`ottla.log.file_names`).
 
 Source: ``LogManager.loadLogs``, ``LogManager.deleteLogs``, ``Utils.delete`` (apache/kafka 4.3.1).
 """
@@ -18,7 +18,7 @@ from ottla.log.file_names import (
 
 
 def list_partition_dirs(disk: Disk, path: str) -> dict[TopicPartition, str]:
-    """Return the paths of the directories named ``topic-partition``, the metadata log's included."""
+    """Return the paths of the directories named ``topic-partition`` by partition, also of ``__cluster_metadata-0``."""
     out = {}
     for name in disk.listdir(path):
         at = parse_partition_dir(name)
@@ -28,7 +28,7 @@ def list_partition_dirs(disk: Disk, path: str) -> dict[TopicPartition, str]:
 
 
 def list_suffixed_dirs(disk: Disk, path: str, suffix: str) -> list[tuple[SuffixedDir, str]]:
-    """Return the directories named ``topic-partition.uniqueId`` and ``suffix``, with their paths."""
+    """Return (parsed name, path) of the directories named ``topic-partition.uniqueId`` plus ``suffix``."""
     out = []
     for name in disk.listdir(path):
         marked = parse_suffixed_dir(name) if name.endswith(suffix) else None
@@ -38,9 +38,9 @@ def list_suffixed_dirs(disk: Disk, path: str, suffix: str) -> list[tuple[Suffixe
 
 
 def list_foreign_entries(disk: Disk, path: str) -> list[str]:
-    """Return the paths of foreign entries: directories with other names, and partitions that are not directories.
+    """Return the paths of entries that Kafka does not create: other directories, and files with a partition's name.
 
-    A symbolic link whose target is missing, or is a file, is no directory.
+    A symbolic link to a file or to a missing target counts as a file.
     """
     out = []
     for name in disk.listdir(path):
@@ -51,7 +51,7 @@ def list_foreign_entries(disk: Disk, path: str) -> list[str]:
 
 
 def contains_partition_files(disk: Disk, path: str) -> bool:
-    """Return whether a directory has at least one file of a partition in it; False where it may not be read."""
+    """Return whether a directory contains a partition's files; False if it may not be read (PermissionError)."""
     try:
         names = disk.list_files(path)
     except PermissionError:
@@ -60,9 +60,9 @@ def contains_partition_files(disk: Disk, path: str) -> bool:
 
 
 def delete_partition_dir(disk: Disk, path: str) -> None:
-    """Remove the directory of a deleted partition.
+    """Delete the directory of a deleted partition with its files.
 
-    Its log files are removed first, as Kafka does: behind a symbolic link they go, and then the link alone.
+    Its log files are removed first, as in Kafka: of a symbolic link the files in the target are removed, then the link.
 
     Raises:
         OSError: not everything was removed.
@@ -74,7 +74,7 @@ def delete_partition_dir(disk: Disk, path: str) -> None:
 
 
 def log_directory_error(path: str, error: OSError) -> OSError:
-    """Return the error of a directory that cannot be created or locked as a sentence.
+    """Return an OSError with a readable message for a log directory that cannot be created or locked.
 
     A transient error (`is_transient`) is returned unchanged.
     """

@@ -1,7 +1,8 @@
-"""Future log: a copy of a log in another directory of the same node, which will replace it.
+"""Future log: copy of a partition's log in another log directory of the same node (AlterReplicaLogDirs).
 
-It lies in ``<topic>-<partition>.<id>-future``, is filled from the log it is a copy of as a follower is from its leader,
-and takes its name in the end. The steps are here; `broker.replication.alter_log_dirs` schedules them.
+It has the directory ``<topic>-<partition>.<id>-future``, fetches from the current log as a follower from its leader,
+and replaces the current log once it has caught up. `broker.replication.alter_log_dirs` schedules the steps in this
+module.
 
 Source: ``LogManager.getOrCreateLog``, ``LogManager.replaceCurrentWithFutureLog``, ``ReplicaAlterLogDirsThread.scala``
 (apache/kafka 4.3.1; KIP-113).
@@ -26,12 +27,12 @@ MAX_DIR_NAME_LENGTH = 255
 
 
 def future_dir_name(topic: str, partition: int, tag: str) -> str:
-    """Return the name of a future log's directory; unlike that of a deleted one it is never shortened."""
+    """Return the name of a future log's directory; ``tag`` is its unique id. The name is never shortened."""
     return f"{topic}-{partition}.{tag}{FUTURE_DIR_SUFFIX}"
 
 
 def list_future_dirs(directory: LogDirectory) -> Iterator[tuple[TopicPartition, str]]:
-    """Yield the partitions with future logs in a directory, with their paths; a partition may have several."""
+    """Yield (partition, path) of each future log in a log directory; a partition may have several."""
     for marked, path in list_suffixed_dirs(directory.disk, directory.path, FUTURE_DIR_SUFFIX):
         yield (marked.topic, marked.partition), path
 
@@ -39,7 +40,7 @@ def list_future_dirs(directory: LogDirectory) -> Iterator[tuple[TopicPartition, 
 def create_future_log(
     directory: LogDirectory, topic: str, partition: int, topic_id: bytes, settings: LogConfig, now_ms: int, tag: str
 ) -> PartitionLog:
-    """Create the files of a new future log; may run in a thread. The directory adopts the log afterwards.
+    """Create the files of a new future log; may run in a thread. The caller adds the log to the directory.
 
     Raises:
         OSError: the disk failed, or the process is out of resources.
@@ -49,15 +50,15 @@ def create_future_log(
 
 
 def log_recency(log: PartitionLog) -> tuple[int, int]:
-    """Of two logs of one partition the one with the larger has all that counts: as in an election of the quorum."""
+    """Return (latest leader epoch, log end offset), by which the more recent of two logs of a partition is chosen."""
     return log.epochs.latest_epoch(), log.log_end_offset
 
 
 def truncate_to_common(future: PartitionLog, current: PartitionLog, now_ms: int, *, was_cut: bool) -> None:
-    """Cut off the future log what the current one does not have, or has no more.
+    """Truncate the future log to the end of the prefix that it has in common with the current log.
 
-    Two logs have the same up to an offset where both have it of the same leader epoch. ``was_cut``: whether the current
-    log may have been cut since the last time; it is asked only where batches have no epochs.
+    Two logs are equal below an offset that both have under the same leader epoch. ``was_cut``: whether the current log
+    may have been truncated since the last call; used only if the batches have no leader epochs.
 
     Raises:
         OSError: the disk failed.
@@ -70,7 +71,7 @@ def truncate_to_common(future: PartitionLog, current: PartitionLog, now_ms: int,
 
 
 def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -> int:
-    """Return the end of the common part of both logs, as far as the newest epoch shows."""
+    """Return the end offset of the common prefix of both logs according to the future log's latest epoch."""
     end = min(future.log_end_offset, current.log_end_offset)
     if future.size_bytes == 0:
         return end
@@ -84,7 +85,7 @@ def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -
 
 
 def read_missing(future: PartitionLog, current: PartitionLog, most_bytes: int) -> FileSlice | None:
-    """Return the next range missing in the future log, at least one batch; None at the end.
+    """Return the current log's file range after the future log's end: at most ``most_bytes``, at least one batch.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE: the current log is damaged there; OSError: its disk failed.
@@ -93,10 +94,10 @@ def read_missing(future: PartitionLog, current: PartitionLog, most_bytes: int) -
 
 
 def append_missing(future: PartitionLog, current: PartitionLog, raw: Buffer, now_ms: int) -> None:
-    """Append the result of `read_missing`, without an incomplete batch at its end.
+    """Append the bytes that `read_missing` located to the future log, without an incomplete batch at their end.
 
     Raises:
-        ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: unchanged; OSError: the disk failed.
+        ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: the log is unchanged; OSError: the disk failed.
     """
     if future.log_end_offset == future.log_start_offset:
         first, last = offset_range(raw)
@@ -109,7 +110,7 @@ def append_missing(future: PartitionLog, current: PartitionLog, raw: Buffer, now
 
 
 def skip_compacted_tail(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
-    """Extend the copy to the end of the current log when the remaining records were compacted away.
+    """Advance the future log to the current log's end offset if the records in between were compacted away.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE: records are missing; OSError: the disk failed.
@@ -123,13 +124,13 @@ def skip_compacted_tail(future: PartitionLog, current: PartitionLog, now_ms: int
 
 
 def missing_data_error(future: PartitionLog, current: PartitionLog) -> ProtocolError:
-    """Return the error for missing bytes of the current log."""
+    """Return CORRUPT_MESSAGE for records of the current log that cannot be read for the future log."""
     text = f"{current.describe()}: nothing can be read from offset {future.log_end_offset} on"
     return ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
 
 
 def follow_offsets(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
-    """High watermark and log start of the current log hold for the future one, too, as far as it reaches.
+    """Set the future log's high watermark and log start offset to the current log's, within its own offsets.
 
     Raises:
         OSError: the disk failed.
@@ -142,13 +143,13 @@ def follow_offsets(future: PartitionLog, current: PartitionLog, now_ms: int) -> 
 def replace_current_with_future_log(
     directory: LogDirectory, future: PartitionLog, current: PartitionLog, now_ms: int
 ) -> None:
-    """Replace the partition's log by its future log, with the offsets and producers of the current one.
+    """Replace the partition's log by its future log, which adopts the current log's offsets and producer state.
 
-    The producer state is copied, since the last batches may be gone from the log and verifications may be pending. It
-    is copied last: while both logs are written to, each has its own.
+    The producer state is adopted, since a producer's last batches may be deleted from the log and verifications may be
+    pending; last, since until then both logs are appended to, each with its own state.
 
     Raises:
-        OSError: the disk failed; it is a future log still.
+        OSError: the disk failed; the log is still a future log.
     """
     assert future.log_end_offset == current.log_end_offset, f"{future.describe()}, not {current.describe()}"
     follow_offsets(future, current, now_ms)
@@ -160,14 +161,14 @@ def replace_current_with_future_log(
 
 
 def rename_to_current(directory: LogDirectory, future: PartitionLog) -> None:
-    """Rename a future log to the partition's log.
+    """Rename a future log's directory to ``topic-partition``.
 
-    Its start is noted first: until then it was the other directory that knew of records that are deleted. The disk
-    knows already where offsets may be missing (`CheckpointStore.is_cleaner_offset_synced`): a crash would take that for
-    damage.
+    Its log start offset is checkpointed first: so far only the other directory's checkpoint had it. Its cleaner offset
+    must be durable already (`CheckpointStore.is_cleaner_offset_synced`): recovery after a crash would treat gaps from
+    compaction as damage.
 
     Raises:
-        OSError: the disk failed; it is a future log still.
+        OSError: the disk failed; the log is still a future log.
     """
     assert directory.checkpoints.is_cleaner_offset_synced(future), (
         f"{future.describe()}, compacted below {future.cleaner_offset}"

@@ -1,4 +1,4 @@
-"""Log directory: its lock, identity, checkpoints and partitions.
+"""Log directory (an entry of ``log.dirs``): its lock, ``meta.properties``, checkpoints and partition logs.
 
 Source: ``LogManager.java``, ``MetaPropertiesEnsemble.java`` (apache/kafka 4.3.1).
 """
@@ -26,11 +26,11 @@ logger = logging.getLogger("ottla.storage")
 
 
 class LogDirectoryInUse(Exception):
-    """Lock of the directory is held by another process."""
+    """Lock of the log directory (``.lock``) is held by another process."""
 
 
 class LogDirectory:
-    """Data directory with its logs."""
+    """Log directory of a node with its partition logs, without the metadata log."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -44,14 +44,14 @@ class LogDirectory:
 
     @property
     def full_path(self) -> str:
-        """Return the absolute path, as in DescribeLogDirs."""
+        """Absolute path, as in DescribeLogDirs."""
         return posixpath.abspath(self.path)
 
     def create(self) -> None:
-        """Create the directory where it is missing.
+        """Create the directory if it is missing, accessible for its owner only.
 
         Raises:
-            OSError: that cannot be; the message is a sentence.
+            OSError: it cannot be created; the message is readable for users.
         """
         try:
             self.disk.makedirs(self.path, PRIVATE_DIR)
@@ -59,7 +59,7 @@ class LogDirectory:
             raise log_directory_error(self.path, error) from error
 
     def lock(self) -> None:
-        """Make the directory where it is missing and keep others out of it.
+        """Create the directory if it is missing and lock it against other processes.
 
         Raises:
             LogDirectoryInUse: another process has the lock; OSError: the directory cannot be created or written.
@@ -76,17 +76,17 @@ class LogDirectory:
 
     @property
     def id(self) -> bytes:
-        """The directory's own id; it must have been formatted."""
+        """Directory id in ``meta.properties``, which must have been read or written before."""
         assert self.meta_properties is not None
         return self.meta_properties.directory_id
 
     @property
     def clean_shutdown_epoch(self) -> int:
-        """Return the broker epoch of the last clean shutdown; -1 without one."""
+        """Broker epoch in the clean shutdown file; -1 if the last shutdown was not clean."""
         return self._clean_epoch if self.was_clean_shutdown else -1
 
     def read_meta_properties(self) -> MetaProperties | None:
-        """Return the owner of the directory; None if it is not formatted.
+        """Read and return ``meta.properties``; None if the directory is not formatted.
 
         Raises:
             CorruptFile: ``meta.properties`` lacks a property.
@@ -97,19 +97,19 @@ class LogDirectory:
         return found
 
     def write_meta_properties(self, identity: MetaProperties, now_ms: int) -> None:
-        """Write ``meta.properties``."""
+        """Write ``meta.properties`` and set `meta_properties`."""
         write_meta_properties(self.disk, self.path, identity, now_ms)
         self.meta_properties = identity
 
     def load_checkpoints(self) -> None:
-        """Read the checkpoints and the mark of a clean stop, once, before any log is opened."""
+        """Read the checkpoints and the clean shutdown file, once, before any log is opened."""
         epoch = checkpoint_files.read_clean_shutdown_file(self.disk, self.path)
         self.was_clean_shutdown = self._has_clean_shutdown_file = epoch is not None
         self._clean_epoch = -1 if epoch is None else epoch
         self.checkpoints.load(lambda: bool(self.partition_dirs()))
 
     def remove_clean_shutdown_file(self) -> None:
-        """Remove the clean shutdown file before logs are opened. A process that stops before leaves it in place.
+        """Remove the clean shutdown file if it exists, before the first log is opened or created.
 
         Raises:
             OSError: the disk failed.
@@ -119,17 +119,17 @@ class LogDirectory:
             self._has_clean_shutdown_file = False
 
     def ignore_checkpoints(self) -> None:
-        """Recover every batch of every log, ignoring checkpoints and the clean shutdown file."""
+        """Make `open_partition` recover every batch of each log, ignoring recovery points and clean shutdown file."""
         self.was_clean_shutdown = False
         self.checkpoints.forget_recovery_points()
 
     def partition_dirs(self) -> dict[TopicPartition, str]:
-        """Directories that hold a partition, the metadata log's aside."""
+        """Return the paths of the partitions' directories by partition, without the metadata log's."""
         found = list_partition_dirs(self.disk, self.path)
         return {at: path for at, path in found.items() if at[0] != METADATA_TOPIC}
 
     def open_partition(self, topic: str, partition: int, settings: LogConfig, now_ms: int) -> PartitionLog:
-        """Open a partition that was there before.
+        """Open the existing log of a partition, recovering it after an unclean shutdown, and add it to `logs`.
 
         Raises:
             CorruptFile, OSError: it cannot be opened.
@@ -139,7 +139,7 @@ class LogDirectory:
     def open_partition_directory(
         self, path: str, topic: str, partition: int, settings: LogConfig, now_ms: int, *, adjoin: bool = False
     ) -> PartitionLog:
-        """Open a partition in a directory of another name; ``adjoin`` as in `open_log`."""
+        """Open a partition's log in the directory ``path``, also a future log's; ``adjoin`` as in `open_log`."""
         self.remove_clean_shutdown_file()
         at, cleaner = (topic, partition), self.checkpoints.cleaner
         log = open_log(
@@ -168,7 +168,7 @@ class LogDirectory:
     def create_partition(
         self, topic: str, partition: int, topic_id: bytes, settings: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Make a partition's directory and first segment."""
+        """Create a partition's log with its directory and first segment, and add it to `logs`."""
         log = self.create_partition_files(topic, partition, topic_id, settings, now_ms)
         self.add_log(log)
         return log
@@ -176,7 +176,7 @@ class LogDirectory:
     def create_partition_files(
         self, topic: str, partition: int, topic_id: bytes, settings: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Create the files of a new partition; may run in a thread. The log is adopted afterwards.
+        """Create the files of a new partition; may run in a thread. The caller adds the log with `add_log`.
 
         Raises:
             OSError: the disk failed, or the process is out of resources; FileExistsError: the directory has records.
@@ -186,7 +186,7 @@ class LogDirectory:
         return create_log(self.disk, path, topic, partition, topic_id, settings, now_ms)
 
     def add_log(self, log: PartitionLog) -> None:
-        """Add a log that was created here. The checkpoints are written first where they name a removed log like it.
+        """Add a log that was created in this directory, after entries of a deleted namesake left the checkpoints.
 
         Raises:
             OSError: the disk failed; the log is not added.
@@ -198,9 +198,9 @@ class LogDirectory:
         self.logs[at] = log
 
     def rename_for_deletion(self, topic: str, partition: int, tag: str, suffix: str = DELETE_DIR_SUFFIX) -> str:
-        """Rename the directory of a deleted partition; its files are removed later.
+        """Rename the directory of a deleted partition for later removal; return its new path. The log goes offline.
 
-        The name is cut so that it fits in 255 bytes: ``<topic>-<partition>.<tag>-delete``. Active reads can finish.
+        The topic's name is cut so that ``<topic>-<partition>.<tag>-delete`` fits in 255 bytes. Active reads complete.
         """
         assert topic != METADATA_TOPIC, "the metadata log is no partition"
         log = self.logs.pop((topic, partition), None)
@@ -215,10 +215,10 @@ class LogDirectory:
         return target
 
     def sync_new_partition_directories(self) -> None:
-        """Make the names of partitions that are new here durable, all of them at once.
+        """Sync the log directory once, so that the names of all new partitions' directories are durable.
 
         Raises:
-            OSError: final.
+            OSError: the log directory must go offline.
         """
         new = [log for log in self.logs.values() if log.flush_state.is_directory_unsynced and not log.closed]
         if new:
@@ -227,9 +227,10 @@ class LogDirectory:
             log.flush_state.on_directory_synced()
 
     def close_logs(self, first: int = 0, step: int = 1) -> None:
-        """Close every ``step``-th log from the ``first`` on: threads that share the logs share what the disk commits.
+        """Close every ``step``-th log from index ``first`` on: several threads share the logs, to sync concurrently.
 
-        One that fails is closed and not sealed, which `close` finds; those behind it are left to `close`.
+        If a close fails, the log is not `closed_cleanly`, which `close` detects; the remaining logs are left to
+        `close`.
         """
         for log in list(self.logs.values())[first::step]:
             try:
@@ -241,7 +242,8 @@ class LogDirectory:
     def close(self, broker_epoch: int) -> None:
         """Shut down cleanly.
 
-        All logs are flushed and closed, checkpoints and the clean shutdown file are written, and the lock is released.
+        All logs are flushed and closed, checkpoints and the clean shutdown file with ``broker_epoch`` are written, and
+        the lock is released.
 
         Raises:
             OSError: incomplete; without the clean shutdown file the next start recovers all logs.
@@ -257,7 +259,7 @@ class LogDirectory:
         self.unlock()
 
     def unlock(self) -> None:
-        """Release the lock only, as after a crash."""
+        """Release the lock without closing logs or writing files, as a crash would."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -1,4 +1,4 @@
-"""Identity of a data directory: ``meta.properties``.
+"""Identity of a log directory: ``meta.properties``.
 
 Source: ``MetaProperties.java``, ``MetaPropertiesEnsemble.java`` (apache/kafka 4.3.1).
 """
@@ -15,7 +15,7 @@ from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 
 @dataclass(slots=True, frozen=True)
 class MetaProperties:
-    """Contents of ``meta.properties``."""
+    """Contents of ``meta.properties`` (version 1)."""
 
     cluster_id: str
     node_id: int
@@ -23,7 +23,7 @@ class MetaProperties:
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """Return the identity of a directory; None if it is not formatted.
+    """Return the contents of a log directory's ``meta.properties``; None if the directory is not formatted.
 
     Raises:
         CorruptFile: ``meta.properties`` lacks a property.
@@ -39,7 +39,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
 
 
 def write_meta_properties(disk: Disk, directory: str, identity: MetaProperties, now_ms: int) -> None:
-    """Write ``meta.properties``."""
+    """Write and sync ``meta.properties`` of a log directory."""
     values = {
         "node.id": str(identity.node_id),
         "directory.id": uuid_to_string(identity.directory_id),

@@ -1,6 +1,6 @@
-"""Recovery of each partition of a data directory, offline: as a report, or for real.
+"""Offline recovery of each partition of a log directory: as a dry run with a report, or with changes.
 
-The rules are `recovery`'s own; on a `DryRunDisk` no file is changed.
+Both run `log.recovery`; the dry run uses a `DryRunDisk`, so that no file is changed.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from ottla.wire.record_batch.records import iterate_records
 
 
 class PartitionReport(NamedTuple):
-    """Report about a partition."""
+    """Result of the dry run of a partition's recovery."""
 
     topic: str
     partition: int
     log_start_offset: int
     log_end_offset: int
     truncated_bytes: int
-    """Bytes at the end of segments that would go."""
+    """Bytes that recovery would truncate from segments."""
     removed_files: list[str]
-    """Files that would go."""
+    """Names of files that recovery would remove."""
     recovery_notes: list[str]
-    """Changes and their reasons, as text."""
+    """Messages of recovery about its changes and their reasons."""
     problem: str | None
-    """Error that prevents opening the log, or problem of a batch that recovery accepts."""
+    """Error that prevents opening the log, or malformed records in a batch that recovery accepts; None for neither."""
 
 
 def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
-    """Recover every partition as the next start would, and rewrite derived files; yield notes.
+    """Recover every partition as the next start would, and rewrite indexes and snapshots; yield messages.
 
     The clean shutdown file is removed, so that the next start recovers all logs.
 
     Raises:
-        CorruptFile: not a data directory; OSError.
+        CorruptFile: ``meta.properties`` is missing or malformed; OSError: the disk failed.
     """
     directory = LogDirectory(disk, data_dir)
     if directory.read_meta_properties() is None:
@@ -62,10 +62,10 @@ def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
 
 
 def check(disk: Disk, data_dir: str, now_ms: int, *, deep: bool = True) -> Iterator[PartitionReport]:
-    """Rehearse the recovery of every partition, from its first batch on; ``deep`` reads every record too.
+    """Yield a report on the dry run of each partition's recovery, from its first batch on; ``deep`` parses all records.
 
     Raises:
-        CorruptFile: not a data directory.
+        CorruptFile: ``meta.properties`` is missing or malformed.
     """
     directory = LogDirectory(disk, data_dir)
     if directory.read_meta_properties() is None:
@@ -81,7 +81,7 @@ def _check_partition(
     problem, notes = None, []
     start = end = -1
     try:
-        # Compacted logs may have holes; without the metadata at hand every log is allowed them.
+        # Compacted logs may have gaps; which topics are compacted is unknown here, so every log may have them.
         log = open_log(disk, path, topic, partition, LogConfig(compact=True), now_ms, clean=False)
         start, end, notes = log.log_start_offset, log.log_end_offset, log.recovery_notes
         problem = _find_malformed_records(log) if deep else None
@@ -92,7 +92,7 @@ def _check_partition(
 
 
 def _find_malformed_records(log: PartitionLog) -> str | None:
-    """Return the problem of records in a batch with a valid checksum; None if there is none."""
+    """Return the error of the first batch with a valid checksum and malformed records; None if there is none."""
     for segment in log.segments:
         try:
             for _, header, raw in segment.scan():

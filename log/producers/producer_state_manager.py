@@ -1,7 +1,7 @@
 """State of the idempotent and transactional producers of a partition.
 
-Per producer id: its epoch, its last five batches (so a retry is answered, not appended), and the first offset of its
-open transaction (`producer_table`). Restored from the newest ``.snapshot`` and the batches behind it.
+Per producer id: its epoch, its last five batches (a retry of one is acknowledged, not appended), and the first offset
+of its open transaction (`producer_table`). Restored from the newest ``.snapshot`` by replaying the later batches.
 
 Sources: ``ProducerStateManager.java``, ``ProducerStateEntry.java``, ``ProducerAppendInfo.java`` (apache/kafka 4.3.1).
 
@@ -50,11 +50,11 @@ _MIN_COMPACTED_HEAP = 64
 NO_PRODUCER = -1
 _MAX_EPOCH = 32767
 _TRANSACTION_V2 = 2
-"""From this ``transaction.version`` on each transaction has an epoch of its own."""
+"""``transaction.version`` from which on the producer epoch is incremented with each transaction (KIP-890)."""
 
 
 class ProducerStateManager:
-    """Producer state of a partition."""
+    """Idempotent and transactional producers of a partition: epochs, sequences, open and completed transactions."""
 
     __slots__ = (
         "_ongoing_heap",
@@ -70,23 +70,23 @@ class ProducerStateManager:
         self.ongoing_txns: dict[int, int] = dict(self.producers.open_transactions())
         """Producer id -> first offset of its open transaction."""
         self._ongoing_heap = [(first, pid) for pid, first in self.ongoing_txns.items()]
-        """The same as a heap; one that has ended stays until it is the first, or there are many such."""
+        """Heap of (first offset, producer id); ended transactions are removed at its top, or when there are many."""
         heapify(self._ongoing_heap)
         self.completed_txns: list[tuple[int, int]] = []
-        """(first, last) of ended transactions whose marker may still lie above the high watermark, both growing. One
-        that began before another and ended after it stands for both.
+        """(first offset, marker offset) of ended transactions whose marker may be at or above the high watermark, both
+        ascending. A transaction that spans an earlier one replaces its entry.
         """
         self.last_txn_end_offset = -1
-        """Offset of the last marker that ended a transaction, as far as is known: a cut below it opens that again."""
+        """Offset of the last marker that ended a transaction, -1 if unknown: a truncation below it reopens that one."""
         self.verification_states: VerificationStates = {}
-        """Producers whose transactions are being confirmed with their coordinator."""
+        """Pending verifications of transactions with their coordinator, by producer id."""
 
     def check_batch(self, header: BatchHeader) -> BatchMetadata | None:
-        """Hold a client's batch against what is known: a remembered batch means "already appended, answer success".
+        """Check epoch and sequence of a client's batch; return the earlier batch that it duplicates, or None.
 
         Raises:
-            ProtocolError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER; INVALID_TXN_STATE: the producer has a
-                transaction open here, and the batch is not of it.
+            ProtocolError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER; INVALID_TXN_STATE: the producer has an
+            open transaction in this log, and the batch is not transactional.
         """
         entry = self.producers.entry(header.producer_id)
         if entry is None:
@@ -111,10 +111,10 @@ class ProducerStateManager:
         raise _out_of_order_error(header, f"{last_sequence} (current end sequence number)")
 
     def check_epoch(self, producer_id: int, epoch: int) -> bool:
-        """Return True if this producer has an open transaction with this epoch in the log.
+        """Return True if the producer has an open transaction with epoch ``epoch`` in this log.
 
         Raises:
-            ProtocolError: INVALID_PRODUCER_EPOCH: a newer one was seen.
+            ProtocolError: INVALID_PRODUCER_EPOCH: the producer has a newer epoch in this log.
         """
         entry = self.producers.entry(producer_id)
         if entry is None:
@@ -127,7 +127,10 @@ class ProducerStateManager:
     def check_transactional_batch(
         self, data: Buffer, header: BatchHeader, txn: TxnAppendContext, *, client: bool
     ) -> BatchMetadata | None:
-        """Check a batch of a transaction as `check_transactional`, or the end of one as `check_marker`."""
+        """Check a transactional batch (`check_transactional`) or the markers of a control batch (`check_marker`).
+
+        Return the earlier batch that the batch duplicates, or None.
+        """
         if header.is_control:
             for end in iterate_end_markers(header, data):
                 self.check_marker(header, end, txn.transaction_version)
@@ -141,14 +144,14 @@ class ProducerStateManager:
         *,
         client: bool,
     ) -> BatchMetadata | None:
-        """Check a batch of a transaction: without an open one, the coordinator must have confirmed it.
+        """Check a transactional data batch; the first one of a transaction must have a valid verification guard.
 
-        See `check_batch`.
-
-        Batches of a coordinator (``client`` False) have no sequence.
+        Return the earlier batch that it duplicates, or None. Batches of a coordinator (``client`` False) have no
+        sequence numbers to check.
 
         Raises:
-            ProtocolError: as `check_batch`; INVALID_TXN_STATE: not confirmed, or another batch was written in between.
+            ProtocolError: as `check_batch`; INVALID_TXN_STATE: the transaction was not verified, or the guard is
+            outdated.
         """
         entry = self.producers.entry(header.producer_id)
         verifying = self.verification_states.get(header.producer_id)
@@ -170,10 +173,10 @@ class ProducerStateManager:
         return self.check_batch(header)
 
     def check_marker(self, header: BatchHeader, end: EndTransactionMarker, version: int) -> None:
-        """Hold a marker against what is known, as the leader does; ``version`` is the protocol's it is written under.
+        """Check epoch and coordinator epoch of a transaction marker before the leader appends it.
 
-        From version 2 on its epoch is one more than its transaction's. The same once more is its repetition, where no
-        transaction is open: it is written again.
+        ``version`` is its ``transaction.version``: from 2 on the marker's epoch is one more than the transaction's. A
+        marker with the current epoch while no transaction is open is a retry, and is appended again.
 
         Raises:
             ProtocolError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
@@ -193,9 +196,9 @@ class ProducerStateManager:
     def maybe_start_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
     ) -> VerificationGuard | None:
-        """Return the guard that the first batch of a transaction needs; None where the transaction is open here.
+        """Return the guard for the first batch of a transaction in this log; None if the transaction is already open.
 
-        Called before the transaction's coordinator is asked.
+        Called before the verification request (AddPartitionsToTxn) is sent to the transaction coordinator.
 
         Raises:
             ProtocolError: INVALID_PRODUCER_EPOCH.
@@ -205,13 +208,13 @@ class ProducerStateManager:
         return start_verification(self.verification_states, producer_id, epoch, sequence, now_ms, bumps=bumps)
 
     def clear_verification(self, header: BatchHeader) -> None:
-        """Forget the verification of a producer: a batch of its transaction, or the end of it, was written."""
+        """Remove the pending verification of a batch's producer after the batch or marker was appended."""
         clear_verification(
             self.verification_states, header.producer_id, header.producer_epoch, is_marker=header.is_control
         )
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """Remember an appended data batch (its header may still carry the client's base offset)."""
+        """Record an appended data batch; ``base_offset`` overrides the one in its header, which may be the client's."""
         pid, delta = header.producer_id, header.last_offset_delta
         first = self.ongoing_txns.get(pid, -1)
         if first < 0 and header.is_transactional:
@@ -221,7 +224,7 @@ class ProducerStateManager:
         self.producers.add_batch(pid, header.producer_epoch, batch, first)
 
     def replay(self, header: BatchHeader, base_offset: int, data: Buffer) -> list[AbortedTxn]:
-        """Apply a batch of the log; return the transactions that it aborts."""
+        """Apply a data or control batch read from the log; return the transactions that it aborts."""
         if header.producer_id < 0:
             return []
         if not header.is_control:
@@ -239,7 +242,7 @@ class ProducerStateManager:
         return AbortedTxn(producer_id, first, offset, self._oldest_first_offset(producer_id, offset + 1))
 
     def _oldest_first_offset(self, but: int, default: int) -> int:
-        """First offset of the oldest open transaction of any producer but one."""
+        """Return the lowest first offset of the open transactions, without producer ``but``; ``default`` for none."""
         begun = self._ongoing_heap
         self._drop_completed()
         if not begun or begun[0][1] != but:
@@ -251,7 +254,7 @@ class ProducerStateManager:
         return first
 
     def _drop_completed(self) -> None:
-        """Remove ended transactions from the top of the heap."""
+        """Remove ended transactions from the top of the heap of ongoing transactions."""
         begun, ongoing = self._ongoing_heap, self.ongoing_txns
         while begun and ongoing.get(begun[0][1]) != begun[0][0]:
             heappop(begun)
@@ -259,7 +262,7 @@ class ProducerStateManager:
     def end_transaction(
         self, header: BatchHeader, offset: int, marker: int, coordinator_epoch: int
     ) -> AbortedTxn | None:
-        """Take a marker into account; gives what belongs into the transaction index if it was an abort."""
+        """Apply a marker at ``offset``; return the transaction index entry if it aborts an open transaction."""
         pid = header.producer_id
         aborted = self.aborted_txn(pid, offset) if marker == ControlRecordType.ABORT else None
         self.producers.add_end_marker(pid, header.producer_epoch, coordinator_epoch, header.max_timestamp)
@@ -267,7 +270,7 @@ class ProducerStateManager:
         if first < 0:
             return None
         self.last_txn_end_offset = offset
-        # one that stays open lets none behind it go
+        # one transaction that stays open keeps all later ones in the heap
         if len(self._ongoing_heap) > max(_MIN_COMPACTED_HEAP, 4 * len(self.ongoing_txns)):
             self._ongoing_heap = [(its_first, its_pid) for its_pid, its_first in self.ongoing_txns.items()]
             heapify(self._ongoing_heap)
@@ -277,7 +280,10 @@ class ProducerStateManager:
         return aborted
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """First offset of the oldest transaction that is open, or whose marker is not yet below the high watermark."""
+        """Return the first offset of the oldest transaction that is open or ended at or above the high watermark.
+
+        None if there is none. Forgets completed transactions whose marker is below the high watermark.
+        """
         done = 0
         for _, last in self.completed_txns:
             if last >= high_watermark:
@@ -291,32 +297,32 @@ class ProducerStateManager:
         return None if first < 0 else first
 
     def expire_job(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
-        """Remove producers inactive for ``producer.id.expiration.ms`` without an open transaction; pauses."""
+        """Remove producers without an open transaction inactive for ``expiration_ms``; yield every 5,000 producers."""
         expire_verifications(self.verification_states, now_ms, expiration_ms)
         return self.producers.expire_job(now_ms, expiration_ms, _PRODUCERS_PER_YIELD)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """`expire_job`, all at once."""
+        """Run `expire_job` to its end without yielding to other tasks."""
         for _ in self.expire_job(now_ms, expiration_ms):
             pass
 
     def write_snapshot(self, disk: Disk, directory: str, offset: int) -> str:
-        """Write the ``.snapshot`` of a segment that begins at ``offset``, unsynced; return its path."""
+        """Write the producer snapshot as of ``offset`` into the partition's directory, unsynced; return its path."""
         path = f"{directory}/{segment_file_name(offset, '.snapshot')}"
         write_file(disk, path, self.pack(), sync=False)
         return path
 
     def pack(self) -> bytes:
-        """Return the bytes of a ``.snapshot``: only the last batch of each producer is kept."""
+        """Return the contents of a ``.snapshot`` file; it has only the last batch of each producer."""
         rows = self.producers.snapshot_body
         count = _COUNT.pack(len(self.producers))
         return _HEAD.pack(SNAPSHOT_VERSION, crc32c(rows, crc32c(count)), len(self.producers)) + rows
 
     @classmethod
     def unpack(cls, raw: bytes, path: str = "", offset: int = 0) -> ProducerStateManager:
-        """Read a ``.snapshot`` as of ``offset``.
+        """Return the producer state in the contents ``raw`` of the ``.snapshot`` file as of ``offset``.
 
-        The file does not name the last marker: a transaction may have ended just before ``offset``.
+        The file has no offset of the last marker: a transaction may have ended just before ``offset``.
 
         Raises:
             CorruptFile: wrong version, checksum or size.
@@ -335,7 +341,7 @@ class ProducerStateManager:
 
 
 def _out_of_order_error(header: BatchHeader, expected: str) -> ProtocolError:
-    """Return the error of a batch with a gap in its sequence numbers."""
+    """Return OUT_OF_ORDER_SEQUENCE_NUMBER for a batch; ``expected`` is the text with the current last sequence."""
     text = (
         f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence} (incoming seq. number)"
     )

@@ -1,8 +1,8 @@
-"""Table of producers in compact form: a row of bytes for each, laid out as in a ``.snapshot``.
+"""Table of producers in compact form: one entry of bytes for each, in the format of a ``.snapshot`` file.
 
 100,000 producers as objects take 40 MB, and serializing them blocks the event loop for 300 ms. The table therefore is
-the snapshot's body: rows are changed in place, and the whole is written as it is. Up to four older batches of each
-producer are kept beside it, so that a retry is recognised.
+the snapshot's body: entries are changed in place, and the body is written as it is. Up to four older batches of each
+producer are stored in a second array, so that retries are recognised.
 
 Source: ``ProducerStateEntry.java``, ``BatchMetadata.java`` (apache/kafka 4.3.1).
 """
@@ -17,14 +17,14 @@ from ottla.wire.record_batch.batch_header import NO_PRODUCER_EPOCH, NO_SEQUENCE
 
 BATCHES_TO_RETAIN = 5
 ENTRY = struct.Struct(">qhiqiqiq")
-"""Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, open transaction."""
+"""Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first txn offset."""
 ENTRY_BYTES = ENTRY.size
 _OLDER = struct.Struct(">iiIq")
-"""Last sequence, offset delta, the lower half of the last offset, timestamp."""
+"""Older batch: last sequence, offset delta, lower 32 bits of the last offset, timestamp."""
 _OLDER_BYTES = _OLDER.size
 _OLDER_ROW_BYTES = _OLDER_BYTES * (BATCHES_TO_RETAIN - 1)
 _MAX_OFFSET_DISTANCE = 1 << 31
-"""Distance in offsets at which an older batch is forgotten: only the lower half of its offset is stored."""
+"""Distance in offsets at which older batches are dropped: only the lower 32 bits of their offsets are stored."""
 _TIMESTAMP = struct.Struct(">q")
 _TIMESTAMP_AT = 26
 _TXN_FIRST_AT = 38
@@ -32,7 +32,7 @@ _COUNT_BITS, _TOUCHED = 0x07, 0x08
 
 
 class BatchMetadata(NamedTuple):
-    """Remembered batch."""
+    """One of the last five batches of a producer, by which retries are recognised."""
 
     last_sequence: int
     last_offset: int
@@ -41,39 +41,39 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of its first record."""
+        """Sequence number of the batch's first record."""
         return (self.last_sequence - self.offset_delta) & 0x7FFFFFFF
 
     @property
     def first_offset(self) -> int:
-        """Offset of its first record."""
+        """Offset of the batch's first record."""
         return self.last_offset - self.offset_delta
 
 
 class ProducerStateEntry(NamedTuple):
-    """Copy of the state of a producer id."""
+    """Copy of the state of a producer id; -1 in a field: none."""
 
     epoch: int = NO_PRODUCER_EPOCH
     batches: tuple[BatchMetadata, ...] = ()
-    """The last five, the newest last."""
+    """Last five batches, the newest last."""
     timestamp_ms: int = -1
     coordinator_epoch: int = -1
     txn_first_offset: int = -1
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 where none is known."""
+        """Sequence number of the producer's last record; -1 if unknown."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 class ProducerTable(MutableMapping[int, ProducerStateEntry]):
-    """Producer id -> what is known of it."""
+    """Map of producer id to `ProducerStateEntry`, stored as bytes in the snapshot format."""
 
     __slots__ = ("_flags", "_older", "_row_of", "snapshot_body")
 
     def __init__(self, rows: bytes = b"") -> None:
         self.snapshot_body = bytearray(rows)
-        """The body of a snapshot, as it is now."""
+        """Current body of a ``.snapshot`` file: one `ENTRY` for each producer, unordered."""
         count = len(rows) // ENTRY_BYTES
         self._older = bytearray(count * _OLDER_ROW_BYTES)
         self._flags = bytearray([_TOUCHED]) * count
@@ -113,7 +113,7 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         ENTRY.pack_into(self.snapshot_body, number * ENTRY_BYTES, producer_id, producer.epoch, *entry, *more)
 
     def __delitem__(self, producer_id: int) -> None:
-        """Forget a producer; the last row takes the place of its."""
+        """Remove a producer; the table's last entry is moved to its position."""
         number, last = self._row_of.pop(producer_id), len(self._flags) - 1
         if number != last:
             for table, size in ((self.snapshot_body, ENTRY_BYTES), (self._older, _OLDER_ROW_BYTES), (self._flags, 1)):
@@ -130,7 +130,7 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         return number
 
     def entry(self, producer_id: int) -> tuple[int, ...] | None:
-        """Return the fields of a producer's row, as `ENTRY` has them; None where it is not known."""
+        """Return a producer's fields in the order of `ENTRY`; None if the producer id is unknown."""
         number = self._row_of.get(producer_id)
         return None if number is None else ENTRY.unpack_from(self.snapshot_body, number * ENTRY_BYTES)
 
@@ -141,14 +141,17 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
                 yield entry[0], entry[7]
 
     def find_duplicate_batch(self, producer_id: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """Return the remembered batch with exactly these sequences."""
+        """Return the stored batch with exactly these sequence numbers, which a retry duplicates, or None."""
         for batch in self[producer_id].batches:
             if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                 return batch
         return None
 
     def add_batch(self, producer_id: int, epoch: int, batch: BatchMetadata, txn_first_offset: int) -> None:
-        """Take a batch of data into account. What came before it under another epoch is forgotten."""
+        """Record a data batch as the producer's newest; batches of another producer epoch are dropped.
+
+        ``txn_first_offset``: first offset of the producer's open transaction; -1 for none.
+        """
         coordinator = -1
         number = self._row_of.get(producer_id)
         if number is None:
@@ -169,7 +172,7 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         )
 
     def add_end_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp_ms: int) -> None:
-        """Take the end of a transaction into account."""
+        """Record a transaction marker: the producer has no open transaction afterwards."""
         sequence, offset, delta = NO_SEQUENCE, -1, 0
         number = self._row_of.get(producer_id)
         if number is None:
@@ -185,7 +188,7 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         )
 
     def _add_older_batch(self, number: int, sequence: int, delta: int, offset: int, timestamp_ms: int) -> None:
-        """Put a batch behind the older ones; of four the first goes."""
+        """Append a batch to the older batches of the producer at index ``number``; drop the oldest of four."""
         flags, older, at = self._flags[number], self._older, number * _OLDER_ROW_BYTES
         count = flags & _COUNT_BITS
         if count == BATCHES_TO_RETAIN - 1:
@@ -206,12 +209,12 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         return out
 
     def expire_job(self, now_ms: int, expiration_ms: int, at_once: int) -> Iterator[None]:
-        """Remove inactive producers without an open transaction, pausing after each ``at_once`` producers.
+        """Remove inactive producers without an open transaction, yielding after every ``at_once`` producers.
 
-        Producers that wrote since the last sweep stay: their timestamps come from the client and may be old.
+        Producers that wrote since the previous run are kept: their timestamps are the client's and may be old.
         """
         seen = 0
-        for number in range(len(self._flags) - 1, -1, -1):  # backwards: what takes a removed row's place was seen
+        for number in range(len(self._flags) - 1, -1, -1):  # backwards: the entry moved by a removal was checked before
             seen += 1
             if seen % at_once == 0:
                 yield

@@ -1,8 +1,9 @@
 """Verification of transactions with their coordinator before their first write to a partition.
 
-A transaction whose coordinator does not know of a partition is never ended there. So the leader verifies it before the
-first batch. An abort may overtake the response: the batch would then open a transaction that is never ended. A guard
-prevents this: it is created before the request and passed to the append; a marker or an earlier batch removes it.
+The coordinator writes markers only to partitions that were added to the transaction. So the leader verifies before the
+first batch that its partition was added. An abort marker may precede the verification response: the batch would then
+open a transaction that is never ended. A guard prevents this: it is created before the request and passed to the
+append; a marker or another batch appended in between removes it.
 
 Source: ``VerificationStateEntry.java``, ``VerificationGuard.java``, ``UnifiedLog.updateProducers`` (apache/kafka
 4.3.1).
@@ -18,16 +19,16 @@ from typing import NamedTuple
 from ottla.jobs.state_machine import VerificationGuard
 
 VERIFICATION_DISABLED = VerificationGuard()
-"""Stands for any guard where ``transaction.partition.verification.enable`` is off."""
+"""Guard that every append accepts, used if ``transaction.partition.verification.enable`` is false."""
 
 
 class TxnAppendContext(NamedTuple):
-    """Transaction of an append: its guard and version."""
+    """Transaction of an append: its verification guard and ``transaction.version``."""
 
     guard: VerificationGuard | None = None
-    """The one made before the coordinator was asked; None where that was not necessary."""
+    """Guard created before the verification request; None if no verification was necessary."""
     transaction_version: int = 0
-    """The version of the protocol a marker is written under: from 2 on each transaction has an epoch of its own."""
+    """``transaction.version`` of a marker: from 2 on the producer epoch is incremented with each transaction."""
 
 
 NO_TXN_CONTEXT = TxnAppendContext()
@@ -35,25 +36,25 @@ NO_TXN_CONTEXT = TxnAppendContext()
 
 @dataclass(slots=True)
 class VerificationStateEntry:
-    """Producer whose next transaction is being verified."""
+    """Pending verification of a producer's transaction."""
 
     guard: VerificationGuard
     lowest_sequence: int
-    """The lowest that was seen meanwhile: a batch beyond it must not overtake it into the log."""
+    """Lowest base sequence of the batches that wait for the verification: none above it may be appended first."""
     epoch: int
     supports_epoch_bump: bool
-    """True if its epoch grows with each transaction."""
+    """True if the producer's epoch is incremented with each transaction (transaction.version 2)."""
     started_ms: int
 
 
 VerificationStates = dict[int, VerificationStateEntry]
-"""By producer id."""
+"""Pending verifications by producer id."""
 
 
 def start_verification(
     known: VerificationStates, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
 ) -> VerificationGuard:
-    """Return the guard of a producer during its verification by the coordinator; an existing one is reused."""
+    """Return the guard of a producer's pending verification; create it in ``known`` if there is none."""
     entry = known.get(producer_id)
     if entry is None:
         entry = known[producer_id] = VerificationStateEntry(VerificationGuard(), sequence, epoch, bumps, now_ms)
@@ -65,9 +66,9 @@ def start_verification(
 
 
 def clear_verification(known: VerificationStates, producer_id: int, epoch: int, *, is_marker: bool) -> None:
-    """Remove a verification after a batch or marker of the transaction was written.
+    """Remove a producer's pending verification after a batch or marker of the transaction was appended.
 
-    A marker of the epoch that is being confirmed ends the transaction before that one, where each has its own.
+    With transaction.version 2 a marker with the epoch under verification ends the previous transaction: it is kept.
     """
     entry = known.get(producer_id)
     if entry is not None and not (entry.supports_epoch_bump and is_marker and epoch == entry.epoch):
@@ -75,6 +76,6 @@ def clear_verification(known: VerificationStates, producer_id: int, epoch: int, 
 
 
 def expire_verifications(known: VerificationStates, now_ms: int, expiration_ms: int) -> None:
-    """Remove verifications without a following append within ``expiration_ms``."""
+    """Remove verifications that started at least ``expiration_ms`` ago and were followed by no append."""
     for producer_id in [pid for pid, entry in known.items() if now_ms - entry.started_ms >= expiration_ms]:
         del known[producer_id]

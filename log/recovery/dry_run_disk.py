@@ -1,6 +1,6 @@
-"""Disk that reads from another disk and keeps changes in memory.
+"""Dry-run `Disk` that reads from another disk and applies changes in memory only.
 
-Recovery run on it reports its changes without making them.
+Recovery runs on it to report its changes without making them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ottla.wire.codec.primitives import Buffer
 
 
 class DryRunFile:
-    """File whose changes are kept in memory.
+    """Open file of a `DryRunDisk`, whose changes are applied in memory only.
 
     The real file is open only during a read, as there may be more files than descriptors.
     """
@@ -40,7 +40,7 @@ class DryRunFile:
         return self._size
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Remember the change."""
+        """Write in memory and record the file as changed."""
         own = self._copy()
         own.extend(bytes(max(offset - len(own), 0)))
         own[offset : offset + len(data)] = data
@@ -52,7 +52,7 @@ class DryRunFile:
         return self._read(size_bytes, offset) if self._own is None else bytes(self._own[offset : offset + size_bytes])
 
     def truncate(self, size_bytes: int) -> None:
-        """Remember the change, and that bytes would go."""
+        """Truncate in memory and record the removed bytes in `DryRunDisk.truncated_bytes`."""
         if size_bytes == self._size:
             return
         self._disk.changed_files.add(self._path)
@@ -67,35 +67,35 @@ class DryRunFile:
         self._size = size_bytes
 
     def fsync(self) -> None:
-        """Do nothing."""
+        """Do nothing: nothing is written to the real disk."""
 
     def close(self) -> None:
-        """Close the real file's descriptor; the changes stay for the next open."""
+        """Close the real file's descriptor; the changes in memory remain for the next open."""
         if self._real is not None:
             self._real.close()
             self._real = None
 
     def fileno(self) -> int:
-        """Return -1: no descriptor."""
+        """Return -1, since there is no descriptor for ``sendfile``."""
         return -1
 
 
 class DryRunDisk:
-    """A `Disk` over another one."""
+    """`Disk` over a real disk: reads see earlier changes, which are applied in memory and recorded only."""
 
     def __init__(self, under: Disk) -> None:
         self._real_disk = under
         self._files: dict[str, DryRunFile] = {}
         self._removed_paths: set[str] = set()
         self.changed_files: set[str] = set()
-        """Files that would be written."""
+        """Paths of files that would be written."""
         self.truncated_bytes: dict[str, int] = {}
-        """Files that would lose bytes at their end, and how many."""
+        """Bytes that would be truncated, by path."""
         self.removed_files: set[str] = set()
-        """Files of the real disk that would be removed."""
+        """Paths of files of the real disk that would be removed."""
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open a file as it would be."""
+        """Open a file with its changes so far."""
         known = self._files.get(path)
         if known is not None:
             return known
@@ -110,39 +110,39 @@ class DryRunDisk:
         return made
 
     def open_real(self, path: str) -> File:
-        """Return a file of the disk beneath, to be read."""
+        """Open a file of the real disk, read-only."""
         return self._real_disk.open(path, readonly=True)
 
     def real_size(self, path: str) -> int:
-        """Return the size of the real file."""
+        """Return the size in bytes of a file of the real disk."""
         return self._real_disk.stat(path).size_bytes
 
     def exists(self, path: str) -> bool:
-        """As it would be."""
+        """Return whether a file or directory would exist after the changes so far."""
         return path in self._files or (path not in self._removed_paths and self._real_disk.exists(path))
 
     def is_dir(self, path: str) -> bool:
-        """As it would be."""
+        """Return whether a directory would exist after the changes so far."""
         return path not in self._removed_paths and self._real_disk.is_dir(path)
 
     def listdir(self, path: str) -> list[str]:
-        """As it would be."""
+        """Return the sorted names in a directory after the changes so far."""
         names = {n for n in self._real_disk.listdir(path) if f"{path}/{n}" not in self._removed_paths}
         names |= {p[len(path) + 1 :] for p in self._files if p.rpartition("/")[0] == path}
         return sorted(names)
 
     def list_files(self, path: str) -> list[str]:
-        """As it would be."""
+        """Return the sorted names of regular files in a directory after the changes so far."""
         names = {n for n in self._real_disk.list_files(path) if f"{path}/{n}" not in self._removed_paths}
         names |= {p[len(path) + 1 :] for p in self._files if p.rpartition("/")[0] == path}
         return sorted(names)
 
     def makedirs(self, path: str, mode: int = 0o777) -> None:
-        """Take it back where it was removed: all else that is rehearsed is there."""
+        """Undo the removal of a directory; the directories of existing partitions exist already."""
         self._removed_paths.discard(path)
 
     def rename(self, old: str, new: str) -> None:
-        """Remember it."""
+        """Rename in memory and record ``new`` as changed."""
         file = self.open(old)
         assert isinstance(file, DryRunFile)
         self.unlink(old)
@@ -151,14 +151,14 @@ class DryRunDisk:
         self.changed_files.add(new)
 
     def unlink(self, path: str) -> None:
-        """Remember it."""
+        """Remove in memory and record the path as removed if the real file exists."""
         self._files.pop(path, None)
         self._removed_paths.add(path)
         if self._real_disk.exists(path):
             self.removed_files.add(path)
 
     def rmtree(self, path: str) -> None:
-        """Record the removal of everything beneath."""
+        """Remove a directory with its contents in memory and record the files as removed."""
         for name in self.listdir(path):
             inner = f"{path}/{name}"
             if self.is_dir(inner):
@@ -168,23 +168,23 @@ class DryRunDisk:
         self.unlink(path)
 
     def fsync_dir(self, path: str) -> None:
-        """Do nothing."""
+        """Do nothing: nothing is written to the real disk."""
 
     def stat(self, path: str) -> FileStat:
-        """Return the size after the changes, and the real age."""
+        """Return the size after the changes, and the modification time of the real file (0 without one)."""
         known = self._files.get(path)
         if known is None:
             return self._real_disk.stat(path)
         return FileStat(known.size(), self._real_disk.stat(path).mtime_ms if self._real_disk.exists(path) else 0)
 
     def usage(self, path: str) -> tuple[int, int]:
-        """Return the usage of the real disk."""
+        """Return total and available bytes of the real disk."""
         return self._real_disk.usage(path)
 
     def lock(self, path: str) -> File | None:
-        """Take the real lock, which prevents concurrent writes."""
+        """Acquire the lock on the real disk, so that no node writes meanwhile; None if it is held."""
         return self._real_disk.lock(path)
 
     def private(self) -> PrivateDisk:
-        """Return the same disk, whose new files are readable by their owner only."""
+        """Return a view of this disk whose new files are readable by their owner only."""
         return PrivateDisk(self)

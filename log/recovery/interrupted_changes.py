@@ -1,4 +1,4 @@
-"""Changes of a partition's files that a crash left half done, finished before the log is loaded.
+"""Completion of file deletions and segment swaps that a crash interrupted, before a log is loaded.
 
 Source: ``LogLoader.removeTempFilesAndCollectSwapFiles`` (apache/kafka 4.3.1).
 """
@@ -23,13 +23,14 @@ from ottla.wire.record_batch.legacy_records import MIN_MESSAGE_BYTES, parse_any_
 
 
 def finish_interrupted_changes(disk: Disk, directory: str, on_swaps: Callable[[int], None]) -> tuple[list[str], int]:
-    """Finish what a crash left half done.
+    """Complete or roll back the file changes in a partition's directory that a crash interrupted.
 
-    Return the names that remain, and the base offset of the segment below which offsets may be missing because of it.
+    Returns the remaining file names, and the offset below which a completed swap may have left gaps (0: no swap), which
+    is passed to ``on_swaps`` before the ``.swap`` files are renamed.
 
-    ``.deleted`` and ``.cleaned`` files go. A ``.swap`` segment is complete and stands for every segment within its
-    range, some of which may be removed already: it takes their place. While there are ``.cleaned`` files of the same
-    range the exchange had not begun, and its ``.swap`` files go too.
+    ``.deleted`` and ``.cleaned`` files are removed. A ``.swap`` segment is complete and replaces every segment within
+    its offset range, some of which may be removed already. If a ``.cleaned`` file with the same or a lower base offset
+    exists, the swap had not begun, and the ``.swap`` file is removed too.
     """
     names = disk.list_files(directory)
     files = {name: file for name in names if (file := parse_segment_file(name)) is not None}
@@ -76,13 +77,13 @@ def finish_interrupted_changes(disk: Disk, directory: str, on_swaps: Callable[[i
 
 
 def _first_base_offset_from(names: list[str], end: int) -> int:
-    """Return the base offset of the first segment at or behind an offset; 0 without one."""
+    """Return the lowest base offset at or above ``end`` among ``.log`` and ``.log.swap`` files; 0 if there is none."""
     bases = [*base_offsets_of(names, ".log"), *base_offsets_of(names, ".log", SWAP_FILE_SUFFIX)]
     return min((base for base in bases if base >= end), default=0)
 
 
 def _segment_end_offset(disk: Disk, path: str, base_offset: int) -> int:
-    """Return the offset behind the last batch of a segment file; at least one, for the segment's own place."""
+    """Return the offset after the last batch of a segment file; at least ``base_offset`` + 1."""
     file = disk.open(path, readonly=True)
     try:
         end, position, size = base_offset + 1, 0, file.size()

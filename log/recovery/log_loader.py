@@ -1,7 +1,7 @@
-"""Opening a partition's log: trusted files after a clean stop, and recovery after any other end.
+"""Creation and loading of a partition's log, with recovery after an unclean shutdown.
 
-After a clean stop the files are believed. Otherwise every batch from the recovery point on is read: the log ends
-before the first one that is damaged, later segments go, indexes and producer state are made anew.
+After a clean shutdown the files are trusted. Otherwise every batch from the recovery point on is read: the log is
+truncated before the first damaged one, later segments are removed, indexes and producer state are rebuilt.
 
 Source: ``LogLoader.java`` (apache/kafka 4.3.1).
 """
@@ -28,16 +28,18 @@ from ottla.log.segment.log_segments import LogSegments
 from ottla.wire.errors import WireError
 
 MAX_UNSYNCED_RECORDS = MAX_RELATIVE_OFFSET // 2
-"""No segment holds so many records that are not synced. So wide a hole came from a leader, and made a new segment."""
+"""Upper bound of unsynced records in a segment: a wider offset gap is a compacted one fetched from the leader."""
 
 
 def create_log(
     disk: Disk, directory: str, topic: str, partition: int, topic_id: bytes, settings: LogConfig, now_ms: int
 ) -> PartitionLog:
-    """Return a new partition with its first, empty segment; what an earlier try left of it is taken over.
+    """Create a partition's directory, files and empty first segment; return its log.
+
+    Files without records that an earlier attempt left are reused.
 
     Raises:
-        FileExistsError: records lie there already, of whomever, and stay; OSError: the disk failed.
+        FileExistsError: a segment with records exists in the directory, and is unchanged; OSError: the disk failed.
     """
     disk.makedirs(directory)
     for name in disk.list_files(directory):
@@ -68,11 +70,12 @@ def open_log(
     adjoin: bool = False,
     on_swaps: Callable[[int], None] = lambda below: None,
 ) -> PartitionLog:
-    """Open an existing partition; ``compacted_below``: offset below which segments may have gaps, None if unknown.
+    """Load an existing partition's log, recovering it unless the last shutdown was ``clean``; return it.
 
-    With ``adjoin`` each segment begins where the one before ends all the same: in a copy, which is not compacted.
-    ``on_swaps`` gets the offset below which there may be gaps, before an interrupted swap of compacted segments is
-    completed: after another crash it could not be found otherwise.
+    ``recovery_point``, ``log_start_offset`` and ``high_watermark`` are the checkpointed offsets. ``compacted_below`` is
+    the offset below which there may be gaps, None if unknown. ``adjoin``: there are no gaps between segments (future
+    logs, which are not compacted). ``on_swaps`` is called with the offset below which there may be gaps before an
+    interrupted swap of compacted segments is completed, since it could not be determined after another crash.
 
     Raises:
         CorruptFile: ``partition.metadata`` is not readable; OSError: the disk failed.
@@ -96,18 +99,19 @@ def open_log(
 
 
 class CheckpointState(NamedTuple):
-    """Checkpointed state of a log before it is read."""
+    """Checkpointed state of a log, by which recovery decides which batches to read and which gaps to accept."""
 
     recovery_point: int
-    """The one the next start finds, until the checkpoint is written anew."""
+    """Recovery point in the checkpoint file."""
     compacted_below: int | None
     is_contiguous: bool
 
     def may_have_gap(self, end: int, following: int, *, is_compacted: bool) -> bool:
-        """Return whether the offsets between the end of a whole segment and the next one were compacted away.
+        """Return whether the offsets between the end of a segment and the next one, ``following``, were compacted away.
 
-        That is known before a compacted segment loses its ``.swap`` name, and a log begins a segment where it ends: so
-        above it they are lost, also where a log is compacted. (Kafka's recovery does not look.)
+        The cleaner offset is durable before a compacted segment loses its ``.swap`` suffix, and a new segment begins at
+        the log end offset: so a gap above the cleaner offset is a loss, also in a compacted log. (Kafka does not check
+        this.)
         """
         if self.is_contiguous:
             return False
@@ -117,25 +121,25 @@ class CheckpointState(NamedTuple):
 
 
 class EpochProgress(NamedTuple):
-    """The leader epoch a scan has come to."""
+    """Leader epoch of the batches at the current position of a recovery scan."""
 
     epoch: int
     batch_count: int
-    """Number of its batches so far."""
+    """Number of consecutive batches with this epoch so far."""
     previous_epoch: int
     checkpointed_epochs: frozenset[int]
-    """Epochs in the checkpoint."""
+    """Epochs in ``leader-epoch-checkpoint``."""
 
 
 def _advance_epoch(now: EpochProgress, found: int) -> EpochProgress:
-    """Take a batch's leader epoch in. Epochs never go back.
+    """Return the progress after a batch with leader epoch ``found``. Epochs never decrease within a log.
 
-    A batch of an older one was cut away once, and a power cut before a sync brought its bytes back behind what was
-    written since. But the epoch lies outside the checksum: one batch alone, with an epoch the checkpoint does not know,
-    between batches of the one before, is the one that lies.
+    A batch with an older epoch was truncated, and a power failure before a sync restored its bytes after newer batches.
+    But the epoch is not covered by the checksum: if a single batch has an epoch that is not in the checkpoint, between
+    batches of the previous epoch, then that batch's epoch is the damaged one, and the scan continues.
 
     Raises:
-        WireError: an epoch that is over.
+        WireError: the batch has an outdated epoch.
     """
     if found < 0 or found == now.epoch:
         return now._replace(batch_count=now.batch_count + 1)
@@ -147,7 +151,7 @@ def _advance_epoch(now: EpochProgress, found: int) -> EpochProgress:
 
 
 class LogLoader:
-    """Loads the segments and epochs of one log, and finds its offsets and producers."""
+    """Loader of one log: loads or recovers segments and leader epochs, and determines offsets and producer state."""
 
     def __init__(
         self, segments: LogSegments, epochs: LeaderEpochFileCache, known: CheckpointState, names: list[str]
@@ -158,14 +162,14 @@ class LogLoader:
         self._names = names
         self.log_end_offset = 0
         self.is_clean = False
-        """True if the files were believed."""
+        """True if the files were trusted without recovery."""
         self.notes: list[str] = []
-        """Sentences on what recovery found and did."""
+        """Messages of recovery about damage and removals."""
 
     def load(
         self, now_ms: int, log_start_offset: int, high_watermark: int, *, clean: bool
     ) -> tuple[LoadedLogOffsets, int, ProducerStateManager]:
-        """Return the offsets, the recovery point and the producer state; ``clean``: the last shutdown was.
+        """Load the log; return offsets, recovery point and producer state. ``clean``: the last shutdown was clean.
 
         Raises:
             OSError: the disk failed.
@@ -186,7 +190,7 @@ class LogLoader:
             clean = False
         self.is_clean = clean
         seen = self._load_cleanly_closed(start) if clean else self._recover_segments(point, start)
-        if self.log_end_offset < start:  # all that is left lies below the log start: begin there, as Kafka does
+        if self.log_end_offset < start:  # all remaining records are below the log start: restart there, as Kafka does
             segments.remove_from(0)
             segments.create(start, now_ms)
             self.log_end_offset = start
@@ -200,7 +204,7 @@ class LogLoader:
         return offsets, end if clean else min(point, end), producers
 
     def _first_unreadable_txn_index(self) -> int | None:
-        """Return the base offset of the first transaction index that cannot be read: batches from there on are read."""
+        """Return the base offset of the first malformed transaction index, from where recovery must read, or None."""
         for base in base_offsets_of(self._names, ".txnindex"):
             try:
                 _ = self.segments.segment_for(base).aborted_txns
@@ -212,7 +216,7 @@ class LogLoader:
         return None
 
     def _load_cleanly_closed(self, log_start: int) -> RecoveryScan | None:
-        """Find the last batch of the last segment, which is all a clean shutdown needs; scan it where it is damaged."""
+        """Set the log end offset from the last segment's last batch; return the scan if it had to be recovered."""
         segment = self.segments.active
         try:
             start = segment.offset_index.positions[-1] if segment.offset_index.positions else 0
@@ -231,7 +235,7 @@ class LogLoader:
         return None
 
     def _recover_segments(self, recovery_point: int, log_start: int) -> RecoveryScan:
-        """Read every segment that reaches above the recovery point; end the log before the first damaged batch.
+        """Scan every segment that ends above the recovery point; truncate the log before the first damaged batch.
 
         Segments below the log start need not be contiguous: a power cut may restore some deleted segments and not their
         neighbours.
@@ -262,12 +266,12 @@ class LogLoader:
                 self.segments.replace(
                     at, 1, split_overflowed_segment(self.segments.disk, self.segments.directory, self.segments[at])
                 )
-                at -= 1  # the first part is looked at in its place
+                at -= 1  # continue with the first part
                 continue
             if following is not None and following <= log_start:
                 epoch = no_epoch
                 continue
-            # A power cut may take the end of one segment and leave the next, which would then lie behind a gap.
+            # A power failure may lose the end of one segment but not the next, which then begins after a gap.
             end = self.log_end_offset
             if following not in (None, end) and not (
                 whole and self._known.may_have_gap(end, following, is_compacted=self.segments.config.compact)
@@ -283,9 +287,9 @@ class LogLoader:
         return RecoveryScan(self.log_end_offset if first is None else first, producers)
 
     def _truncate_behind(self, segment: LogSegment, following: int) -> None:
-        """Truncate a trusted segment after the batch that the next segment follows: a truncation was not synced.
+        """Truncate a segment below the recovery point where the next one begins: an earlier truncation was not synced.
 
-        Only batches behind its last index entry are read, and damage below the recovery point is left alone.
+        Only batches after its last index entry are read; damage below the recovery point is ignored.
         """
         end = segment.size_bytes
         try:
@@ -308,21 +312,23 @@ class LogLoader:
     def _recover_segment(
         self, segment: LogSegment, following: int | None, epoch: EpochProgress
     ) -> tuple[bool, bool, EpochProgress]:
-        """Rebuild one segment's indexes and truncate it at the first damage. ``epoch`` is that of the segment before.
+        """Rebuild one segment's indexes and truncate it at the first damaged batch.
+
+        ``following`` is the next segment's base offset, None for the last segment; ``epoch`` the progress at its start.
 
         Returns:
-            Whether later segments stay, whether a batch has a producer, and the leader epoch at the end.
+            True if the segment is undamaged, True if a batch has a producer id, and the epoch progress at its end.
 
-        A batch's base offset lies outside its checksum, so damage to it shows only in the order of offsets. The last
-        segment was never compacted: above the cleaner offset its offsets must count up without a gap. In an older one
-        a gap is suspect only if an offset from within it follows later, or damage follows at once: then the batch
-        behind the gap is the damaged one.
+        The checksum does not cover the base offset, so damage to it shows only in the order of offsets. The last
+        segment was never compacted: above the cleaner offset it must have no gap. In an older segment a gap is suspect
+        only if an offset within it follows later, or damage follows at once: then the batch after the gap is the
+        damaged one.
         """
         segment.reset_indexes()
         segment.reset_txn_index()
         good, next_offset, last_at = 0, segment.base_offset, -1
         gap_at: tuple[int, int, int] | None = None
-        """Where the last gap is: position of the batch behind it, the offset before, that batch's own."""
+        """Last gap: position of the batch after it, first missing offset, base offset of that batch."""
         whole, producers = True, False
         try:
             for position, header, _ in segment.scan():

@@ -1,6 +1,6 @@
-"""Scrubbing: reads old segments again, a little at a time, and verifies their checksums.
+"""Scrubbing: background verification of the checksums of old segments, a few bytes at a time.
 
-Kafka trusts data below the recovery point forever. Here a damaged batch is recorded and not served: reads return
+Kafka never verifies data below the recovery point. Here a damaged batch is recorded and not served: fetches return
 CORRUPT_MESSAGE for it, and the data around it stays available.
 """
 
@@ -21,33 +21,33 @@ from ottla.wire.record_batch.legacy_records import (
 
 
 class DamagedRange(NamedTuple):
-    """Bytes of a segment that are not what was written."""
+    """Damaged byte range of a segment file, from ``position`` to ``end``."""
 
     path: str
     position: int
     end: int
     offset: int
-    """The first offset that cannot be read."""
+    """First offset that cannot be read."""
 
 
 class ScrubResult(NamedTuple):
-    """Result of one step."""
+    """Result of one scrubbing step over a segment."""
 
     next_position: int | None
-    """Next position; None at the segment's end."""
+    """Position at which the next step begins; None at the end of the segment."""
     damaged_ranges: list[DamagedRange]
 
 
 def list_sealed_segments(log: PartitionLog) -> list[LogSegment]:
-    """Return the inactive segments that are synced as a whole."""
+    """Return the inactive segments that end at or below the recovery point."""
     return [s for s, end in zip(log.segments, log.segments.base_offsets[1:], strict=False) if end <= log.recovery_point]
 
 
 def scrub_batches(segment: LogSegment, position: int, at_most_bytes: int) -> ScrubResult:
-    """Check the batches from ``position`` on, up to about that number of bytes.
+    """Verify the batches of a segment from ``position`` on, about ``at_most_bytes`` bytes of them.
 
     Raises:
-        OSError: the file cannot be opened now, or is gone.
+        OSError: the file cannot be opened, or was removed.
     """
     start, offset, found = position, segment.base_offset, []
     while position < segment.size_bytes and position - start < at_most_bytes:
@@ -67,7 +67,7 @@ def scrub_batches(segment: LogSegment, position: int, at_most_bytes: int) -> Scr
 
 
 def _end_of_damage(segment: LogSegment, position: int) -> int:
-    """Return the next whole batch: after this one if its size is plausible, else by the index."""
+    """Return the position of the next valid batch: after the damaged one by its size, else by the offset index."""
     size = _size_at(segment, position)
     candidates = [] if size is None else [position + size]
     candidates += [p for p in segment.offset_index.positions if p > position]
@@ -78,7 +78,7 @@ def _end_of_damage(segment: LogSegment, position: int) -> int:
 
 
 def _offset_at(segment: LogSegment, position: int, at_least: int) -> int:
-    """Return the base offset in the damaged batch's header, unless it is impossible."""
+    """Return the base offset in the damaged batch's header; ``at_least`` if that is lower or unreadable."""
     try:
         return max(parse_any_header(segment.file.pread(64, position)).base_offset, at_least)
     except (WireError, OSError):

@@ -1,7 +1,7 @@
-"""Split of a segment whose offsets exceed its indexes' range, which old versions of compaction could write.
+"""Split of a segment whose relative offsets exceed 2^31 - 1, which old versions of compaction could write.
 
-The parts are written under names of their own and exchanged as after a compaction, so a crash at any point leaves
-either the segment or all its parts (`recovery` goes on from there).
+The parts are written as ``.cleaned`` files and swapped in as after a compaction, so a crash at any point leaves either
+the segment or all its parts.
 
 Source: ``LocalLog.splitOverflowedSegment`` (apache/kafka 4.3.1).
 """
@@ -25,9 +25,9 @@ def _copy_unparsed(source: LogSegment, position: int, target: LogSegment) -> Non
 
 
 def split_overflowed_segment(disk: Disk, directory: str, source: LogSegment) -> list[LogSegment]:
-    """Split a segment with offset overflow; return the parts that replace ``source``, in order.
+    """Split a segment with offset overflow on disk; return the new segments that replace ``source``, in offset order.
 
-    Damage goes along: it ends the log when its part is recovered.
+    Bytes after a damaged batch are copied unparsed: recovery of the last part truncates them.
 
     Raises:
         OSError: the disk failed.
@@ -37,7 +37,7 @@ def split_overflowed_segment(disk: Disk, directory: str, source: LogSegment) -> 
     try:
         for position, header, raw in source.scan():
             if not parts or header.last_offset - parts[-1].base_offset > MAX_RELATIVE_OFFSET:
-                # A part begins where the one before ends, if it can: recovery takes a hole in between for a loss.
+                # A part begins where the previous one ends, if possible: recovery treats a gap in between as a loss.
                 base = log_end if header.last_offset - log_end <= MAX_RELATIVE_OFFSET else header.base_offset
                 new = LogSegment.create_without_indexes(
                     disk, directory, base, source.config, source.created_ms, CLEANED_FILE_SUFFIX
@@ -51,7 +51,7 @@ def split_overflowed_segment(disk: Disk, directory: str, source: LogSegment) -> 
         part.fsync()
         part.write_index_files(sync=True, suffix=CLEANED_FILE_SUFFIX)
         part.close()
-    # Backwards: as long as a part has its first name, those with their second do not count.
+    # Backwards: while a part is still `.cleaned`, recovery ignores the `.swap` files of later parts.
     for part in reversed(parts):
         rename_files(disk, part.path, CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX)
     source.detach_file()

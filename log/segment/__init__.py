@@ -1,1 +1,1 @@
-"""Segment of a log: its batches and its offset, time and transaction index."""
+"""Segments of a log: batches in a file with offset, time and transaction index."""

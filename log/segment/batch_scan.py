@@ -1,4 +1,4 @@
-"""Reading a segment's batches one after the other: header by header up to one, or whole and in large pieces."""
+"""Sequential reads of a segment's batches: headers up to a searched offset, or whole batches in large reads."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from ottla.wire.record_batch.legacy_records import (
 
 _PIECE_BYTES = 1 << 20
 WINDOW_BYTES = 16 * 1024
-"""So much is read at once where batches are passed header by header."""
+"""Bytes of one read while batches are skipped header by header."""
 
 _unpack_prefix = struct.Struct(">qi4xb6xi").unpack_from
-"""Base offset, size behind the first twelve bytes, format, and last offset behind the base, of a batch of format 2."""
+"""Base offset, batch length, magic and last offset delta of a batch of format 2."""
 
 
 class LogOffsetPosition(NamedTuple):
-    """Position of a batch in a segment, and its offsets."""
+    """Position and size in bytes of a batch in a segment file, and its first and last offset."""
 
     position: int
     size_bytes: int
@@ -41,7 +41,7 @@ class LogOffsetPosition(NamedTuple):
 
 
 class ScannableSegment(Protocol):
-    """Segment that is scanned: it may grow, and its file may be closed and opened meanwhile."""
+    """Interface to a scanned segment (`LogSegment`): it may grow, and its file may be reopened meanwhile."""
 
     path: str
     size_bytes: int
@@ -49,11 +49,11 @@ class ScannableSegment(Protocol):
 
     @property
     def file(self) -> File:
-        """Open file."""
+        """Segment file, opened if necessary."""
 
 
 def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOffsetPosition | None:
-    """Return the first batch, from the one at ``position`` on, whose last offset is at or above ``offset``.
+    """Return the first batch at or after ``position`` whose last offset is at or above ``offset``; None for none.
 
     Raises:
         WireError: as `LogSegment.locate`.
@@ -69,7 +69,7 @@ def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOf
             size = damaged_bytes_from(segment.damaged_ranges, position)
             behind = segment.file.pread(LOG_OVERHEAD_BYTES, position + size)
             if size and (len(behind) < LOG_OVERHEAD_BYTES or read_offset_and_size(behind)[0] > offset):
-                return LogOffsetPosition(position, size, offset, offset)  # it may well lie in what is damaged
+                return LogOffsetPosition(position, size, offset, offset)  # the offset may be in the damaged range
             if size:
                 position += size
                 continue
@@ -87,23 +87,23 @@ def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOf
         if last >= offset:
             return LogOffsetPosition(position, size, base, last)
         position += size
-        window_bytes = WINDOW_BYTES if size < WINDOW_BYTES else HEADER_BYTES  # batches as large as the last are passed
+        window_bytes = WINDOW_BYTES if size < WINDOW_BYTES else HEADER_BYTES  # large batches: read headers only
     return None
 
 
 def _last_offset_delta(window: bytes, at: int) -> int:
     if window[at + MAGIC_OFFSET] == 2:
         return int.from_bytes(window[at + 23 : at + 27], "big", signed=True)
-    return 0  # formats 0 and 1 carry the offset of the last message
+    return 0  # the offset field of formats 0 and 1 is that of the last message
 
 
 def iterate_batches(
     segment: ScannableSegment, position: int, *, check: bool
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield every batch from ``position`` on: where it lies, its header, its bytes.
+    """Yield every batch from ``position`` on as (position, header, bytes); ``check`` verifies the checksum.
 
     Raises:
-        WireError: a batch that does not parse or (with ``check``) has a bad checksum; all before it were given.
+        WireError: a batch is malformed or has a bad checksum; all earlier batches were yielded.
     """
     name = f"{segment.path}.log"
     while position < segment.size_bytes:

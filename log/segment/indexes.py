@@ -1,13 +1,13 @@
-"""The three indexes of a segment: by offset, by time, of aborted transactions.
+"""Offset index, time index and transaction index of a segment.
 
-Offset and time index are sparse and live in memory; their files are written when the segment is rolled or closed.
-A node that dies without closing rebuilds them from the segment, as Kafka does, so nothing rests on them.
+Offset and time index are sparse and in memory; their files are written when the segment is rolled or closed. After an
+unclean shutdown they are rebuilt from the segment, as in Kafka.
 
 Layouts: ``.index`` int32 relative offset, int32 position; ``.timeindex`` int64 timestamp, int32 relative offset;
 ``.txnindex`` int16 version, int64 producer id, first offset, last offset, last stable offset.
 Sources: ``OffsetIndex.java``, ``TimeIndex.java``, ``TransactionIndex.java``, ``AbortedTxn.java`` (apache/kafka 4.3.1).
 
-Times: KIP-33; aborted transactions: KIP-98.
+Time index: KIP-33; transaction index: KIP-98.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _TXN_ENTRY = struct.Struct(">hqqqq")
 _LITTLE_ENDIAN = sys.byteorder == "little"
 
 
-# A segment of 1 GiB has 262,144 entries: columns are packed as a whole, in C, since the loop waits for it at a roll.
+# A segment of 1 GiB has 262,144 entries: columns are packed as a whole, in C, since a roll blocks the event loop.
 def _unpack_int32s(raw: bytes) -> array[int]:
-    """Return the big-endian 32-bit numbers of some bytes."""
+    """Return ``raw`` decoded as big-endian signed 32-bit integers."""
     words = array("i", raw)
     if _LITTLE_ENDIAN:
         words.byteswap()
@@ -43,23 +43,23 @@ def _pack_int32s(words: array[int]) -> bytes:
 
 
 def _is_sorted(numbers: array[int]) -> bool:
-    """Return True if the numbers are ascending, judged by a sample of at least 16,384.
+    """Return True if a sample of the numbers (all, or every nth of more than 16,384) is ascending and not negative.
 
-    Damage comes in sectors of 512 bytes, 42 entries or more: with the largest index every sixteenth is looked at.
+    Damage affects sectors of 512 bytes, 42 entries or more: in the largest index every sixteenth entry is checked.
     """
     some = numbers[:: max(len(numbers) >> 14, 1)].tolist()
     return some == sorted(some) and (not some or (some[0] >= 0 and some[-1] <= numbers[-1]))
 
 
 def _entry_count(numbers: array[int], start: int) -> int:
-    """Return the number of entries before the zeros of a preallocated file; the first ``start`` may be zero."""
+    """Return the number of entries before the zeros of a preallocated file; the first ``start`` entries may be zero."""
     if len(numbers) <= start or numbers[-1] != 0:
         return len(numbers)
     return numbers.index(0, start)
 
 
 class OffsetIndex:
-    """Relative offset of a batch's last record -> position of that batch, for some of the batches."""
+    """Sparse offset index of a segment: last offset of a batch -> position of that batch in the segment file."""
 
     __slots__ = ("base_offset", "offsets", "positions")
 
@@ -69,31 +69,31 @@ class OffsetIndex:
         self.positions = array("i")
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; offsets only grow."""
+        """Append an entry: last offset and position of a batch; both must be larger than in the previous entry."""
         self.offsets.append(offset - self.base_offset)
         self.positions.append(position)
 
     def lookup(self, offset: int) -> int:
-        """Return a position at or before the batch that holds ``offset``."""
+        """Return the position of a batch at or before the batch that contains ``offset``; 0 without such an entry."""
         at = bisect_right(self.offsets, offset - self.base_offset)
         return self.positions[at - 1] if at else 0
 
     def entries_below(self, offset: int) -> OffsetIndex:
-        """Return an index of the batches that end below ``offset``."""
+        """Return a new index with the entries of batches that end below ``offset``."""
         index, at = OffsetIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
         index.offsets, index.positions = self.offsets[:at], self.positions[:at]
         return index
 
     def upper_bound_offset(self, position: int) -> int | None:
-        """Return the last offset of the first batch known to begin at or behind ``position``.
+        """Return the last offset of the first indexed batch at or after ``position``, as ``fetchUpperBoundOffset``.
 
-        None where none is known.
+        None if there is no such entry.
         """
         at = bisect_left(self.positions, position)
         return self.base_offset + self.offsets[at] if at < len(self.positions) else None
 
     def pack(self) -> bytes:
-        """Return the file's bytes."""
+        """Return the contents of the ``.index`` file."""
         words = array("i", bytes(len(self.offsets) * OFFSET_ENTRY_BYTES))
         words[0::2] = self.offsets
         words[1::2] = self.positions
@@ -101,7 +101,7 @@ class OffsetIndex:
 
     @classmethod
     def unpack(cls, base_offset: int, raw: bytes, path: str = "") -> OffsetIndex:
-        """Read a file's bytes. What follows an entry of zeros is the rest of a preallocated file.
+        """Return the index in the contents ``raw`` of an ``.index`` file; an entry of zeros ends a preallocated file.
 
         Raises:
             CorruptFile: a size that is no multiple of 8, or entries that are negative or out of order.
@@ -121,7 +121,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Largest timestamp so far -> relative offset of the batch that brought it."""
+    """Sparse time index of a segment: largest timestamp (ms) so far -> last offset of the batch with that timestamp."""
 
     __slots__ = ("base_offset", "offsets", "timestamps")
 
@@ -131,30 +131,30 @@ class TimeIndex:
         self.offsets = array("i")
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if its timestamp is larger than the last."""
+        """Append an entry if ``timestamp`` is larger than that of the last entry."""
         if timestamp > self.last_entry()[0]:
             self.timestamps.append(timestamp)
             self.offsets.append(offset - self.base_offset)
 
     def entries_below(self, offset: int) -> TimeIndex:
-        """Return an index of what is known of the offsets below ``offset``."""
+        """Return a new index with the entries of offsets below ``offset``."""
         index, at = TimeIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
         index.timestamps, index.offsets = self.timestamps[:at], self.offsets[:at]
         return index
 
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry; (-1, base offset) where there is none."""
+        """Return (timestamp, offset) of the last entry; (-1, base offset) of an empty index."""
         if not self.timestamps:
             return -1, self.base_offset
         return self.timestamps[-1], self.base_offset + self.offsets[-1]
 
     def lookup(self, timestamp: int) -> int:
-        """Return an offset before which no record is at or after ``timestamp``."""
+        """Return an offset below which every record is older than ``timestamp`` (ms), from which to search on."""
         at = bisect_right(self.timestamps, timestamp - 1)
         return self.base_offset + self.offsets[at - 1] if at else self.base_offset
 
     def pack(self) -> bytes:
-        """Return the file's bytes."""
+        """Return the contents of the ``.timeindex`` file."""
         halves = array("i", self.timestamps.tobytes())
         high, low = (1, 0) if _LITTLE_ENDIAN else (0, 1)
         words = array("i", bytes(len(self.offsets) * TIME_ENTRY_BYTES))
@@ -165,7 +165,7 @@ class TimeIndex:
 
     @classmethod
     def unpack(cls, base_offset: int, raw: bytes, path: str = "") -> TimeIndex:
-        """Read a file's bytes. What follows an entry of zeros is the rest of a preallocated file.
+        """Return the index in the contents ``raw`` of a ``.timeindex`` file; zeros end a preallocated file.
 
         Raises:
             CorruptFile: a size that is no multiple of 12, or entries that are negative or out of order.
@@ -179,7 +179,7 @@ class TimeIndex:
         halves[low::2] = words[1::3]
         timestamps, offsets = array("q", halves.tobytes()), words[2::3]
         zeros = bool(timestamps) and timestamps[0] == offsets[0] == 0
-        end = 0 if zeros else _entry_count(timestamps, 1)  # the first entry may well be of 1970
+        end = 0 if zeros else _entry_count(timestamps, 1)  # the first entry may have timestamp 0
         if end < len(timestamps) and offsets[end] != 0:
             raise CorruptFile(f"Index file {path} is corrupt: entry {end} has timestamp 0 and offset {offsets[end]}")
         index = cls(base_offset)
@@ -190,9 +190,9 @@ class TimeIndex:
 
 
 def read_last_time_entry(disk: Disk, path: str, base_offset: int) -> tuple[int, int] | None:
-    """(timestamp, offset) of a file's last entry, from its last two alone: a look-up passes many segments by.
+    """Return (timestamp, offset) of the last entry of a ``.timeindex`` file, reading its last two entries only.
 
-    None where they cannot be believed.
+    None if the file is missing, empty or malformed.
     """
     try:
         file = disk.open(path, readonly=True)
@@ -208,7 +208,7 @@ def read_last_time_entry(disk: Disk, path: str, base_offset: int) -> tuple[int, 
 
 
 class AbortedTxn(NamedTuple):
-    """Aborted transaction: ``last_offset`` is its marker's, ``last_stable_offset`` the one right after it."""
+    """Aborted transaction: ``last_offset`` is its marker's, ``last_stable_offset`` the LSO after the marker."""
 
     producer_id: int
     first_offset: int
@@ -217,10 +217,10 @@ class AbortedTxn(NamedTuple):
 
 
 def read_txn_index(disk: Disk, path: str) -> list[AbortedTxn]:
-    """Return the entries of a ``.txnindex``; an absent file has none.
+    """Return the entries of a ``.txnindex`` file; empty if it is missing.
 
     Raises:
-        CorruptFile: not such a file.
+        CorruptFile: the file is malformed.
     """
     if not disk.exists(path):
         return []
@@ -241,7 +241,7 @@ def read_txn_index(disk: Disk, path: str) -> list[AbortedTxn]:
 
 
 def rewrite_txn_index(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
-    """Write a ``.txnindex`` if its contents differ."""
+    """Replace a ``.txnindex`` file if its contents differ from ``entries``, without a sync."""
     try:
         if read_txn_index(disk, path) == entries:
             return
@@ -251,7 +251,7 @@ def rewrite_txn_index(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
 
 
 def append_to_txn_index(disk: Disk, path: str, count: int, entry: AbortedTxn) -> None:
-    """Add an entry behind the ``count`` there are."""
+    """Write an entry into a ``.txnindex`` file after its first ``count`` entries, without a sync."""
     file = disk.open(path, create=True)
     try:
         file.pwrite(_TXN_ENTRY.pack(0, *entry), count * _TXN_ENTRY.size)
@@ -260,7 +260,7 @@ def append_to_txn_index(disk: Disk, path: str, count: int, entry: AbortedTxn) ->
 
 
 def write_txn_index(disk: Disk, path: str, entries: list[AbortedTxn], *, sync: bool = False) -> None:
-    """Write a ``.txnindex``; without entries an existing file is removed."""
+    """Replace a ``.txnindex`` file; without entries remove it."""
     if entries:
         write_file(disk, path, b"".join(_TXN_ENTRY.pack(0, *entry) for entry in entries), sync=sync, sync_dir=False)
     elif disk.exists(path):

@@ -1,4 +1,4 @@
-"""Segment: a file of batches with its offset and time index.
+"""Segment of a log: a file of batches with its offset, time and transaction index.
 
 Source: ``LogSegment.java``, ``FileRecords.java`` (apache/kafka 4.3.1).
 """
@@ -33,15 +33,15 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 class SegmentOffsetOverflow(WireError):
-    """Offset exceeds the range of the segment's indexes."""
+    """Offset is more than 2^31 - 1 above the segment's base offset, the range of its indexes."""
 
 
 MAX_UNSYNCED_INDEX_BYTES = 1536
-"""A disk tears files at 512 bytes. An index below three times that shows it: by its size, or by what is missing."""
+"""Size below which an unsynced index file that a power failure tore (at 512 bytes) is detected when loaded."""
 
 
 class IndexedBatch(NamedTuple):
-    """A batch with an index entry."""
+    """Position and last offset of a batch that has an index entry."""
 
     position: int
     last_offset: int
@@ -51,12 +51,12 @@ SEGMENT_START = IndexedBatch(0, -1)
 
 
 def segment_file_name(offset: int, suffix: str) -> str:
-    """``00000000000000000042.log``."""
+    """Return the name of a segment's file: base offset with 20 digits and ``suffix``, ``00000000000000000042.log``."""
     return f"{offset:020d}{suffix}"
 
 
 class LogSegment:
-    """Batches from ``base_offset`` on. The indexes of a segment that is only read are loaded when first asked."""
+    """Segment of a log: batches from ``base_offset`` on. The indexes of a loaded segment are read when first used."""
 
     __slots__ = (
         "_aborted_txns",
@@ -98,15 +98,15 @@ class LogSegment:
         self.max_timestamp_offset = base_offset
         self.first_timestamp: int | None = None
         self.damaged_ranges: list[ByteRange] = []
-        """Ranges of bytes that were found to be damaged (`scrub`); they are never served."""
+        """Byte ranges that scrubbing found damaged; they are never served."""
         self.used_since_idle_check = False
-        """True if the file was asked for since the last `close_if_idle`."""
+        """True if `file` was accessed since the last `close_if_idle`."""
         self.are_index_files_stale = False
-        """True if the index files on disk are not what the indexes in memory are."""
+        """True if the index files on disk differ from the indexes in memory."""
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig, now_ms: int) -> LogSegment:
-        """Return a new, empty segment with its files."""
+        """Create the files of a new, empty segment; return it."""
         segment = cls.create_without_indexes(disk, directory, base_offset, settings, now_ms)
         for suffix in (".index", ".timeindex"):
             disk.open(segment.path + suffix, create=True).close()
@@ -117,7 +117,7 @@ class LogSegment:
     def create_without_indexes(
         cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig, created_ms: int, suffix: str = ""
     ) -> LogSegment:
-        """Return a new, empty segment without index files; ``suffix`` is that of its temporary file name."""
+        """Create the ``.log`` file of a new, empty segment, with state suffix ``suffix``; return the segment."""
         segment = cls(disk, directory, base_offset, settings, created_ms)
         segment._file = disk.open(f"{segment.path}.log{suffix}", create=True)
         segment._file.truncate(0)
@@ -129,7 +129,7 @@ class LogSegment:
 
     @classmethod
     def load(cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig) -> LogSegment:
-        """Return an existing segment. Its indexes are trusted until they prove to be wrong."""
+        """Return an existing segment without reading it; its index files are trusted unless malformed."""
         found = disk.stat(f"{directory}/{base_offset:020d}.log")
         segment = cls(disk, directory, base_offset, settings, found.mtime_ms)
         segment.size_bytes = found.size_bytes
@@ -139,7 +139,7 @@ class LogSegment:
     def open_pinned(
         cls, disk: Disk, directory: str, base: int, settings: LogConfig, created_ms: int, suffix: str
     ) -> LogSegment:
-        """Return a segment whose files have a temporary suffix: file and indexes are held until `unpin`."""
+        """Open a segment whose files have the state suffix ``suffix``; file and indexes stay loaded until `unpin`."""
         segment = cls(disk, directory, base, settings, created_ms)
         segment._file = disk.open(f"{segment.path}.log{suffix}")
         segment.size_bytes = segment._file.size()
@@ -149,38 +149,38 @@ class LogSegment:
         return segment
 
     def set_directory(self, directory: str) -> None:
-        """Set the new path after a rename of the directory."""
+        """Set the path after the partition's directory was renamed to ``directory``."""
         self.path = f"{directory}/{segment_file_name(self.base_offset, '')}"
 
     def update_config(self, settings: LogConfig) -> None:
-        """Use other topic settings from the next batch on."""
+        """Apply changed topic settings from the next append on."""
         self.config = settings
 
     def unpin(self) -> None:
-        """Release pinned files after they have their final names."""
+        """Allow the file to be closed and the indexes to be unloaded, after the files have their final names."""
         self._is_pinned = False
 
     def is_open_file(self, file: File) -> bool:
-        """Return whether ``file`` is this segment's, open now."""
+        """Return whether ``file`` is the currently open file of this segment."""
         return self._file is file
 
     @property
     def file(self) -> File:
-        """The segment file, opened where it is not."""
+        """Segment file, opened if it is not open."""
         self.used_since_idle_check = True
-        file = self._file  # another thread may read while the loop parks it
+        file = self._file  # another thread may read while the event loop closes it as idle
         if file is None:
             file = self._file = self._disk.open(self.path + ".log")
         return file
 
     @property
     def is_open(self) -> bool:
-        """True if the file is open."""
+        """True if the segment file is open."""
         return self._file is not None
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The offset index; rebuilt from the batches where its file is missing or damaged."""
+        """Offset index; loaded when first used, or rebuilt from the batches if its file is missing or malformed."""
         if self._offset_index is None:
             self._load_indexes()
         assert self._offset_index is not None
@@ -188,7 +188,7 @@ class LogSegment:
 
     @property
     def time_index(self) -> TimeIndex:
-        """The time index; rebuilt from the batches where its file is missing or damaged."""
+        """Time index; loaded when first used, or rebuilt from the batches if its file is missing or malformed."""
         if self._time_index is None:
             self._load_indexes()
         assert self._time_index is not None
@@ -196,13 +196,13 @@ class LogSegment:
 
     @property
     def aborted_txns(self) -> list[AbortedTxn]:
-        """Return the transactions whose abort marker is in this segment."""
+        """Aborted transactions whose marker is in this segment, by marker offset; loaded when first used."""
         if self._aborted_txns is None:
             self._aborted_txns = read_txn_index(self._disk, self.path + ".txnindex")
         return self._aborted_txns
 
     def load_max_timestamp(self) -> None:
-        """Load `max_timestamp` from the time index; it stays known when the index is unloaded."""
+        """Load `max_timestamp` from the time index file if it is unknown; unloading the index keeps it."""
         if not self._max_timestamp_loaded:
             found = read_last_time_entry(self._disk, f"{self.path}.timeindex", self.base_offset)
             if found is None:
@@ -220,7 +220,7 @@ class LogSegment:
             if self._offset_index.positions and self._offset_index.positions[-1] >= self.size_bytes:
                 raise CorruptFile(f"Index file {self.path}.index is corrupt: an entry points beyond the segment")
             if self.size_bytes and not self._time_index.timestamps:
-                # a power cut may leave no more of it
+                # a power failure may leave an empty index file
                 raise CorruptFile(f"Index file {self.path}.timeindex is corrupt: empty")
         except (CorruptFile, OSError):
             self.rebuild_indexes()
@@ -228,7 +228,7 @@ class LogSegment:
             self.max_timestamp, self.max_timestamp_offset = self._time_index.last_entry()
 
     def rebuild_indexes(self) -> None:
-        """Rebuild both indexes from the batches up to the first malformed one."""
+        """Rebuild offset and time index from the batches up to the first malformed one."""
         self.reset_indexes()
         try:
             for position, header, _ in self.scan():
@@ -237,7 +237,7 @@ class LogSegment:
             pass
 
     def reset_indexes(self) -> None:
-        """Empty both indexes, to be refilled by `index_batch`."""
+        """Clear offset and time index before `index_batch` refills them."""
         self._offset_index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
         self.are_index_files_stale = self._max_timestamp_loaded = True
@@ -246,7 +246,7 @@ class LogSegment:
         self.first_timestamp = None
 
     def truncate_indexes(self, offset: int) -> IndexedBatch:
-        """Truncate both indexes below ``offset``; return the last batch left, to be indexed again with later ones."""
+        """Remove entries at or above ``offset`` from both indexes; return the last remaining one, to reindex from."""
         index, times = self.offset_index.entries_below(offset), self.time_index.entries_below(offset)
         first = self.first_timestamp
         self.reset_indexes()
@@ -259,11 +259,11 @@ class LogSegment:
         return IndexedBatch(index.positions[-1], self.base_offset + index.offsets[-1])
 
     def index_batch(self, header: BatchHeader, position: int) -> None:
-        """Take a batch at ``position`` into the indexes (its header carries its real base offset)."""
+        """Add a batch at ``position`` to the indexes, every ``index.interval.bytes``; its header has final offsets."""
         self._index_entry(header.last_offset, header.max_timestamp, header.size_bytes, position)
 
     def resume_index(self, size_bytes: int) -> None:
-        """Continue the loaded indexes, whose last entry is ``size_bytes`` before the end."""
+        """Set the bytes since the last index entry, so that appends continue the loaded indexes."""
         self.bytes_since_index_entry = size_bytes
 
     def _index_entry(self, last_offset: int, max_timestamp: int, size_bytes: int, position: int) -> None:
@@ -281,10 +281,10 @@ class LogSegment:
         self.bytes_since_index_entry += size_bytes
 
     def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch, already stamped, at the end.
+        """Write one batch, whose offsets are set, at the end of the segment and index it.
 
         Raises:
-            OSError: it could not be written whole; what was written of it has been cut off again.
+            OSError: the batch could not be written; the segment is truncated to its previous size.
         """
         size = len(data)
         position = self.size_bytes
@@ -297,7 +297,7 @@ class LogSegment:
         self._index_entry(last_offset, max_timestamp, size, position)
 
     def should_roll(self, now_ms: int, size_bytes: int, max_timestamp: int, last_offset: int) -> bool:
-        """Return True if the next batch needs a new segment: size, age by message time, full index, offset range."""
+        """Return True if the next batch needs a new segment: size, age by timestamp, full index, offset range."""
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
         if self.size_bytes == 0:
@@ -320,7 +320,7 @@ class LogSegment:
         return must or len(times.offsets) >= settings.segment_index_bytes // 12 - 1
 
     def locate(self, offset: int) -> LogOffsetPosition | None:
-        """Return the first batch whose last offset is at or above ``offset``; None if there is none.
+        """Return position and offsets of the first batch that ends at or above ``offset``; None if there is none.
 
         Raises:
             WireError: a batch before it has an invalid size.
@@ -328,55 +328,55 @@ class LogSegment:
         return locate_batch(self, offset, self.offset_index.lookup(offset))
 
     def scan(self, position: int = 0, *, check: bool = True) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Yield every batch from ``position`` on: position, header, bytes. Raises as `iterate_batches`."""
+        """Yield every batch from ``position`` on as (position, header, bytes), as `iterate_batches`."""
         return iterate_batches(self, position, check=check)
 
     def add_aborted_txn(self, entry: AbortedTxn) -> None:
-        """Remember an aborted transaction and write the index file."""
+        """Append an aborted transaction to the transaction index and its file."""
         append_to_txn_index(self._disk, self.path + ".txnindex", len(self.aborted_txns), entry)
         self.aborted_txns.append(entry)
 
     def truncate_txn_index(self, offset: int) -> None:
-        """Remove aborted transactions whose marker is at or behind ``offset``."""
+        """Remove aborted transactions whose marker is at or above ``offset`` from the index and its file."""
         kept = [entry for entry in self.aborted_txns if entry.last_offset < offset]
         if len(kept) != len(self.aborted_txns):
             write_txn_index(self._disk, self.path + ".txnindex", kept)
             self._aborted_txns = kept
 
     def reset_txn_index(self) -> None:
-        """Clear the transaction index in place before recovery refills it: after a crash it may not be read again."""
+        """Clear the transaction index in memory before recovery refills it: its file may be wrong after a crash."""
         self._aborted_txns = []
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the segment file; the caller makes the indexes right."""
+        """Truncate the segment file to ``size_bytes``; the caller corrects the indexes."""
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
 
     def write_index_files(self, *, sync: bool = False, suffix: str = "") -> None:
-        """Write the index files when the segment is rolled; synced when the log closes, as they are trusted later."""
+        """Write the offset and time index files (at a roll or a close), with state suffix ``suffix``."""
         if self._offset_index is None or self._time_index is None:
             return
         self._time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         for ending, raw in ((".index", self._offset_index.pack()), (".timeindex", self._time_index.pack())):
             path = f"{self.path}{ending}{suffix}"
             if not sync and self._disk.exists(path):
-                self._disk.unlink(path)  # put over an old file, the new one would have to be on the disk at once
+                self._disk.unlink(path)  # a rename over an existing file makes some file systems write it at once
             write_file(self._disk, path, raw, sync=sync, sync_dir=False)
         self.are_index_files_stale = False
 
     def close_if_idle(self, *, sealed: bool, keep_open: bool = False) -> None:
-        """Close the file unless it was used since the last call; indexes of a sealed segment leave memory too."""
+        """Close the file unless it was used since the last call; also unload the indexes of a ``sealed`` segment."""
         if self.used_since_idle_check or self._is_pinned or keep_open:
             self.used_since_idle_check = False
             return
-        self._file = None  # a reader that is still sending closes it at its end
+        self._file = None  # closed when the last response that sends from it is done
         if sealed and self._offset_index is not None:
             if self.are_index_files_stale:
                 self.write_index_files()
             self._offset_index = self._time_index = self._aborted_txns = None
 
     def index_files_to_sync(self, *, sealed: bool) -> list[str]:
-        """Return the index files that are not rewritten, and whose loss would not be noticed."""
+        """Return the paths of index files to sync at a close: those whose loss the next start would not detect."""
         out = [f"{self.path}.txnindex"] if self._aborted_txns else []
         index, times = self._offset_index, self._time_index
         if sealed and (index is None or len(index.offsets) * OFFSET_ENTRY_BYTES >= MAX_UNSYNCED_INDEX_BYTES):
@@ -386,15 +386,15 @@ class LogSegment:
         return out
 
     def fsync(self) -> None:
-        """Make the batches survive a power cut."""
+        """Sync the segment file."""
         self.file.fsync()
 
     def detach_file(self) -> None:
-        """Give up the file without closing it: a reader that is still sending closes it at its end."""
+        """Drop the open file without closing it: it is closed when the last response that sends from it is done."""
         self._file = None
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the segment file; the next access opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None

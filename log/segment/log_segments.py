@@ -1,4 +1,4 @@
-"""Segments of one log, oldest first, with their files and those of segments that left the log.
+"""Segments of one log, oldest first, and the ``.deleted`` files of removed segments.
 
 Source: ``LogSegments.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
 """
@@ -29,10 +29,10 @@ _abort_marker_offset = attrgetter("last_offset")
 
 
 class LogSegments(Sequence[LogSegment]):
-    """Segments of a log. There is always at least one: it is created or loaded before other methods are called."""
+    """Segments of a log, oldest first. There is always at least one after loading or creation of the log."""
 
     active: LogSegment
-    """The segment that is appended to: the newest."""
+    """Active segment, to which batches are appended: the newest."""
 
     def __init__(self, disk: Disk, directory: str, settings: LogConfig) -> None:
         self.disk = disk
@@ -40,12 +40,12 @@ class LogSegments(Sequence[LogSegment]):
         self.config = settings
         self.base_offsets: list[int] = []
         self.retired_files: list[tuple[int, str]] = []
-        """Files of segments that left the log: when they may be deleted, and their paths."""
+        """(time in ms from which it may be deleted, path) of each ``.deleted`` file of a removed segment."""
         self.directory_changes = 0
-        """Number of files created, renamed or removed so far: a power cut may undo those after the directory's sync."""
+        """Number of files created, renamed or removed so far, to detect changes since the directory was last synced."""
         self._segments: list[LogSegment] = []
         self._older_bytes = -1
-        """Bytes of all segments but the active one; -1 where they must be counted again."""
+        """Cached size in bytes of all segments but the active one; -1: not computed."""
 
     @overload
     def __getitem__(self, index: int) -> LogSegment: ...
@@ -64,20 +64,20 @@ class LogSegments(Sequence[LogSegment]):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments. Those of the older ones are counted once after each change of the list."""
+        """Size in bytes of all segments."""
         if self._older_bytes < 0:
             self._older_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
         return self._older_bytes + (self.active.size_bytes if self._segments else 0)
 
     def set_directory(self, directory: str) -> None:
-        """Take over the new name of the partition's directory; open files stay open."""
+        """Set the path of the partition's directory after it was renamed; open files stay open."""
         self.directory = directory
         for segment in self._segments:
             segment.set_directory(directory)
         self.retired_files = [(due_ms, f"{directory}/{path.rpartition('/')[2]}") for due_ms, path in self.retired_files]
 
     def update_config(self, settings: LogConfig) -> None:
-        """Use other topic settings from the next batch on."""
+        """Apply changed topic settings from the next append on."""
         self.config = settings
         for segment in self._segments:
             segment.update_config(settings)
@@ -85,17 +85,17 @@ class LogSegments(Sequence[LogSegment]):
     # ------------------------------------------------------------------ changes of the list
 
     def add(self, segment: LogSegment) -> None:
-        """Add a segment at the end."""
+        """Append a segment, which becomes the active one."""
         self._older_bytes = -1
         self._segments.append(segment)
         self.base_offsets.append(segment.base_offset)
         self.active = segment
 
     def create(self, base_offset: int, now_ms: int) -> LogSegment:
-        """Create an empty segment with its files and add it at the end.
+        """Create an empty segment with its files and append it; it becomes the active one.
 
         Raises:
-            OSError: the disk failed; the segments are as before.
+            OSError: the disk failed; the list of segments is unchanged.
         """
         self.directory_changes += 1
         segment = LogSegment.create(self.disk, self.directory, base_offset, self.config, now_ms)
@@ -103,9 +103,9 @@ class LogSegments(Sequence[LogSegment]):
         return segment
 
     def roll(self, base_offset: int, now_ms: int) -> LogSegment:
-        """Create a segment as `create` does, and leave no file of it on an error.
+        """Create a segment as `create` does, but remove its files on an error.
 
-        The active segment goes on then, and would reach behind the base offset in those files' names.
+        The active segment is then appended to further, beyond the base offset in the names of those files.
         """
         try:
             return self.create(base_offset, now_ms)
@@ -116,14 +116,14 @@ class LogSegments(Sequence[LogSegment]):
             raise
 
     def replace(self, at: int, count: int, segments: list[LogSegment]) -> None:
-        """Exchange ``count`` segments from the ``at``-th on."""
+        """Replace ``count`` segments from index ``at`` on by ``segments``; files are unchanged."""
         self._older_bytes = -1
         self._segments[at : at + count] = segments
         self.base_offsets[at : at + count] = [segment.base_offset for segment in segments]
         self.active = self._segments[-1]
 
     def remove_from(self, at: int) -> None:
-        """Remove the segments from the ``at``-th on with all their files, the newest first."""
+        """Remove the segments from index ``at`` on and delete their files, the newest first."""
         self._older_bytes = -1
         while len(self._segments) > at:
             segment = self._segments.pop()
@@ -137,16 +137,16 @@ class LogSegments(Sequence[LogSegment]):
             self.active = self._segments[-1]
 
     def truncate_to(self, offset: int) -> tuple[int, str | None]:
-        """Remove every batch that reaches to ``offset`` or behind it, but not the first segment.
+        """Remove every batch whose last offset is at or above ``offset``; the first segment itself is kept.
 
         Returns:
-            The offset at which the log ends now, and a note where damage ends it sooner.
+            The new log end offset, and a message if damage truncated the log further, else None.
         """
         self.remove_from(bisect_right(self.base_offsets, offset))
         return truncate_segment(self.active, offset)
 
     def retire_oldest_below(self, log_start_offset: int, now_ms: int) -> bool:
-        """Retire the oldest segment if all of it lies below the log start; return whether it does."""
+        """Retire the oldest segment if it ends at or below the log start offset; return whether it was retired."""
         if len(self._segments) < 2 or self.base_offsets[1] > log_start_offset:
             return False
         self._older_bytes = -1
@@ -155,7 +155,7 @@ class LogSegments(Sequence[LogSegment]):
         return True
 
     def retire(self, segment: LogSegment, now_ms: int) -> None:
-        """Rename a segment's files to ``.deleted``; they go after ``file.delete.delay.ms``, or at the next start."""
+        """Rename a segment's files to ``.deleted``; they are deleted after ``file.delete.delay.ms`` or at a start."""
         segment.detach_file()
         for suffix in SEGMENT_FILE_SUFFIXES:
             path = segment.path + suffix
@@ -164,7 +164,7 @@ class LogSegments(Sequence[LogSegment]):
                 self.retired_files.append((now_ms + self.config.file_delete_delay_ms, path + DELETED_FILE_SUFFIX))
 
     def pop_deletable_files(self, now_ms: int) -> list[str]:
-        """Return the retired files that are due, for `remove_files`, and forget them."""
+        """Remove the paths whose delay has passed from `retired_files` and return them, for `remove_files`."""
         due = 0
         while due < len(self.retired_files) and self.retired_files[due][0] <= now_ms:
             due += 1
@@ -173,14 +173,14 @@ class LogSegments(Sequence[LogSegment]):
         return paths
 
     def record_directory_change(self) -> None:
-        """Have the next flush sync the directory: files were created or renamed."""
+        """Record that files were created or renamed, so that the next flush syncs the directory."""
         self.directory_changes += 1
 
     def add_aborted_txn(self, aborted: AbortedTxn, *, is_new: bool = False) -> None:
-        """Add an aborted transaction to the index of the segment that holds its marker, unless it is there.
+        """Add an aborted transaction to the transaction index of the segment with its marker, unless it is in there.
 
-        The entry may name a first offset that is gone from the log: a scan that begins behind it finds a later one for
-        the same transaction. ``is_new``: the marker is about to be appended to the active segment.
+        An existing entry is kept: its first offset may be lower than one found by a scan that begins in the middle of
+        the transaction. ``is_new``: the marker is about to be appended to the active segment.
         """
         segment = self.active if is_new else self.segment_for(aborted.last_offset)
         entries = segment.aborted_txns
@@ -194,16 +194,16 @@ class LogSegments(Sequence[LogSegment]):
     # ------------------------------------------------------------------ reads
 
     def segment_for(self, offset: int) -> LogSegment:
-        """Return the segment an offset belongs to."""
+        """Return the segment with the largest base offset not above ``offset``, or the first one."""
         return self._segments[max(bisect_right(self.base_offsets, offset) - 1, 0)]
 
     def locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
-        """Return the first batch that ends at or behind ``offset``; None where all end below.
+        """Return segment and position of the first batch that ends at or above ``offset``; None if there is none.
 
         Raises:
-            WireError: a batch on the way is damaged.
+            WireError: a batch before it is damaged.
         """
-        if offset >= self.active.base_offset:  # mostly
+        if offset >= self.active.base_offset:  # the common case
             found = self.active.locate(offset)
             return None if found is None else (self.active, found)
         for segment in self._segments[max(bisect_right(self.base_offsets, offset) - 1, 0) :]:
@@ -215,7 +215,7 @@ class LogSegments(Sequence[LogSegment]):
     def read(
         self, offset: int, max_bytes: int, upper_offset: int, *, is_bounded: bool, at_least_one: bool
     ) -> FileSlice | None:
-        """Return a range of one segment (`PartitionLog.read`). ``is_bounded``: the range ends below the log end."""
+        """Return a file range for `PartitionLog.read`; ``is_bounded``: ``upper_offset`` is below the log end offset."""
         try:
             found = self.locate(offset)
             if found is None or found[1].base_offset >= upper_offset:
@@ -247,9 +247,9 @@ class LogSegments(Sequence[LogSegment]):
         return FileSlice(segment.file, batch.position, size)
 
     def bytes_between(self, offset: int, upper_offset: int | None) -> int | None:
-        """Return the bytes from the batch that holds ``offset`` up to ``upper_offset``, None being the log end.
+        """Return the bytes from the batch that contains ``offset`` up to ``upper_offset`` (None: the log end offset).
 
-        None if they end in a later segment, or if the batch cannot be read.
+        None if ``upper_offset`` is in a later segment, or if a batch cannot be read.
         """
         try:
             found = self.locate(offset)
@@ -264,7 +264,7 @@ class LogSegments(Sequence[LogSegment]):
         return None if limit is None else max(limit.position - batch.position, 0)
 
     def is_batch_above(self, offset: int, upper_offset: int) -> bool:
-        """Return whether the batch that holds ``offset`` begins above ``upper_offset``; the log end is a batch here."""
+        """Return whether the batch that ends at or above ``offset`` begins above ``upper_offset`` or is missing."""
         if offset <= upper_offset:
             return False
         try:
@@ -274,7 +274,7 @@ class LogSegments(Sequence[LogSegment]):
         return found is None or found[1].base_offset > upper_offset
 
     def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield every batch from the batch with ``offset`` on, and its bytes.
+        """Yield header and bytes of every batch from the one that contains ``offset`` on.
 
         Raises:
             WireError: a batch on disk is damaged.
@@ -288,9 +288,9 @@ class LogSegments(Sequence[LogSegment]):
                 yield header, raw
 
     def aborted_txns_in_slice(self, part: FileSlice, offset: int, log_end: int) -> list[AbortedTxn]:
-        """Return the aborted transactions that a reader of ``part`` must skip; ``offset`` is what `read` was given.
+        """Return the aborted transactions for a Fetch response with the file range ``part``, read at ``offset``.
 
-        Without a matching index entry, all that begin in the segment, as Kafka returns them.
+        Without a later offset index entry it covers the rest of the segment, as in Kafka.
 
         Source: ``LogSegment.fetchUpperBoundOffset``, ``LocalLog.addAbortedTransactions`` (apache/kafka 4.3.1).
 
@@ -307,10 +307,10 @@ class LogSegments(Sequence[LogSegment]):
         return self.collect_aborted_txns(offset, beyond)
 
     def collect_aborted_txns(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
-        """Return the aborted transactions that a read_committed reader of that range must skip.
+        """Return the aborted transactions with records in ``offset`` to ``upper_offset`` (exclusive).
 
         Raises:
-            ProtocolError: CORRUPT_MESSAGE: a transaction index was damaged since the log was opened.
+            ProtocolError: CORRUPT_MESSAGE: a transaction index is malformed.
         """
         out: list[AbortedTxn] = []
         for segment in self._segments[max(bisect_right(self.base_offsets, offset) - 1, 0) :]:
@@ -328,17 +328,17 @@ class LogSegments(Sequence[LogSegment]):
     # ------------------------------------------------------------------ files
 
     def unflushed(self, recovery_point: int) -> list[LogSegment]:
-        """Return the segments with bytes above the recovery point, oldest first."""
+        """Return the segments with records at or above the recovery point, oldest first; at least the active one."""
         return self._segments[max(bisect_right(self.base_offsets, recovery_point) - 1, 0) :]
 
     def close_idle_files(self, recovery_point: int, log_end: int) -> None:
-        """Close the files that were not used since the last call, except unsynced ones: their sync may fail."""
+        """Close segment files not used since the last call, except unsynced ones, whose sync must report errors."""
         for segment in self._segments[: -len(self.unflushed(recovery_point))]:
             segment.close_if_idle(sealed=True)
         self.active.close_if_idle(sealed=False, keep_open=recovery_point < log_end)
 
     def write_stale_indexes(self, *, is_active_changed: bool) -> list[str]:
-        """Write the index files that differ from the indexes in memory; return the paths that must be synced."""
+        """Write the index files that differ from the indexes in memory; return the paths that the caller must sync."""
         paths = []
         for segment in self._segments:
             if segment.are_index_files_stale or (segment is self.active and is_active_changed):
@@ -347,13 +347,13 @@ class LogSegments(Sequence[LogSegment]):
         return paths
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files of all segments."""
         for segment in self._segments:
             segment.close()
 
 
 def remove_files(disk: Disk, paths: list[str]) -> None:
-    """Delete files, those that exist. Waits for the disk: for a thread."""
+    """Delete the files in ``paths`` that exist; runs in a thread, since it waits for the disk."""
     for path in paths:
         with suppress(FileNotFoundError):  # its directory was just renamed for deletion
             disk.unlink(path)

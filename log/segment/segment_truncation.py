@@ -1,4 +1,4 @@
-"""Truncation of one segment before the first batch that reaches to an offset.
+"""Truncation of one segment before the first batch that ends at or above an offset.
 
 Source: ``LogSegment.truncateTo`` (apache/kafka 4.3.1).
 """
@@ -10,10 +10,12 @@ from ottla.wire.errors import WireError
 
 
 def truncate_segment(segment: LogSegment, offset: int) -> tuple[int, str | None]:
-    """Truncate a segment. Index entries below the offset are trusted, so that only a few batches are read.
+    """Remove the batches of a segment that end at or above ``offset``, from file and indexes.
+
+    Index entries below ``offset`` are trusted, so that only a few batches are read.
 
     Returns:
-        The end offset of the last batch that is left, and a note where damage ends the segment sooner.
+        The offset after the last remaining batch, and a message if damage truncated the segment further, else None.
     """
     known = segment.truncate_indexes(offset)
     try:
@@ -33,10 +35,13 @@ def truncate_segment(segment: LogSegment, offset: int) -> tuple[int, str | None]
 
 
 def _index_batches_from(segment: LogSegment, known: IndexedBatch, offset: int) -> tuple[int, int, WireError | None]:
-    """Index the batches from a known one on; return where those below ``offset`` end, their bytes and damage.
+    """Index the batches from the indexed batch ``known`` on that end below ``offset``.
+
+    Returns:
+        The offset and the file position after the last of them, and the error of a damaged batch that follows, or None.
 
     Raises:
-        WireError: another batch lies at the known position.
+        WireError: there is another batch at the position in the index.
     """
     end, good = segment.base_offset, known.position
     damage: WireError | None = None
