@@ -1,1 +1,1 @@
-"""Interfaces to the outside: `Env`, `Disk`, `Stream`, TLS, Kerberos."""
+"""Interfaces of a node to its machine: `Env` (clock, randomness, threads), `Disk`, `Stream`, TLS, Kerberos."""

@@ -1,4 +1,4 @@
-"""Interfaces of the disk and of files.
+"""Interfaces `Disk` and `File`, and helpers to read and replace small files.
 
 All access to files goes through a `Disk`, so the simulator can lose unsynced bytes, tear a write or fail any call.
 Methods are synchronous and raise OSError; the broker decides on which thread a slow one runs.
@@ -18,10 +18,7 @@ _TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, e
 
 
 def is_transient(error: OSError) -> bool:
-    """Return True for an error of the process (out of descriptors or memory) instead of the disk.
-
-    A retry may succeed.
-    """
+    """Return True for an error of the process (out of descriptors or memory), not of the disk: a retry may succeed."""
     return error.errno in _TRANSIENT
 
 
@@ -34,32 +31,32 @@ class FileStat(NamedTuple):
 
 
 class File(Protocol):
-    """Open file."""
+    """Open file with reads and writes at given offsets, as ``pread`` and ``pwrite``. Errors are OSError."""
 
     def size(self) -> int:
         """Return the length of the file in bytes."""
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Write all of ``data`` at ``offset``; raises OSError where it could not be written whole."""
+        """Write all of ``data`` at ``offset``; raises OSError if it could not be written completely."""
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Up to ``size_bytes`` bytes from ``offset``; fewer only at the end."""
+        """Return ``size_bytes`` bytes from ``offset`` on, fewer only at the end of the file."""
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut or extend to that length."""
+        """Set the length of the file to ``size_bytes``, as ``ftruncate``: cut it, or extend it by zeros."""
 
     def fsync(self) -> None:
-        """Make what was written survive a power cut. A failure is final: never try again."""
+        """Make all writes durable. After an error it must not be retried: the unsynced data may be lost."""
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file and its descriptor."""
 
     def fileno(self) -> int:
-        """Return the descriptor for ``sendfile``, or -1 where there is none."""
+        """Return the descriptor for ``sendfile``; -1 if there is none."""
 
 
 class FileSlice:
-    """A range of a file to be sent to a socket; its bytes are read only where ``sendfile`` is impossible."""
+    """Range of a file to send to a socket; its bytes are only read if ``sendfile`` cannot be used."""
 
     __slots__ = ("file", "offset", "size_bytes")
 
@@ -72,7 +69,7 @@ class FileSlice:
         return self.size_bytes
 
     def read(self) -> bytes:
-        """Return the bytes of the range.
+        """Return the bytes of the range, fewer if the file has become shorter.
 
         Raises:
             FileReadError: the disk could not read them.
@@ -83,10 +80,10 @@ class FileSlice:
             raise FileReadError(error, self.file) from error
 
     def read_all(self) -> bytes:
-        """Return the bytes of the range, all of them: a response whose length is sent already holds no fewer.
+        """Return all bytes of the range, for a response whose length was sent already.
 
         Raises:
-            FileTruncatedError: the file ends before; FileReadError: as `read`.
+            FileTruncatedError: the file ends within the range; FileReadError: the disk could not read them.
         """
         try:
             raw = self.file.pread(self.size_bytes, self.offset)
@@ -106,7 +103,7 @@ class FileReadError(OSError):
 
 
 class FileTruncatedError(OSError):
-    """The file has become shorter than the range that is sent of it: its log was truncated meanwhile."""
+    """File has become shorter than a range that is being sent from it, because its log was truncated."""
 
     def __init__(self, part: FileSlice) -> None:
         size_bytes = part.file.size()
@@ -116,59 +113,63 @@ class FileTruncatedError(OSError):
 
 
 class Disk(Protocol):
-    """A tree of files."""
+    """File system of a node: files and directories by path. Errors are OSError."""
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open a file for reading and writing; ``create`` makes an absent one."""
+        """Open an existing file for reading and writing.
+
+        ``create``: create it with the access rights ``mode`` if it is missing, instead of raising FileNotFoundError.
+        ``readonly``: open it for reading only.
+        """
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or directory of that name."""
+        """Return whether a file or directory exists at ``path``."""
 
     def is_dir(self, path: str) -> bool:
-        """Return whether there is a directory of that name."""
+        """Return whether a directory exists at ``path``."""
 
     def listdir(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def list_files(self, path: str) -> list[str]:
-        """Names of the regular files in a directory, sorted; a symbolic link counts as what it leads to."""
+        """Return the names of the regular files in a directory, sorted; symbolic links to files are included."""
 
     def makedirs(self, path: str, mode: int = 0o777) -> None:
-        """Make a directory and its parents where they are missing; ``mode`` is that of the directory itself."""
+        """Create a directory and its parents if they are missing; ``mode``: access rights of the directory itself."""
 
     def rename(self, old: str, new: str) -> None:
-        """Replace ``new`` by ``old`` in one step."""
+        """Rename ``old`` to ``new`` atomically, replacing an existing file."""
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
 
     def rmtree(self, path: str) -> None:
-        """Remove a directory with all it holds; of a symbolic link the link alone."""
+        """Remove a directory with its contents; of a symbolic link only the link."""
 
     def fsync_dir(self, path: str) -> None:
-        """Make creations, renames and removals in a directory survive a power cut."""
+        """Make creations, renames and removals in a directory durable."""
 
     def stat(self, path: str) -> FileStat:
-        """Return a file's size and age, without opening it."""
+        """Return size and modification time of a file or directory, without opening it."""
 
     def usage(self, path: str) -> tuple[int, int]:
-        """Return total and available bytes of the volume of a directory."""
+        """Return total and available bytes of the file system that contains ``path``."""
 
     def lock(self, path: str) -> File | None:
-        """Lock a file, which is created if it is missing; return it, or None if another holder has the lock."""
+        """Create and lock the file at ``path`` without waiting; return it, or None if the lock is held already."""
 
     def private(self) -> PrivateDisk:
-        """Return the disk for the metadata log.
+        """Return a view of the disk for the metadata log: new files are readable by their owner only.
 
-        New files are readable by their owner only, and descriptors are reserved until it is closed.
+        File descriptors are reserved for it until it is closed.
         """
 
 
 class PrivateDisk:
-    """Disk whose new files and directories are readable by their owner only: they may hold credentials."""
+    """Disk whose new files and directories are accessible by their owner only: they may contain credentials."""
 
     def __init__(self, under: Disk, release: Callable[[], None] = lambda: None) -> None:
-        """``release``: gives back what is reserved for this disk."""
+        """Create a view of ``under``; ``release`` is called by `close` to release reserved descriptors."""
         self._under = under
         self.close = release
         self.exists = under.exists
@@ -184,20 +185,20 @@ class PrivateDisk:
         self.lock = under.lock
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o600) -> File:
-        """Open a file; of ``mode`` only the owner's part counts."""
+        """Open a file as `Disk.open`; only the owner's access rights in ``mode`` are used."""
         return self._under.open(path, create=create, readonly=readonly, mode=mode & PRIVATE_DIR)
 
     def makedirs(self, path: str, mode: int = PRIVATE_DIR) -> None:
-        """Make a directory; of ``mode`` only the owner's part counts."""
+        """Create a directory as `Disk.makedirs`; only the owner's access rights in ``mode`` are used."""
         self._under.makedirs(path, mode & PRIVATE_DIR)
 
     def private(self) -> PrivateDisk:
-        """Return the disk itself."""
+        """Return this disk, which is private already."""
         return self
 
 
 def read_file(disk: Disk, path: str) -> bytes:
-    """Return a whole small file."""
+    """Return the contents of a small file."""
     file = disk.open(path, readonly=True)
     try:
         return file.pread(file.size(), 0)
@@ -206,7 +207,7 @@ def read_file(disk: Disk, path: str) -> bytes:
 
 
 def sync_file(disk: Disk, path: str) -> None:
-    """Make a small file that was written before survive a power cut."""
+    """Open a file, make its contents durable and close it."""
     file = disk.open(path, readonly=True)
     try:
         file.fsync()
@@ -217,10 +218,10 @@ def sync_file(disk: Disk, path: str) -> None:
 def write_file(
     disk: Disk, path: str, data: bytes, *, sync: bool = True, sync_dir: bool | None = None, keep: str | None = None
 ) -> None:
-    """Replace a small file in one step: ``.tmp`` written and synced, renamed, the directory synced.
+    """Replace the contents of a small file atomically: write and sync ``.tmp``, rename it, sync the directory.
 
-    ``sync_dir=False`` leaves the directory to the caller, who has several files to replace in it. ``keep`` is the name
-    that the former file gets.
+    ``sync`` False syncs neither file nor directory. ``sync_dir=False`` leaves the sync of the directory to the caller.
+    ``keep`` is the path to which the previous file is renamed; None to replace it.
     """
     temporary = path + ".tmp"
     file = disk.open(temporary, create=True)

@@ -1,6 +1,6 @@
-"""Interface `Env`: clock, randomness, disk, threads and network. Nothing else may use the machine's own.
+"""Interface `Env`: clock, randomness, disk, threads and network. Only its implementations access the machine itself.
 
-With it a whole node runs in virtual time from one seed: `sim/` passes another `Env` to the same code.
+So the simulator (`sim/`) can run whole nodes in virtual time from one seed, with another `Env`.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ A = TypeVar("A")
 
 
 FOREVER_S = float("inf")
-"""As a timeout: none."""
+"""Timeout in seconds that never expires."""
 
 
 class ChildDied(Exception):
-    """The process for a job ended without an answer: killed, or out of memory."""
+    """Child process of `Env.in_process` ended without a result: killed, or out of memory."""
 
 
 class WorkerContext(NamedTuple):
-    """Disk, clock and pauses of work in a process of its own."""
+    """Disk, monotonic clock and sleep function for work in a child process (`Env.in_process`)."""
 
     disk: Disk
     monotonic_s: Callable[[], float]
     pause: Callable[[float], None]
-    """Sleep; blocks the process, which has no other task."""
+    """Blocks the process for a number of seconds; it has no other task."""
 
 
 class ThreadPool(Enum):
-    """Kinds of work in threads that must not wait for one another."""
+    """Thread pools of `Env.in_thread`, by kind of work, so that one kind does not wait for another."""
 
     RAFT = "raft"
     """Syncs of the metadata log and of quorum state."""
     SYNC = "sync"
-    """Syncs that answers wait for, or that free a recovery point."""
+    """Flushes of partition logs and checkpoints, for which responses or recovery points wait."""
     FILES = "files"
-    """Opening, making and looking at files."""
+    """Creation, opening and listing of files."""
     REMOVAL = "removal"
-    """Removal of files that are no longer used."""
+    """Deletion of files of removed segments and partitions."""
     AUTHENTICATION = "logins"
-    """Verification of clients' credentials that needs files."""
+    """Verification of clients' credentials that reads files."""
     KERBEROS = "tickets"
-    """Getting tickets to show, for which a KDC is waited for."""
+    """Requests for Kerberos tickets, which wait for a KDC."""
 
 
 class ProcessStats(NamedTuple):
-    """Resources that the process uses; 0 where the system does not tell."""
+    """Resource usage of the process; 0 where the system does not report a value."""
 
     cpu_s: float = 0.0
     resident_bytes: int = 0
@@ -63,44 +63,47 @@ class ProcessStats(NamedTuple):
     open_descriptors: int = 0
     max_descriptors: int = 0
     started_s: float = 0.0
-    """Seconds since 1970."""
+    """Start time of the process, in seconds since 1970."""
     disk_read_bytes: int = 0
     disk_written_bytes: int = 0
 
 
 class Deadline(Protocol):
-    """Result of `Env.timeout`."""
+    """Timeout scope that `Env.timeout` returns."""
 
     @property
     def cancelled_caught(self) -> bool:
-        """True if the time was over before the block was."""
+        """True if the timeout expired and the block was cancelled."""
 
 
 class Stream(Protocol):
-    """Connection."""
+    """Network connection: TCP or TLS, or a simulated one."""
 
     peer: str
-    """Address of the other side, for logs and group descriptions: ``127.0.0.1``."""
+    """Host address of the peer, for logs, ACLs and group descriptions: ``127.0.0.1``."""
     local: tuple[str, int]
-    """Local address of the connection; returned to clients when no advertised address is configured."""
+    """Local (host, port) of the connection; returned to clients if no advertised address is configured."""
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Wait for bytes; how many came, 0 at the end or when the time is over. Raises OSError if it broke."""
+        """Receive bytes into ``buffer``; return their number, 0 if the peer closed or ``timeout_s`` expired.
+
+        Raises OSError if the connection failed.
+        """
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Send byte strings and ranges of files in order. Raises OSError when the connection broke."""
+        """Send bytes and `FileSlice` objects in order. Raises OSError if the connection failed."""
 
     def close(self) -> None:
-        """End the connection at once."""
+        """Close the connection without sending further data."""
 
 
 class AcceptedStream(Stream, Protocol):
-    """Accepted connection, with a callback for its disconnection."""
+    """Connection that a listener accepted, with a callback for its disconnection."""
 
     send_waits: int
-    """Number of sends that had to wait for the peer to read. A growing number shows that the peer reads."""
+    """Number of times that `send` waited for space in the send buffer; growth shows that the peer reads."""
     receive_waits: int
-    """Number of times that `receive_into` waited, or let other tasks run."""
+    """Number of times that `receive_into` waited or yielded to other tasks."""
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once when the peer closes or resets the connection, also while no task reads.
@@ -110,31 +113,31 @@ class AcceptedStream(Stream, Protocol):
 
 
 class SecureStream(AcceptedStream, Protocol):
-    """A connection with TLS that came in."""
+    """Accepted TLS connection."""
 
     async def handshake(self) -> str | None:
-        """Agree on keys; gives the subject of the other side's certificate, None where it showed none.
+        """Perform the TLS handshake; return the subject of the client's certificate, None without a certificate.
 
-        Raises OSError: they do not agree, or the certificate is not trusted.
+        Raises OSError if the handshake fails or the certificate is not trusted.
         """
 
 
 class StreamListener(Protocol):
-    """Listener that accepts connections."""
+    """Listening socket."""
 
     port: int
     on_descriptors_low: Callable[[], int]
-    """Called where a connection comes and hardly a descriptor is left; closes others, and returns how many."""
+    """Callback for a new connection while descriptors run low: closes idle connections, returns their number."""
 
     async def accept(self) -> AcceptedStream:
-        """Wait for the next connection."""
+        """Wait for the next connection and return it."""
 
     def close(self) -> None:
         """Stop listening."""
 
 
 class SocketBuffers(NamedTuple):
-    """Sizes of the kernel's buffers of a connection in bytes; -1 keeps the system's default, which grows."""
+    """Sizes in bytes of a connection's socket buffers; -1: the system's default, which it adapts."""
 
     send_bytes: int = -1
     receive_bytes: int = -1
@@ -144,15 +147,18 @@ SYSTEM_BUFFERS = SocketBuffers()
 
 
 class Network(Protocol):
-    """The network."""
+    """Network of a node: listens on addresses and opens connections."""
 
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
     ) -> StreamListener:
-        """Listen; port 0 takes a free one. Raises OSError where that cannot be, InvalidTlsConfig."""
+        """Listen on ``host`` and ``port`` (0: a free port), with TLS if ``tls`` is given.
+
+        Raises OSError if the address cannot be bound, InvalidTlsConfig.
+        """
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Open a connection. Raises OSError if the connection fails, InvalidTlsConfig."""
+        """Open a connection, with TLS if ``tls`` is given. Raises OSError if it fails, InvalidTlsConfig."""
 
 
 class Env(Protocol):
@@ -162,46 +168,53 @@ class Env(Protocol):
     net: Network
 
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since 1970."""
+        """Return the wall clock time in milliseconds since 1970."""
 
     def monotonic_ms(self) -> float:
-        """Return a monotonic time in milliseconds; its zero is arbitrary."""
+        """Return the time of a monotonic clock in milliseconds since an arbitrary point."""
 
     def uuid(self) -> bytes:
-        """Return 16 random bytes in the form of a version 4 UUID, whose text never starts with ``-``."""
+        """Return a random version 4 UUID (16 bytes), whose base64 text never starts with ``-``."""
 
     def random(self) -> float:
-        """Return a number in [0, 1)."""
+        """Return a random number in [0, 1), for jitter and placement; not for secrets."""
 
     def process_stats(self) -> ProcessStats:
-        """Return the resources that the process uses now."""
+        """Return the current resource usage of the process."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass; `FOREVER_S` never ends by itself."""
+        """Suspend the task for ``seconds``; `FOREVER_S` until it is cancelled."""
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
-        """Return a block that is cancelled after that time; ``cancelled_caught`` is True afterwards if it was."""
+        """Return a context manager that cancels its body after ``seconds``, as ``trio.move_on_after``.
+
+        Its ``cancelled_caught`` is True afterwards if the body was cancelled.
+        """
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """Run ``work``, which blocks or releases the interpreter lock (fsync, open), in a thread.
+        """Run ``work``, which blocks or releases the interpreter lock (fsync, open), in a thread; return its result.
 
         Each pool has its own limit of threads, so that urgent work does not queue behind other work.
         """
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
-        """Return credentials to accept Kerberos tickets with the keys of a keytab. Raises InvalidKeytab."""
+        """Return credentials to accept Kerberos tickets with the keys in a keytab. Raises InvalidKeytab."""
 
     def kerberos_initiator(self, identity: KerberosIdentity, service: str) -> GssInitiator:
-        """Start to authenticate to a service, ``kafka@host``; blocks, call it in a thread. Raises InvalidKeytab."""
+        """Return the client side of a GSS-API context with ``service`` (``kafka@host``).
+
+        Blocks: call it in a thread. Raises InvalidKeytab.
+        """
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Run a long computation (compaction) in a process of its own, with its own environment.
+        """Run a long computation (compaction) in a child process; return its result.
 
-        ``work`` is a function of a module; its argument and result can be pickled. Raises its exceptions.
+        ``work`` is a module-level function, called with a `WorkerContext` and ``argument``. Argument and result must be
+        picklable. Raises the exceptions of ``work``, or ChildDied.
         """
 
 
 def steady_env(env: Env) -> Env:
-    """Return the environment for elections and sessions of nodes: its clock is never advanced by a test."""
+    """Return the environment for elections and broker sessions, whose clock is never advanced by a test."""
     steady: Env = getattr(env, "steady", env)
     return steady

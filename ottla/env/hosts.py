@@ -1,4 +1,4 @@
-"""Text form of a peer's address, as Kafka writes it: ACLs name hosts by that text.
+"""Text form of IP addresses, as Java writes it: ACLs match hosts by this text.
 
 Source: ``InetAddress.getHostAddress`` as ``StandardAuthorizer.java`` uses it (apache/kafka 4.3.1).
 """
@@ -9,9 +9,10 @@ from ipaddress import IPv6Address, ip_address
 
 
 def canonical_host(address: str | bytes) -> str:
-    """``127.0.0.1``, ``0:0:0:0:0:0:0:1``, ``fe80:0:0:0:0:0:0:1%eth0``; an IPv4 address within IPv6 is the IPv4 one.
+    """Return an IP address in Java's form: ``127.0.0.1``, ``0:0:0:0:0:0:0:1``, ``fe80:0:0:0:0:0:0:1%eth0``.
 
-    ``address``: as the system writes it, or its 4 or 16 bytes. What is no address stays as it is.
+    ``address`` is a text, or 4 or 16 bytes. An IPv4-mapped IPv6 address becomes the IPv4 address. Any other text is
+    returned unchanged.
     """
     if isinstance(address, str) and ":" not in address:
         return address
@@ -29,7 +30,7 @@ def canonical_host(address: str | bytes) -> str:
 
 
 def unmap_ipv4(address: str) -> str:
-    """Return the local address of a connection as clients see it: without an IPv6 form of an IPv4 address."""
+    """Return ``address`` with an IPv4-mapped IPv6 address (``::ffff:a.b.c.d``) replaced by the IPv4 address."""
     return canonical_host(address) if address.startswith("::ffff:") else address
 
 

@@ -1,4 +1,4 @@
-"""A file of a disk in memory: what is read of it, what a power cut leaves, and what was written between the two."""
+"""File of `MemoryDisk`: current contents, durable contents, and the unsynced operations between the two."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from ottla.wire.codec.primitives import Buffer
 
 SECTOR_BYTES = 512
 SECTOR_SURVIVAL = 0.7
-"""Share of unsynced sectors that survive where there are holes."""
+"""Probability that an unsynced sector survives a power failure with ``holes``."""
 
 
 class RandomSource(Protocol):
-    """The one thing asked of chance."""
+    """Random number generator of the simulation, such as `random.Random`."""
 
     def random(self) -> float:
-        """Return a number in [0, 1)."""
+        """Return a random number in [0, 1)."""
 
 
 class Inode:
-    """A file's bytes: what is seen, what is durable, and the writes between the two."""
+    """Contents of a file in memory: current (page cache), durable (disk), and unsynced operations in order."""
 
     __slots__ = ("data", "dropped", "durable", "mode", "mtime_ms", "pending")
 
@@ -33,14 +33,14 @@ class Inode:
         self.mode = 0o644
 
     def write(self, data: Buffer, offset: int) -> None:
-        """Write; a hole before it is filled with zeros."""
+        """Write ``data`` at ``offset``, unsynced; a gap before it is filled with zeros."""
         if offset > len(self.data):
             self.data.extend(bytes(offset - len(self.data)))
         self.data[offset : offset + len(data)] = data
         self.pending.append((offset, bytes(data)))
 
     def truncate(self, size: int) -> None:
-        """Cut or extend."""
+        """Set the length to ``size`` bytes, unsynced; an extension is filled with zeros."""
         if size < len(self.data):
             del self.data[size:]
         else:
@@ -48,7 +48,7 @@ class Inode:
         self.pending.append(size)
 
     def sync(self) -> None:
-        """Make durable what is seen and was not given up."""
+        """Make the unsynced operations durable, except those dropped by a failed sync."""
         for operation in self.pending:
             if isinstance(operation, int):
                 del self.durable[operation:]
@@ -61,23 +61,23 @@ class Inode:
         self.pending.clear()
 
     def drop_dirty_pages(self) -> None:
-        """Mark pages as clean after a failed sync, so that no later sync writes them. Reads still return them."""
+        """Drop the unsynced operations after a failed fsync: no later sync writes them, but reads return them."""
         self.dropped = self.dropped or bool(self.pending)
         self.pending.clear()
 
     def redirty_pages(self) -> None:
-        """Mark the data as unsynced after the process that saw the fsync error has ended.
+        """Mark data dropped by a failed fsync as unsynced again after the process that got the error has ended.
 
-        A new process cannot know of the error. Not every system does this; on others only another replica helps.
+        A new process cannot know of the error. Not every system does this; without it only another replica helps.
         """
         if self.dropped:
             self.dropped = False
             self.pending = [len(self.data), (0, bytes(self.data))]
 
     def lose_power(self, dice: RandomSource, *, holes: bool = False) -> None:
-        """Keep the durable bytes and a prefix of the unsynced operations, the last of them perhaps torn.
+        """Reduce the contents to the durable bytes and a random prefix of the unsynced operations, the last maybe torn.
 
-        With ``holes`` any sector of those may be missing though later ones are there.
+        With ``holes`` any unsynced sector may be lost, even if later ones survive.
         """
         kept = int(dice.random() * (len(self.pending) + 1))
         data = bytearray(self.durable)

@@ -1,4 +1,4 @@
-"""Kerberos as both sides meet it: keys in a file, and what clients show. The machine's library makes it real."""
+"""Interfaces to Kerberos for both sides: keytabs, credentials and GSS-API contexts. `ottla.runtime` implements them."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from typing import NamedTuple, Protocol
 
 
 class InvalidKeytab(OSError):
-    """Keys that cannot be used, or no library to use them with; one line for the user."""
+    """Keytab or credential cache cannot be used, or the GSS-API library is missing; the message is one line."""
 
 
 class InvalidTicket(Exception):
-    """Ticket is not valid."""
+    """Kerberos ticket or GSS-API token is not valid."""
 
 
 class Keytab(NamedTuple):
-    """Principal and path of a keytab."""
+    """Service principal of a server, and the path of the keytab with its keys."""
 
     path: str
-    """Empty: where the library looks by itself."""
+    """Path of the keytab; empty: the library's default keytab."""
     principal: str
-    """``kafka/host.example.org@EXAMPLE.ORG``; without a realm it is of the default one."""
+    """``kafka/host.example.org@EXAMPLE.ORG``; without a realm, of the default realm."""
 
 
 class KerberosIdentity(NamedTuple):
     """Principal of the client, with its keytab or credential cache."""
 
     principal: str = ""
-    """Empty: the principal of the credential cache."""
+    """Principal; empty: that of the credential cache."""
     keytab: str = ""
-    """The file with its key; empty: tickets are in the cache already."""
+    """Path of the keytab with the principal's key; empty: use tickets in the cache."""
     cache: str = ""
-    """Credential cache; empty: the library's default."""
+    """Path of the credential cache; empty: the library's default."""
 
 
 class GssInitiator(Protocol):
-    """Initiating side of a GSS-API context. Everything may block on files or the KDC: call it in a thread."""
+    """Client side of a GSS-API context. All methods may block on files or the KDC: call them in a thread."""
 
     is_established: bool
 
@@ -52,11 +52,11 @@ class GssInitiator(Protocol):
 
 
 class GssAcceptor(Protocol):
-    """The accepting side of one context of GSS-API. Everything may wait for files: call it in a thread."""
+    """Server side of a GSS-API context. All methods may block on files: call them in a thread."""
 
     is_established: bool
     client: str
-    """Principal of the client once established: ``alice@EXAMPLE.ORG``."""
+    """Principal of the client once the context is established: ``alice@EXAMPLE.ORG``."""
 
     def accept(self, token: bytes) -> bytes:
         """Process a token of the client; return the token to send, possibly empty. Raises InvalidTicket."""
@@ -69,10 +69,10 @@ class GssAcceptor(Protocol):
 
 
 class GssAcceptorCredentials(Protocol):
-    """Credentials to accept tickets for a service."""
+    """Credentials of a service, with which it accepts Kerberos tickets."""
 
     default_realm: str
-    """Empty where the machine has none."""
+    """Default realm of the machine; empty if it has none."""
 
     def new_context(self) -> GssAcceptor:
-        """Begin with one client."""
+        """Return a new GSS-API context for the authentication of one client."""

@@ -1,8 +1,8 @@
-"""Escaping of log lines that contain values of clients: one filter on every logger of a node.
+"""Escaping of control characters in log records, which may contain clients' values: a filter on each logger of a node.
 
-A record is one line of printable characters, whatever is in its values: a transactional id with a line feed does not
-begin a line of its own. The filter is on the loggers, so that it holds for every handler, also those of an application
-that embeds a node, and no call has to remember it.
+A log record is one line of printable characters, whatever its values contain: a transactional id with a line feed does
+not begin a new line. The filter is on the loggers, so that it applies to every handler, also those of an application
+that embeds a node, and no logging call has to escape values.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ LOGGER_NAMES = (
     "ottla.txn",
     "ottla.upkeep",
 )
-"""Every logger of a node, also of the parts that are loaded when they are first used."""
+"""All loggers of a node, including those of modules that are imported later."""
 LONGEST_CHARS = 2_048
-"""Of one value: longer than the names and paths of an honest client, and a bounded part of a log."""
+"""Maximum length of one value in a log record: longer than regular names and paths, but bounded."""
 TRACEBACK_CHARS = 65_536
 _NUMBERS = (int, float, type(None))
 
 
 def escape(text: str, longest_chars: int | None = None) -> str:
-    """Return a text as printable characters: control and format characters are escaped, what is too long is cut."""
+    """Return ``text`` with non-printable characters escaped, cut to ``longest_chars`` (None: not cut)."""
     cut = text if longest_chars is None or len(text) <= longest_chars else text[:longest_chars] + "..."
     return cut if cut.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
 
 
 class _Escaped:
-    """A value of a record, formatted when a handler formats the record."""
+    """Argument of a log record that is escaped when a handler formats the record."""
 
     __slots__ = ("_value",)
 
@@ -74,10 +74,10 @@ class _Escaped:
 
 
 class EscapingFilter(logging.Filter):
-    """Escapes the message, the values and the traceback of each record, and lets all of them pass."""
+    """Logging filter that escapes message, arguments and traceback of each record, and drops none."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Escape a record before any handler sees it."""
+        """Escape ``record`` in place before handlers get it; return True."""
         record.msg = escape(str(record.msg), LONGEST_CHARS)
         if isinstance(record.args, Mapping):
             record.args = {name: _escape_record_value(value) for name, value in record.args.items()}
@@ -98,6 +98,6 @@ _FILTER = EscapingFilter()
 
 
 def install() -> None:
-    """Put the filter on every logger of a node; once is enough, and again does no harm."""
+    """Add the filter to all loggers of a node; repeated calls have no effect."""
     for name in LOGGER_NAMES:
         logging.getLogger(name).addFilter(_FILTER)

@@ -1,8 +1,8 @@
-"""A disk in memory that forgets as a real one may: what was not synced, it may lose, tear or keep.
+"""Simulated disk in memory: after a power failure unsynced data is lost, torn or kept, at random.
 
-It holds two states: what programs see (the page cache), and what a power cut leaves. ``fsync`` moves a file's bytes
-from the first to the second, ``fsync_dir`` a directory's names. Every call can be made to fail, and a process can be
-killed at any of them: a `MemoryDisk` hands out one `DiskSession` for each life of a process.
+It has two states: that of the page cache, which processes read, and the durable one. ``fsync`` makes a file's bytes
+durable, ``fsync_dir`` a directory's names. Every call can be made to fail, and the process can be killed at any call:
+each simulated process accesses the `MemoryDisk` through its own `DiskSession`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ottla.env.inode import Inode, RandomSource
 from ottla.wire.codec.primitives import Buffer
 
 FaultHook = Callable[[str, str], OSError | None]
-"""Asked before each call with (what, path): an error to raise, or None."""
+"""Callback before each call with (name of the call, path): returns an error to raise, or None."""
 
 
 class ProcessKilled(BaseException):
-    """The process that made this call is dead. Only the simulator may catch it."""
+    """Simulated process was killed at or before this disk call. Only the simulator may catch it."""
 
 
 class MemoryDisk:
-    """The disk itself, outliving the processes that use it."""
+    """Contents of a simulated disk, which outlive the simulated processes."""
 
     def __init__(self, dice: RandomSource, now_ms: Callable[[], int]) -> None:
         self.random_source = dice
@@ -33,18 +33,18 @@ class MemoryDisk:
         self.dirs: dict[str, None] = {"/": None}
         self.durable_dirs: dict[str, None] = {"/": None}
         self.renamed_dirs: list[tuple[str, str]] = []
-        """Directories and the names they got since those they lie in were synced: a power cut may take each back."""
+        """(old path, new path) of renamed directories in an unsynced parent: a power failure may undo each rename."""
         self.locks: dict[str, DiskSession] = {}
         self.calls = 0
         self.holes = False
-        """True if a power cut may lose the middle of what was written and keep its end."""
+        """True if a power failure may lose unsynced sectors and keep later ones."""
 
     def session(self) -> DiskSession:
-        """Return the disk as one process sees it."""
+        """Return a new session, by which one simulated process accesses the disk."""
         return DiskSession(self)
 
     def lose_power(self) -> None:
-        """Restore the state after a power cut: synced names and bytes survive, unsynced ones may be lost or torn."""
+        """Simulate a power failure: synced names and bytes survive, unsynced ones are lost or torn at random."""
         for before, after in reversed(self.renamed_dirs):
             lost = self.random_source.random() < 0.5
             if lost and after in self.dirs and before not in self.dirs:
@@ -70,7 +70,7 @@ class MemoryDisk:
         self.durable_files = dict(files)
 
     def move_dir(self, old: str, new: str) -> None:
-        """Rename a directory with its contents."""
+        """Rename a directory with its contents, in the current and the durable state."""
         for table in (self.files, self.durable_files):
             for path in [p for p in table if p.startswith(old + "/")]:
                 table[new + path[len(old) :]] = table.pop(path)
@@ -80,12 +80,12 @@ class MemoryDisk:
                 names[new] = None
 
     def _surviving_dirs(self) -> dict[str, None]:
-        """Directories survive when they were synced; the simulator keeps the younger ones too, as most systems do."""
+        """Return the directories that survive a power failure: also unsynced new ones, as on most file systems."""
         return {**self.durable_dirs, **self.dirs}
 
 
 class MemoryFile:
-    """An open file of one process."""
+    """Open file of a simulated process."""
 
     __slots__ = ("_closed", "_path", "_session", "inode")
 
@@ -101,12 +101,12 @@ class MemoryFile:
             raise OSError(errno.EBADF, "closed", self._path)
 
     def size(self) -> int:
-        """Length in bytes."""
+        """Return the length of the file in bytes."""
         self._enter("size")
         return len(self.inode.data)
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Write; a process killed in the middle leaves a part of it."""
+        """Write ``data`` at ``offset``; if the process is killed or the call fails, a random part of it is written."""
         try:
             self._enter("pwrite")
         except (ProcessKilled, OSError):
@@ -119,18 +119,18 @@ class MemoryFile:
         self._session.leave("pwrite")
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Read."""
+        """Return up to ``size_bytes`` bytes from ``offset`` on."""
         self._enter("pread")
         return bytes(self.inode.data[offset : offset + size_bytes])
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut or extend."""
+        """Set the length of the file, unsynced."""
         self._enter("truncate")
         self.inode.truncate(size_bytes)
         self._session.leave("truncate")
 
     def fsync(self) -> None:
-        """Make it durable."""
+        """Make the file's contents durable; if it fails, unsynced data is dropped from later syncs."""
         try:
             self._enter("fsync")
         except OSError:
@@ -141,33 +141,33 @@ class MemoryFile:
         self._session.leave("fsync")
 
     def close(self) -> None:
-        """Close; a dead process may too."""
+        """Close the file and release its lock, also after the process was killed."""
         self._closed = True
         if self._session.disk.locks.get(self._path) is self._session:
             del self._session.disk.locks[self._path]
 
     def fileno(self) -> int:
-        """Return -1: no descriptor."""
+        """Return -1, since there is no descriptor for ``sendfile``."""
         return -1
 
 
 class DiskSession:
-    """The disk as one process sees it; after `kill` every call ends that process."""
+    """`Disk` of one simulated process; after `kill` every call raises ProcessKilled."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.disk = disk
         self.dead = False
         self.was_dead_at_call = False
         self.kill_at: int | None = None
-        """The number of the call, counted over the disk's life, at which the process dies."""
+        """Number of the disk call (counted over all sessions) at which the process is killed; None for never."""
         self.fault: FaultHook | None = None
         self.on_call: Callable[[str], None] | None = None
-        """Asked before each call, and after each that changes something: other threads of the process may move then."""
+        """Callback before each call and after each change, to run other simulated threads of the process."""
         self.died: Callable[[], None] = lambda: None
-        """Told when the process dies."""
+        """Callback when the process is killed."""
 
     def kill(self) -> None:
-        """Kill the process; its locks are released."""
+        """Kill the simulated process and release its locks."""
         if self.dead:
             return
         self.dead = True
@@ -178,7 +178,7 @@ class DiskSession:
         self.died()
 
     def enter(self, what: str, path: str) -> None:
-        """Every call comes through here: it may be the one at which the process dies, or that fails."""
+        """Begin a disk call: run the callback, kill the process if `kill_at` is reached, raise an injected error."""
         if self.on_call is not None:
             self.on_call(what)
         self.was_dead_at_call = self.dead
@@ -194,12 +194,12 @@ class DiskSession:
                 raise error
 
     def leave(self, what: str) -> None:
-        """Run the callback after a call that changed the disk, where the process may be killed before it knows."""
+        """Run the callback after a call that changed the disk; it may kill the process before the call returns."""
         if self.on_call is not None:
             self.on_call(what)
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open a file."""
+        """Open a file as `Disk.open`."""
         self.enter("open", path)
         inode = self.disk.files.get(path)
         if inode is None:
@@ -216,24 +216,24 @@ class DiskSession:
         return MemoryFile(self, path, inode)
 
     def exists(self, path: str) -> bool:
-        """Return True if there is a file or directory of that name."""
+        """Return whether a file or directory exists at ``path``."""
         self.enter("exists", path)
         return path in self.disk.files or path in self.disk.dirs
 
     def is_dir(self, path: str) -> bool:
-        """Return True if there is a directory of that name."""
+        """Return whether a directory exists at ``path``."""
         self.enter("exists", path)
         return path in self.disk.dirs
 
     def listdir(self, path: str) -> list[str]:
-        """Names, sorted."""
+        """Return the names in a directory, sorted."""
         self.enter("listdir", path)
         if path not in self.disk.dirs:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         return self._children(path)
 
     def list_files(self, path: str) -> list[str]:
-        """Names of files, sorted."""
+        """Return the names of files in a directory, sorted."""
         return [name for name in self.listdir(path) if f"{path}/{name}" in self.disk.files]
 
     def _children(self, path: str) -> list[str]:
@@ -242,14 +242,14 @@ class DiskSession:
         return sorted({p[len(prefix) :] for p in every if p.startswith(prefix) and "/" not in p[len(prefix) :]})
 
     def makedirs(self, path: str, mode: int = 0o777) -> None:
-        """Make a directory and its parents."""
+        """Create a directory and its parents."""
         self.enter("makedirs", path)
         parts = path.split("/")
         for end in range(2, len(parts) + 1):
             self.disk.dirs["/".join(parts[:end])] = None
 
     def rename(self, old: str, new: str) -> None:
-        """Replace in one step; a directory takes what is in it along."""
+        """Rename a file or a directory with its contents atomically, replacing an existing file."""
         self.enter("rename", old)
         files, dirs = self.disk.files, self.disk.dirs
         if old in files:
@@ -270,7 +270,7 @@ class DiskSession:
         self.leave("unlink")
 
     def rmtree(self, path: str) -> None:
-        """Remove a tree."""
+        """Remove a directory with its contents, durably."""
         self.enter("rmtree", path)
         for table in (self.disk.files, self.disk.durable_files):
             for name in [p for p in table if p.startswith(path + "/")]:
@@ -296,7 +296,7 @@ class DiskSession:
         self.leave("fsync_dir")
 
     def stat(self, path: str) -> FileStat:
-        """Size and last write."""
+        """Return size and modification time of a file."""
         self.enter("stat", path)
         inode = self.disk.files.get(path)
         if inode is None:
@@ -304,12 +304,12 @@ class DiskSession:
         return FileStat(len(inode.data), inode.mtime_ms)
 
     def usage(self, path: str) -> tuple[int, int]:
-        """Return the usage of a disk that never fills up."""
+        """Return 1 TiB total and 512 GiB available: the simulated disk never fills up."""
         self.enter("usage", path)
         return 1 << 40, 1 << 39
 
     def lock(self, path: str) -> File | None:
-        """Lock a file, which is created if it is missing; None if another process has the lock."""
+        """Create and lock the file at ``path``; return it, or None if another process has the lock."""
         file = self.open(path, create=True)
         holder = self.disk.locks.get(path)
         if holder is not None and holder is not self:
@@ -318,5 +318,5 @@ class DiskSession:
         return file
 
     def private(self) -> PrivateDisk:
-        """Return the same disk, whose new files are readable by their owner only."""
+        """Return a view of this disk whose new files are readable by their owner only."""
         return PrivateDisk(self)

@@ -1,4 +1,4 @@
-"""TLS settings: keys, trusted certificates and verification. `ottla.runtime` creates the contexts.
+"""TLS settings of a connection: keys, trusted certificates, protocols. `ottla.runtime` creates SSL contexts from them.
 
 Source: ``SslConfigs.java``, ``DefaultSslEngineFactory.java`` (apache/kafka 4.3.1).
 """
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 
 class InvalidTlsConfig(OSError):
-    """Keys or certificates that cannot be used; one line for the user, without a secret in it. Files may change."""
+    """Keys or certificates cannot be used; the message is one line without secrets. The files may be replaced later."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsStore:
-    """Keys or certificates: a file, or the text itself where it is PEM."""
+    """Key store or trust store: path of a file in ``location``, or PEM text in ``pem``."""
 
     location: str = ""
     pem: str = field(default="", repr=False)
@@ -25,16 +25,16 @@ class TlsStore:
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """TLS settings of one side of a connection."""
+    """TLS settings of a listener or a client, as Kafka's ``ssl.*`` settings."""
 
     keystore: TlsStore | None = None
     key_password: str = field(default="", repr=False)
     truststore: TlsStore | None = None
-    """None: the system's authorities."""
+    """Trusted certificates; None: the system's certificate authorities."""
     protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
-    """Empty: those of the library."""
+    """Cipher suites in Java's names; empty: the defaults of OpenSSL."""
     client_auth: str = "none"
-    """A server's: ``none``, ``requested``, ``required``."""
+    """``ssl.client.auth`` of a listener: ``none``, ``requested`` or ``required``."""
     verify_hostname: bool = True
-    """A client's: whether the server's certificate must have the name that was dialled."""
+    """True if a client verifies that the server's certificate is valid for the host name it connects to."""

@@ -1,1 +1,1 @@
-"""Cooperative scheduling and the state machine contract."""
+"""Cooperative scheduling (jobs that yield to the event loop) and the interface of replicated state machines."""

@@ -1,4 +1,4 @@
-"""Bounded concurrency of waits. Long work on the event loop is a job (`ottla.jobs.job`) instead."""
+"""Concurrent asynchronous calls with a limit. CPU-bound work on the event loop is a job (`ottla.jobs.job`)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MAX_CONCURRENT = 500
 
 
 async def for_each_concurrently(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
-    """Call ``work`` for each item, at most `MAX_CONCURRENT` at a time; an exception cancels the others.
+    """Await ``work`` for each item, at most `MAX_CONCURRENT` at a time; an exception cancels the other calls.
 
-    A job waits for one thing at a time, and trio's nursery has no limit: this adds one to it.
+    A trio nursery alone has no limit.
     """
     free = trio.Semaphore(MAX_CONCURRENT)
 
@@ -27,5 +27,5 @@ async def for_each_concurrently(items: Iterable[T], work: Callable[[T], Awaitabl
 
     async with trio.open_nursery() as nursery:
         for item in items:
-            await free.acquire()  # a checkpoint, also where it does not wait
+            await free.acquire()  # a checkpoint, even if it does not wait
             nursery.start_soon(call, item)

@@ -1,4 +1,4 @@
-"""Cooperative jobs: long work as generators. `ottla.jobs.time_slice` runs them on the event loop."""
+"""Cooperative jobs: long computations as generators, which `ottla.jobs.time_slice` runs on the event loop."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Job = Generator[Awaitable[Any] | None, Any, T]
-"""Long work that returns a ``T``. It yields None where it may be paused, or an awaitable that it waits for: the result
-is sent back to it, and an exception of the awaitable is raised where it was yielded. The time slice counts the time of
-the job only: long work in a coroutine that it waits for is a job of its own."""
+"""Long computation that returns a ``T``. It yields None where other tasks may run, or an awaitable that it waits for.
+
+The awaitable's result is sent back into the job, and its exception is raised at the yield. The time slice counts only
+the job's own time: long work in a coroutine that it awaits must be another job.
+"""
 
 
 def run_to_end(job: Job[T]) -> T:
-    """Run a job without pauses and return its result.
+    """Run a job to its end without yielding to other tasks and return its result.
 
     Raises:
-        RuntimeError: the job waits for an event.
+        RuntimeError: the job yields an awaitable.
     """
     try:
         while True:
@@ -29,5 +31,5 @@ def run_to_end(job: Job[T]) -> T:
 
 
 def as_job(result: T | Job[T]) -> Job[T]:
-    """Make a job of a result, or of the job that computes it."""
+    """Return a job that returns ``result``, or the result of the job ``result``."""
     return (yield from result) if isinstance(result, GeneratorType) else result  # type: ignore[return-value]

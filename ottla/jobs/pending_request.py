@@ -1,4 +1,4 @@
-"""Pending request with its response or error; the caller may be cancelled meanwhile."""
+"""Future of a request to a state machine: request, and response or error; the waiting caller may be cancelled."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import trio
 
 ChargeQuota = Callable[[int], None]
-"""Callback that charges a number of created or deleted partitions to a quota; raises ProtocolError if exceeded."""
+"""Charges created or deleted partitions to the controller mutation quota; raises ProtocolError if it is exceeded."""
 
 
 def no_quota(count: int) -> None:
-    """Charge no quota."""
+    """Do nothing: a `ChargeQuota` without a limit."""
 
 
 class PendingRequest:
-    """A pending request and its response."""
+    """Future of a request that a state machine (controller, coordinator) handles; completed or failed once."""
 
     def __init__(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> None:
         self.request = request
@@ -27,21 +27,21 @@ class PendingRequest:
         self._error: Exception | None = None
 
     def complete(self, answer: Any) -> None:
-        """Set the response."""
+        """Set the response and wake the caller of `wait`."""
         self._response = answer
         self._done.set()
 
     def fail(self, error: Exception) -> None:
-        """Set an error as the result, unless there is a result already."""
+        """Set an exception for `wait` to raise, unless the request is completed or failed already."""
         if not self._done.is_set():
             self._error = error
             self._done.set()
 
     async def wait(self) -> Any:
-        """Wait until the records of the response are committed and return it.
+        """Wait until the records of the response are committed; return the response.
 
         Raises:
-            ProtocolError: NOT_CONTROLLER, leadership was lost.
+            ProtocolError: NOT_CONTROLLER: leadership was lost; or the error of the request.
             OSError: the metadata log could not be written; the node stops.
         """
         await self._done.wait()

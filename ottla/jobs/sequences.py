@@ -1,4 +1,4 @@
-"""Jobs over sequences: sort, collect and search with pauses."""
+"""Jobs over long sequences that yield to other tasks: sort, collect, find duplicates, free."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ T_co = TypeVar("T_co", covariant=True)
 H = TypeVar("H", bound=Hashable)
 
 YIELD_EVERY = 100
-"""Records or partitions between two pauses: about a millisecond of work."""
+"""Records or partitions processed between two yields: about a millisecond of work."""
 YIELD_EVERY_DECODED = 16
-"""Elements of an array of a request between two pauses: each may have 4 KiB of arrays of its own."""
+"""Elements of a request's array decoded between two yields: each may contain 4 KiB of nested arrays."""
 SORT_CHUNK = 2048
-"""Elements sorted between two pauses: about 3 ms where tuples and strings have to be made to compare them."""
+"""Elements sorted between two yields: about 3 ms if the sort keys are tuples and strings."""
 
 
 class SizedIterable(Sized, Iterable[T_co], Protocol[T_co]):
-    """Sized items that can be iterated repeatedly: a list, or an array that is decoded at each iteration."""
+    """Collection with a length that can be iterated repeatedly: a list, or an array decoded at each iteration."""
 
 
 class Remainder(Generic[T]):
-    """View of an array without some of its items.
+    """View of an array without some of its items; nothing is copied.
 
-    Nothing is copied: as objects, the elements of a long array are a pause of the event loop when they are freed.
+    Copied elements of a long array would block the event loop when they are freed.
     """
 
     __slots__ = ("_items", "_left_out")
 
     def __init__(self, items: SizedIterable[T], left_out: Set[int]) -> None:
-        """``left_out``: places of items, from 0."""
+        """Create a view; ``left_out``: indices of the omitted items."""
         self._items = items
         self._left_out = left_out
 
@@ -45,7 +45,7 @@ class Remainder(Generic[T]):
 
 
 def sort_job(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Generator[None, None, list[T]]:
-    """Sort items as ``sorted`` does: in chunks, which are merged then."""
+    """Return the items sorted, as ``sorted``; sorts chunks and merges them, yielding in between."""
     every: list[Any] = list(items)
     if len(every) <= SORT_CHUNK:
         every.sort(key=key)
@@ -63,7 +63,7 @@ def sort_job(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Gener
 
 
 def free_job(items: dict[Any, Any] | set[Any] | list[Any]) -> Job[None]:
-    """Empty a collection: very many objects that are freed in one step are a pause of the event loop."""
+    """Empty a collection, yielding every `YIELD_EVERY` items: freeing very many at once blocks the event loop."""
     pop: Callable[[], Any] = items.popitem if isinstance(items, dict) else items.pop
     for number in range(1, len(items) + 1):
         pop()
@@ -72,7 +72,7 @@ def free_job(items: dict[Any, Any] | set[Any] | list[Any]) -> Job[None]:
 
 
 def find_duplicates_job(keys: Iterable[Hashable]) -> Job[set[Hashable]]:
-    """Return the keys that occur more than once."""
+    """Return the keys that occur more than once, yielding every `YIELD_EVERY_DECODED` keys."""
     seen: set[Hashable] = set()
     twice: set[Hashable] = set()
     for number, key in enumerate(keys, 1):
@@ -84,7 +84,7 @@ def find_duplicates_job(keys: Iterable[Hashable]) -> Job[set[Hashable]]:
 
 
 def collect_job(items: Iterable[T]) -> Job[list[T]]:
-    """Collect items, each of which may have to be made, in a list."""
+    """Return the items as a list, yielding every `YIELD_EVERY_DECODED` items, since iteration may decode them."""
     every: list[T] = []
     for number, item in enumerate(items, 1):
         every.append(item)
@@ -94,7 +94,7 @@ def collect_job(items: Iterable[T]) -> Job[list[T]]:
 
 
 def collect_distinct_job(items: Iterable[H]) -> Job[dict[H, None]]:
-    """Collect the distinct items in order, as the keys of a dictionary."""
+    """Return the distinct items in their order, as the keys of a dictionary, yielding in between."""
     every: dict[H, None] = {}
     for number, item in enumerate(items, 1):
         every[item] = None
@@ -106,9 +106,10 @@ def collect_distinct_job(items: Iterable[H]) -> Job[dict[H, None]]:
 def first_occurrences(
     items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable]
 ) -> Iterator[tuple[int, T, bool] | None]:
-    """Yield each distinct item at its first occurrence: with its number from 1, and whether it occurs again.
+    """Yield (number from 1, item, whether its key occurs again) of each item with a new key.
 
-    None now and then, to pause at, while items are left out.
+    ``twice``: keys that occur more than once (`find_duplicates_job`). Yields None from time to time while items are
+    skipped, so that the caller can yield to other tasks.
     """
     told: set[Hashable] = set()
     for number, item in enumerate(items, 1):

@@ -1,14 +1,14 @@
-"""Contract of replicated state machines: ``handle`` decides, ``replay`` changes the replayed state.
+"""Interface of replicated state machines: ``handle`` generates records, ``replay`` applies the records of the log.
 
-``handle`` has no side effects. It returns `Effects`: records to append, replies to send once those records are
-committed, timers to set. The runtime appends and replays the records, waits for the high watermark and then sends the
-replies, so that no client sees a state that could be lost.
+``handle`` does not change replayed state. It returns `Effects`: records to append, responses to send once these records
+are committed, timers to set. The runtime appends and replays the records, waits for the high watermark and then sends
+the responses, so that no client gets a state that could be lost.
 
-State that is not replayed (pending requests, timers) but depends on the outcome goes into ``on_commit_outcome``: the
-runtime calls it once the records are committed or failed. Work that exceeds a time slice goes into ``continuation``: a
-job (`ottla.jobs.job.Job`) that yields effects where another job yields what it waits for.
+``on_commit_outcome`` is for state that is not replayed (pending requests, timers) but depends on the outcome: the
+runtime passes it back once the records are committed or failed. ``continuation`` is for work that exceeds a time slice:
+a job that yields further effects, or None where other tasks may run.
 
-Shape taken from ``CoordinatorResult``/``CoordinatorShard`` and ``ControllerResult`` (apache/kafka 4.3.1).
+Modelled on ``CoordinatorResult``/``CoordinatorShard`` and ``ControllerResult`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -24,77 +24,81 @@ R = TypeVar("R")
 
 
 class VerificationGuard:
-    """Proof of which question about a transaction an answer belongs to; each is equal to itself only."""
+    """Token of one verification of a transaction (AddPartitionsToTxn), compared by identity (``VerificationGuard``).
+
+    The append of the transaction's first batch must present the token of the latest verification.
+    """
 
     __slots__ = ()
 
 
 class ScheduleTimer(NamedTuple):
-    """Set the timer ``key`` to ``deadline_ms`` (wall clock); an older setting of the same key is forgotten."""
+    """Effect: set the timer ``key`` to expire at ``deadline_ms`` (wall clock), replacing its previous deadline."""
 
     key: Any
     deadline_ms: int
 
 
 class CancelTimer(NamedTuple):
-    """Forget the timer ``key``."""
+    """Effect: cancel the timer ``key``."""
 
     key: Any
 
 
 class RequestReply(NamedTuple):
-    """An answer for the request that came in with ``pending_request``."""
+    """Effect: complete ``pending_request`` (`PendingRequest`) with the response ``message``."""
 
     pending_request: Any
     message: Any
 
 
 class TransactionContext(NamedTuple):
-    """Transaction of the records of an `Effects`, which are appended as one batch."""
+    """Transaction to which the records of an `Effects` belong; they are appended as one transactional batch."""
 
     producer_id: int
     epoch: int
     guard: VerificationGuard | None
-    """The proof that its coordinator knows of this partition; None where the transaction is open here."""
+    """Guard of the verification by the transaction coordinator; None if the transaction is open in this log."""
 
 
 class TransactionCompletion(NamedTuple):
-    """The end of a transaction: a marker in the log, and no records."""
+    """Effect: append a transaction marker, which commits or aborts a producer's transaction, instead of records."""
 
     producer_id: int
     epoch: int
     marker: EndTransactionMarker
     transaction_version: int
-    """Of the protocol it is written under."""
+    """``transaction.version`` of the marker."""
 
 
 RECORDS_PER_STEP = 500
-"""So many records, or looks that lead to none, are one slice: a few milliseconds of work."""
+"""Records generated (or items skipped) in one time slice: a few milliseconds of work."""
 
 
 @dataclass(slots=True)
 class Effects(Generic[R]):
-    """Result of handling an event."""
+    """Actions for the runtime that result from an event: records to append, responses to send, timers to set."""
 
     records: list[R] = field(default_factory=list)
     replies: list[RequestReply] = field(default_factory=list)
     immediate_replies: list[RequestReply] = field(default_factory=list)
-    """Replies that depend on no uncommitted record: sent at once, whatever the outcome of the append."""
+    """Responses that depend on no uncommitted record: sent at once, whatever the outcome of the append."""
     txn: TransactionContext | TransactionCompletion | None = None
-    """Transaction of the records, or its end. Each part of ``continuation`` has its own."""
+    """Transaction of the records, or marker to append. Each part of ``continuation`` has its own."""
     timers: list[ScheduleTimer | CancelTimer] = field(default_factory=list)
     on_commit_outcome: Any = None
-    """Handed back to the machine when the records are committed, or are known not to be."""
+    """Value that the runtime passes back to the state machine once the records are committed or have failed."""
     continuation: Iterator[Effects[R] | None] | None = None
-    """Job that yields None where it may be paused, or further effects; the machine gets no other event before its end.
-    The records of yielded effects are written and their replies sent before the job goes on; a failed append ends it.
-    ``replies`` and ``on_commit_outcome`` wait for the end, and get the `ProtocolError` that ends it, if any.
+    """Job that yields further effects, or None where other tasks may run; no other event is handled before its end.
+    The records of yielded effects are appended and their responses sent before the job continues; a failed append stops
+    it. ``replies`` and ``on_commit_outcome`` wait for its end, and get the `ProtocolError` that stopped it, if any.
     """
 
     def add_records(self, records: Iterable[R | None], txn: TransactionContext | None = None) -> None:
-        """Append records, all if they fit into one time slice, else as ``continuation``. None is a pause.
+        """Add records to append: all if they fit into one time slice, else the rest as ``continuation``.
 
-        Those of a transaction are as many of its batches: seen together all the same, at its end.
+        None in ``records`` counts as a skipped item. Records of ``txn`` become one batch for each time slice; they are
+        visible together, once the transaction is committed.
         """
         assert self.continuation is None
         rest = iter(records)
@@ -105,7 +109,7 @@ class Effects(Generic[R]):
             self.continuation = _split_records(rest, txn)
 
     def continue_with(self, job: Iterator[Effects[R] | None], rows: int) -> None:
-        """Append further effects: at once for few rows, whose records are one batch then, else as ``continuation``."""
+        """Add the effects that ``job`` yields: at once up to `RECORDS_PER_STEP` ``rows``, else as ``continuation``."""
         if rows > RECORDS_PER_STEP:
             self.continuation = chain(self.continuation or (), job)
             return
@@ -116,7 +120,7 @@ class Effects(Generic[R]):
             self.timers += part.timers
 
     def flatten(self) -> Iterator[Effects[R] | None]:
-        """Yield these effects, then their continuation."""
+        """Remove the continuation; return an iterator over this object, then over the continuation's effects or None."""
         rest, self.continuation = self.continuation, None
         return chain([self], rest or ())
 
@@ -128,21 +132,21 @@ def _split_records(rest: Iterator[R | None], txn: TransactionContext | None) -> 
 
 
 class StateMachine(Protocol[R]):
-    """The contract."""
+    """Replicated state machine: its state is the result of replaying the records of its log."""
 
     def handle(self, now_ms: int, event: Any) -> Effects[R]:
-        """Decide on an event without changing replayed state."""
+        """Return the effects of an event (a request or an expired timer) without changing replayed state."""
 
     def replay(self, offset: int, record: R) -> None:
-        """Take over one committed record."""
+        """Apply one record of the log at ``offset`` to the state."""
 
 
 @runtime_checkable
 class TransactionalStateMachine(StateMachine[R], Protocol[R]):
-    """State machine whose log has transactions."""
+    """State machine whose log has transactional records (group coordinator: TxnOffsetCommit)."""
 
     def replay_pending(self, offset: int, producer_id: int, record: R) -> None:
-        """Take over a record of a transaction that is open."""
+        """Buffer a record of a producer's open transaction."""
 
     def replay_end(self, producer_id: int, *, commits: bool) -> None:
-        """Replay the end of a producer's transaction."""
+        """Apply (``commits``) or discard the buffered records of a producer's transaction, at its marker."""

@@ -1,6 +1,6 @@
 """Supervision of background tasks: failures are logged and the task is restarted.
 
-A broken invariant is an exception to this: it ends the node, as everywhere else.
+A failed assertion is not caught: it stops the node.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ logger = logging.getLogger("ottla.upkeep")
 MIN_BACKOFF_S = 1.0
 MAX_BACKOFF_S = 60.0
 STABLE_AFTER_S = 600.0
-"""Having run for so long, a task that fails is not failing again and again."""
+"""Run time after which a failure of a task resets its restart backoff."""
 
 
 async def supervise(env: Env, name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run a task until it is done; log each failure and retry with exponential backoff.
+    """Run a task until it returns; log each failure and restart it with exponential backoff.
 
     Raises:
-        AssertionError: broken invariant. BaseException: cancellation.
+        AssertionError: a failed assertion of the task. BaseException: cancellation.
     """
     pause_s = MIN_BACKOFF_S
     while True:
@@ -42,10 +42,10 @@ async def supervise(env: Env, name: str, work: Callable[[], Awaitable[None]]) ->
 
 
 async def run_logging_failure(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run a task once and log its failure.
+    """Run a task once; log its failure instead of raising it.
 
     Raises:
-        AssertionError: broken invariant. BaseException: cancellation.
+        AssertionError: a failed assertion of the task. BaseException: cancellation.
     """
     try:
         await work()
@@ -56,14 +56,14 @@ async def run_logging_failure(name: str, work: Callable[[], Awaitable[None]]) ->
 
 
 def is_broken_invariant(error: BaseException) -> bool:
-    """Return whether an error, or one inside a group, is a broken invariant."""
+    """Return whether an error, or an error in an exception group, is an AssertionError."""
     if isinstance(error, BaseExceptionGroup):
         return any(is_broken_invariant(x) for x in error.exceptions)
     return isinstance(error, AssertionError)
 
 
 def raise_unwrapped(error: BaseException) -> NoReturn:
-    """Raise an error that is alone in its group as itself."""
+    """Raise ``error``, or the only exception within (nested) exception groups of one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     raise error

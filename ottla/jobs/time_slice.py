@@ -1,4 +1,4 @@
-"""Runner of cooperative jobs: time slices on the event loop."""
+"""Runner of cooperative jobs on the event loop, which yields to other tasks when a time slice is used up."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ottla.env.env import Env
 from ottla.jobs.job import Job
 
 SLICE_MS = 10.0
-"""Time slice of the requests of a connection."""
+"""Time slice in ms of the requests of a connection."""
 BACKGROUND_SLICE_MS = 2.0
-"""Time slice of work in the background: shorter, as requests wait for it."""
+"""Time slice in ms of background jobs: shorter, since requests wait for them."""
 
 T = TypeVar("T")
 
 
 class TimeSlice:
-    """Runner of jobs that lets other tasks run whenever its time slice is used up.
+    """Runner of jobs that yields to other tasks whenever ``limit_ms`` of run time are used up.
 
-    Jobs that run one after the other share the slice. Time spent waiting does not count: `suspend` and `resume` stand
-    around it.
+    Consecutive jobs of a runner share the time slice. Time spent waiting does not count: callers enclose it in
+    `suspend` and `resume`.
     """
 
     __slots__ = ("_env", "_limit_ms", "_used_ms", "started_ms")
@@ -35,32 +35,32 @@ class TimeSlice:
         self._used_ms = 0.0
 
     def suspend(self) -> float:
-        """Stop counting time before a wait; return the time of the monotonic clock in milliseconds."""
+        """Stop measuring run time before a wait; return the time of the monotonic clock in milliseconds."""
         now = self._env.monotonic_ms()
         self._used_ms += now - self.started_ms
         self.started_ms = now
         return now
 
     def resume(self) -> None:
-        """Count time again after a wait."""
+        """Continue to measure run time after a wait."""
         self.started_ms = self._env.monotonic_ms()
 
     def is_used_up(self) -> bool:
-        """Return whether other tasks must run now."""
+        """Return whether the run time has reached the limit, so that other tasks must run."""
         return self._used_ms + self._env.monotonic_ms() - self.started_ms >= self._limit_ms
 
     def restart(self) -> None:
-        """Begin a new slice, after other tasks have run."""
+        """Begin a new time slice, after other tasks have run."""
         self._used_ms = 0.0
         self.started_ms = self._env.monotonic_ms()
 
     async def yield_now(self) -> None:
-        """Let other tasks run, and begin a new slice."""
+        """Yield to other tasks, then begin a new time slice."""
         await trio.lowlevel.checkpoint()
         self.restart()
 
     def start(self, job: Job[T]) -> T | Awaitable[T]:
-        """Run a job until it ends, has to wait or uses up the slice; return its result, or an awaitable of it."""
+        """Run a job until it ends, waits or uses up the time slice; return its result, or an awaitable of it."""
         try:
             while True:
                 awaited = next(job)
@@ -73,13 +73,13 @@ class TimeSlice:
     async def run(self, job: Job[T]) -> T:
         """Run a job to its end and return its result.
 
-        A cancellation is raised in the job, at the place where it waits or is paused.
+        A cancellation is raised in the job at its current yield.
         """
         result = self.start(job)
         return await result if isinstance(result, CoroutineType) else cast("T", result)
 
     async def _continue(self, job: Job[T], awaited: Awaitable[Any] | None) -> T:
-        """Run a job from a place on where it waits for ``awaited``, or is paused."""
+        """Continue a job that has yielded ``awaited`` (None: yield to other tasks); return its result."""
         try:
             while True:
                 try:
@@ -102,12 +102,12 @@ class TimeSlice:
             result = await awaited
         finally:
             self.resume()
-        if self.is_used_up():  # also where the result was there already, which a cancellation must not lose
+        if self.is_used_up():  # shielded: a cancellation must not lose the result
             with trio.CancelScope(shield=True):
                 await self.yield_now()
         return result
 
 
 async def run_in_background(env: Env, job: Job[T]) -> T:
-    """Run a job that no connection runs, in the time slices of work in the background."""
+    """Run a job of a background task in time slices of `BACKGROUND_SLICE_MS`; return its result."""
     return await TimeSlice(env, BACKGROUND_SLICE_MS).run(job)
