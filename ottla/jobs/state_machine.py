@@ -120,7 +120,7 @@ class Effects(Generic[R]):
             self.timers += part.timers
 
     def flatten(self) -> Iterator[Effects[R] | None]:
-        """Remove the continuation; return an iterator over this object, then over the continuation's effects or None."""
+        """Remove the continuation; return an iterator over this object, then over the continuation's items."""
         rest, self.continuation = self.continuation, None
         return chain([self], rest or ())
 

@@ -1,1 +1,1 @@
-"""The real machine behind the interfaces of `ottla.env`."""
+"""Implementations of the interfaces in `ottla.env` on a real machine."""

@@ -1,4 +1,4 @@
-"""An `Env` of plain blocking calls, and a driver for it: a command that asks one question needs no event loop.
+"""`Env` of blocking calls without an event loop, for command line tools that send few requests.
 
 Importing trio takes longer than most of these commands run. The client's coroutines never suspend here, because every
 call they await has finished when it returns.
@@ -32,7 +32,7 @@ A = TypeVar("A")
 
 
 class BlockingStream:
-    """TCP connection."""
+    """TCP or TLS connection with blocking calls."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -42,7 +42,7 @@ class BlockingStream:
         self.local: tuple[str, int] = (unmap_ipv4(name[0]), name[1])
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Wait for bytes."""
+        """Receive bytes into ``buffer``; return their number, 0 if the peer closed or ``timeout_s`` expired."""
         self._sock.settimeout(timeout_s)
         try:
             return self._sock.recv_into(buffer)
@@ -50,16 +50,16 @@ class BlockingStream:
             return 0
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Send all chunks."""
+        """Send all chunks, blocking."""
         self._sock.sendall(b"".join(chunks))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the socket."""
         self._sock.close()
 
 
 class BlockingNetwork:
-    """TCP, as a client."""
+    """TCP network of a client; it cannot listen."""
 
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
@@ -68,7 +68,7 @@ class BlockingNetwork:
         raise OSError("a blocking environment serves nobody")
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Open a connection.
+        """Open a connection, with TLS if ``tls`` is given, within 30 s.
 
         Raises:
             OSError: the connection failed, or the certificate is not trusted; InvalidTlsConfig: keys or certificates
@@ -92,7 +92,7 @@ class _NoDeadline:
 
 
 class BlockingEnv(SystemEnv):
-    """The machine as it is, one call after the other."""
+    """`Env` of blocking calls: every awaitable has completed when it is returned."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,15 +103,15 @@ class BlockingEnv(SystemEnv):
         return time.monotonic() * 1000
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Block for ``seconds``."""
         time.sleep(seconds)  # noqa: ASYNC251 - nothing else waits
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
-        """Return a block without a timeout: sockets have timeouts of their own."""
+        """Return a context manager without a timeout: sockets have their own timeouts."""
         return nullcontext(_NoDeadline())
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """Right here."""
+        """Run ``work`` in the calling thread."""
 
         async def now() -> T:
             return work()
@@ -119,12 +119,12 @@ class BlockingEnv(SystemEnv):
         return now()
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Right here."""
+        """Run ``work`` in the calling process."""
         return self.in_thread(lambda: work(WorkerContext(self.disk, monotonic_s, sleep_blocking), argument))
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Drive a coroutine that never has to wait."""
+    """Run a coroutine that never suspends, such as one that uses a `BlockingEnv`; return its result."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -1,6 +1,6 @@
-"""An authority and a certificate of one's own, made by the ``openssl`` command. Loaded only where they are made.
+"""Generation of a certificate authority and a certificate for a node with the ``openssl`` command.
 
-Keys are of the curve P-256: made in milliseconds, and spoken by every client.
+Keys are of the curve P-256: generated in milliseconds, and supported by every client.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def _name(host: str) -> str:
 
 
 def generate_certificates(hosts: Iterable[str]) -> tuple[str, str]:
-    """Return a new key with its certificate for these hosts, and the authority's certificate, as PEM.
+    """Return (private key with certificate for ``hosts``, certificate of a new authority that signed it), as PEM.
 
     The authority's own key is discarded, so that it signs no other certificate.
 
     Raises:
-        InvalidTlsConfig: there is no openssl command, or it fails.
+        InvalidTlsConfig: the openssl command is missing or fails.
     """
     names = list(dict.fromkeys(_name(host) for host in hosts))
     new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]

@@ -1,6 +1,6 @@
-"""Subject of a certificate, from which the principal is made. Loaded only where TLS is used.
+"""Subject (distinguished name) of a client certificate, from which the Kafka principal is built.
 
-Source: ``DefaultKafkaPrincipalBuilder.java`` (apache/kafka 4.3.1), which takes what Java writes; RFC 2253, RFC 5280.
+Source: ``DefaultKafkaPrincipalBuilder.java`` (apache/kafka 4.3.1), which uses Java's text; RFC 2253, RFC 5280.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _SHORT = {
     "domainComponent": "DC",
     "userId": "UID",
 }
-"""The names that RFC 2253 knows; Java writes the others by number, with the value's bytes."""
+"""Attribute names of RFC 2253; Java writes other attributes as object identifiers with the value's bytes in hex."""
 _BY_NUMBER = {"emailAddress": ("1.2.840.113549.1.9.1", 0x16)}
 _VERSION = 0xA0
 _TEXTS = {12: "utf-8", **dict.fromkeys((18, 19, 20, 22, 26), "latin-1"), 28: "utf-32-be", 30: "utf-16-be"}
-"""Encodings of ASN.1's string types, by tag."""
+"""Text encodings of the ASN.1 string types, by tag."""
 
 
 def format_subject(certificate: Any) -> str | None:
-    """Return the subject in a result of `ssl.SSLSocket.getpeercert` as RFC 2253 writes it; None without one."""
+    """Return the subject in a result of `ssl.SSLSocket.getpeercert` as RFC 2253 text; None without a certificate."""
     if not certificate:
         return None
     return ",".join(
@@ -37,13 +37,13 @@ def format_subject(certificate: Any) -> str | None:
 
 
 def peer_subject(sock: Any) -> str | None:
-    """Return the subject of the peer's trusted certificate; None without a certificate.
+    """Return the subject of the peer's trusted certificate in the form of RFC 2253; None without a certificate.
 
-    The library parses a certificate as a whole, and fails for an alternative name that is not UTF-8. Only the subject
-    is needed.
+    The ssl module parses the whole certificate, and fails for an alternative name that is not UTF-8: then only the
+    subject is parsed.
 
     Raises:
-        SSLError: it cannot be read.
+        SSLError: the subject cannot be parsed.
     """
     try:
         return format_subject(sock.getpeercert())
@@ -56,10 +56,10 @@ def peer_subject(sock: Any) -> str | None:
 
 
 def parse_subject(der: bytes) -> list[list[tuple[str, str]]]:
-    """Return the subject in a certificate (X.509, RFC 5280), as `ssl.SSLSocket.getpeercert` has it: names and values.
+    """Return the subject of an X.509 certificate as (name, value) pairs, in the form of `ssl.SSLSocket.getpeercert`.
 
     Raises:
-        ValueError, IndexError: it cannot be read.
+        ValueError, IndexError: the certificate is malformed.
     """
     (_, certificate), *_ = _values(der)
     (_, signed), *_ = _values(certificate)
@@ -71,7 +71,7 @@ def parse_subject(der: bytes) -> list[list[tuple[str, str]]]:
 
 
 def _values(raw: bytes) -> list[tuple[int, bytes]]:
-    """ASN.1 values that follow one another in DER, as (tag, content)."""
+    """Return the consecutive DER-encoded ASN.1 values in ``raw`` as (tag, content)."""
     out, pos = [], 0
     while pos < len(raw):
         tag, size, pos = raw[pos], raw[pos + 1], pos + 2
@@ -95,7 +95,7 @@ def _pair(raw: bytes) -> tuple[str, str]:
 
 
 def _long_name(raw: bytes) -> str:
-    """Return an object identifier by the name that OpenSSL has for it, or in numbers."""
+    """Return OpenSSL's long name of a DER-encoded object identifier, or its dotted numbers."""
     numbers, number = list[int](), 0
     for byte in raw:
         number = number << 7 | byte & 0x7F

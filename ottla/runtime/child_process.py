@@ -1,6 +1,6 @@
-"""Long computations in a process of their own: under one interpreter lock they would slow every request down.
+"""Execution of long computations (compaction) in a child process, so that they do not hold the interpreter lock.
 
-The job goes in and its result comes out pickled, over pipes; the child does one job, at low priority, and ends.
+Function, argument and result are pickled over pipes; the child runs one function, at low priority, and exits.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ NICENESS = 10
 
 
 async def run_in_child_process(work: Callable[[WorkerContext, A], T], argument: A) -> T:
-    """Run ``work(context, argument)`` in a child process, which is killed on cancellation.
+    """Run ``work(context, argument)`` in a child process, which is killed on cancellation; return its result.
 
     Raises:
-        ChildDied: it ended without an answer; OSError: it could not be started; and any exception of ``work``.
+        ChildDied: the child ended without a result; OSError: it could not be started; and any exception of ``work``.
     """
     done = await trio.run_process(
         [sys.executable, "-m", "ottla.runtime.child_process"],
@@ -47,7 +47,7 @@ async def run_in_child_process(work: Callable[[WorkerContext, A], T], argument: 
 
 
 def _exit_with_parent(parent: int) -> None:
-    """Exit with the parent: an orphan must not write, since the next node repeats the job."""
+    """Exit the child once the process ``parent`` has ended: it must not write while the next node runs the same job."""
     never = threading.Event()
     while os.getppid() == parent:
         never.wait(0.2)
@@ -55,7 +55,7 @@ def _exit_with_parent(parent: int) -> None:
 
 
 def main() -> None:
-    """Run one job from standard input, and write its result to standard output."""
+    """Run the pickled function from standard input, and write its pickled result or exception to standard output."""
     os.nice(NICENESS)
     threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
     work, argument = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - our own parent's words

@@ -1,7 +1,7 @@
 """Detection of disconnections while no task reads from the connection.
 
-A socket that still holds unread requests is always readable, so readability does not show a disconnection. An epoll of
-its own is registered for hang-ups only (``EPOLLRDHUP``), and the event loop waits for that epoll.
+A socket with unread requests is always readable, so readability does not show a disconnection. A separate epoll is
+registered for hang-ups only (``EPOLLRDHUP``), and the event loop waits for that epoll.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR | select.EPOLLON
 
 
 class DisconnectMonitor:
-    """Connections of a process whose disconnection is monitored."""
+    """Monitor that calls a callback when the peer of a registered connection disconnects."""
 
     def __init__(self) -> None:
         self._epoll: select.epoll | None = None
@@ -27,7 +27,7 @@ class DisconnectMonitor:
     def watch(self, fd: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once when the peer of ``fd`` disconnects.
 
-        Without free descriptors the connection is not monitored, and its end is detected by the next read or write.
+        Without a free descriptor the connection is not monitored: the next read or write detects the disconnection.
         """
         with contextlib.suppress(OSError):
             if self._epoll is None:
@@ -48,7 +48,7 @@ class DisconnectMonitor:
 
     @staticmethod
     def _call(callback: Callable[[], None]) -> None:
-        """Call back and log what it raises: an exception in a system task would end the whole run of trio."""
+        """Call ``callback`` and log its exceptions: an exception in a system task would end trio's event loop."""
         try:
             callback()
         except Exception:

@@ -1,7 +1,7 @@
-"""Full garbage collections of a node: rare, but for one where its memory has grown.
+"""Configuration of Python's garbage collector for a node: full collections are rare, or triggered by memory growth.
 
-A node makes no reference cycles (tests hold that). Modules of others may: without this, their garbage would stay for
-`FULL_COLLECTION_AFTER` collections of the younger generations, however large it is.
+A node creates no reference cycles (tests verify this). Other libraries may: without the trigger their garbage would
+remain for `FULL_COLLECTION_AFTER` collections of the younger generations, however large it is.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from ottla.env.env import Env
 
 logger = logging.getLogger("ottla.server")
 FULL_COLLECTION_AFTER = 1000
-"""Collections of generation 1 between two of generation 2: about 7 million new containers (Python's default is 10).
+"""Collections of generation 1 between two full collections (Python's default: 10): about 7 million new containers.
 
 A full collection pauses the event loop for the time it takes to visit all containers: 20 ms and more with a request of
 100,000 elements, or the metadata of 10,000 partitions.
 """
 CHECK_EVERY_S = 60.0
 MEMORY_GROWTH_BYTES = 128 * 1024 * 1024
-"""Growth of the resident memory since the last full collection that leads to the next."""
+"""Growth of the resident memory since the last full collection that triggers the next one."""
 
 
 def freeze_garbage_collector() -> None:
-    """Exempt the objects of the start from garbage collection, and make full collections rare."""
+    """Exempt all current objects (of the start) from garbage collection, and make full collections rare."""
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_AFTER)
 
 
 async def collect_as_memory_grows(env: Env) -> None:
-    """Collect garbage whenever the resident memory has grown by `MEMORY_GROWTH_BYTES`; never ends."""
+    """Run a full collection whenever the resident memory has grown by `MEMORY_GROWTH_BYTES`; runs until cancelled."""
     least_bytes: int | None = None
     while True:
         await env.sleep(CHECK_EVERY_S)

@@ -1,7 +1,7 @@
 """Key stores and trust stores in PEM, PKCS12 (by the ``cryptography`` library) and Java's JKS format.
 
-The first bytes of a store decide its format, not the setting, as in Java. A JKS file protects its keys with a scheme of
-Java's own, made of SHA-1: ``sun.security.provider.KeyProtector``; its integrity is checked with the password.
+The first bytes of a store determine its format, not the setting, as in Java. A JKS file encrypts its keys with a scheme
+based on SHA-1 (``sun.security.provider.KeyProtector``); its integrity is verified with the password.
 
 Source: ``DefaultSslEngineFactory.java`` (apache/kafka 4.3.1); the JKS format as the JDK documents it.
 """
@@ -19,23 +19,24 @@ from ottla.env.tls import InvalidTlsConfig, TlsStore
 _JKS = b"\xfe\xed\xfe\xed"
 _SALT_BYTES = _DIGEST_BYTES = 20
 _WHITENER = b"Mighty Aphrodite"
-"""Constant in the checksum of a JKS file."""
+"""Constant that is hashed into the integrity digest of a JKS file."""
 _NO_PKCS12 = "needs the library cryptography (pip install 'ottla[tls]'), or PEM: openssl pkcs12 -in FILE -out FILE.pem"
 
 
 class _JksEntries(NamedTuple):
-    """Entries of a JKS file, as DER."""
+    """Entries of a JKS file: keys and trusted certificates, DER-encoded."""
 
     keys: list[tuple[bytes, list[bytes]]]
-    """(protected key, its certificates)."""
+    """(encrypted key, its certificate chain) of each key entry."""
     trusted: list[bytes]
 
 
 def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]:
-    """Return a key and its certificates as PEM, and the password of the key where it still has one.
+    """Return the key of a key store with its certificates as PEM, and the key's password if it is still encrypted.
 
     Raises:
-        InvalidTlsConfig: it cannot be read; OSError: the file cannot be read.
+        InvalidTlsConfig: the store is malformed, has no key, or the password is wrong; OSError: the file cannot be
+        read.
     """
     raw = _raw(store)
     if _is_pem(raw):
@@ -58,7 +59,7 @@ def load_certificates_pem(store: TlsStore) -> str:
     """Return the certificates of a trust store as PEM.
 
     Raises:
-        InvalidTlsConfig: it cannot be read; OSError: the file cannot be read.
+        InvalidTlsConfig: the store is malformed, or the password is wrong; OSError: the file cannot be read.
     """
     raw = _raw(store)
     if _is_pem(raw):
@@ -74,7 +75,7 @@ def _raw(store: TlsStore) -> bytes:
     try:
         with open(store.location, "rb") as file:
             return file.read()
-    except ValueError:  # a NUL
+    except ValueError:  # the path contains NUL
         raise InvalidTlsConfig(f"{store.location!r}: no file can have that name") from None
 
 
@@ -131,7 +132,7 @@ def _pkcs12_certificates(raw: bytes, store: TlsStore) -> str:
 
 
 class _JksReader:
-    """Big-endian values out of a JKS file."""
+    """Reader of big-endian values from the bytes of a JKS file."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw, self.pos = raw, 0
@@ -189,7 +190,11 @@ def _entries(raw: bytes) -> tuple[_JksEntries, int]:
 
 
 def _unprotected(protected: bytes, password: str, store: TlsStore) -> bytes:
-    """Decrypt a key: xor with SHA-1 of password and previous block, then a checksum of the key."""
+    """Return the decrypted key of a JKS entry: xor with SHA-1 of password and previous digest, then verify its digest.
+
+    Raises:
+        InvalidTlsConfig: unknown encryption, or the password is wrong.
+    """
     secret = password.encode("utf-16-be")
     start = protected.find(bytes.fromhex("2b060104012a02110101"))  # the protection's own name
     try:
@@ -209,7 +214,7 @@ def _unprotected(protected: bytes, password: str, store: TlsStore) -> bytes:
 
 
 def _octet_string_offset(raw: bytes, name_at: int) -> int:
-    """Return the offset of the octet string after the protection's name: after an optional NULL, a tag and a length."""
+    """Return the offset of the contents of the octet string that follows the algorithm identifier at ``name_at``."""
     pos = raw.index(b"\x04", name_at + 10)
     size = raw[pos + 1]
     return pos + 2 + (size & 0x7F if size & 0x80 else 0)

@@ -1,9 +1,9 @@
-"""Code of the modules that a running node may still import, kept in memory from its start on.
+"""In-memory cache of the code of modules that a running node may still import.
 
 Most modules are imported when they are first needed: a node starts in a quarter of a second, and idles in 34 MB instead
-of 47 MB. But an import opens files: it fails when descriptors are used up, and when the package was upgraded meanwhile
-it brings new code into an old process. So the bytecode of all modules is read directly after the start, compressed, and
-every later import of them takes it from there.
+of 47 MB. But an import opens files: it fails when descriptors are used up, and after an upgrade of the package it loads
+new code into an old process. So the bytecode of all modules is read directly after the start and stored compressed, and
+later imports use it.
 """
 
 from __future__ import annotations
@@ -31,64 +31,64 @@ PACKAGES = (
     *("ottla.wire", "ottla.env", "ottla.jobs", "ottla.log"),
     *("ottla.client", "ottla.controller", "ottla.broker", "ottla.runtime"),
 )
-"""The packages that a node consists of."""
+"""Packages of a node, whose modules are cached."""
 _PYC_HEADER_BYTES = 16
 RETRY_S = 1.0
 ATTEMPTS = 3600
 _LEVEL = 1
-"""Of compression: it is to be quick, and each byte of bytecode becomes a third of one."""
+"""zlib compression level: the fastest; it reduces bytecode to a third."""
 
 
 class CachedModule(NamedTuple):
-    """A module's code."""
+    """Module in the cache that is not imported yet."""
 
     path: str
-    """Of its source."""
+    """Path of the module's source file."""
     location: tuple[int, int]
-    """Offset and size of the compressed code in the store."""
+    """Offset and size in bytes of the compressed code in the `_MemoryFile`."""
     is_bytecode: bool
-    """False: no valid bytecode was there, and this is the source."""
+    """True if the stored code is bytecode; False if it is source, since no valid bytecode existed."""
     is_package: bool
 
 
 class _MemoryFile:
-    """Bytes in a file without a name, which is memory of the system and none of the process's own."""
+    """Anonymous file in memory (``memfd_create``), which does not count as resident memory of the process."""
 
     def __init__(self) -> None:
         self._fd = os.memfd_create("ottla-modules", os.MFD_CLOEXEC)
         self._end = 0
 
     def add(self, raw: bytes) -> tuple[int, int]:
-        """Append bytes; return where they are."""
+        """Append bytes; return their offset and size."""
         place = self._end, os.pwrite(self._fd, raw, self._end)
         self._end += len(raw)
         return place
 
     def read(self, place: tuple[int, int]) -> bytes:
-        """Return the bytes at a place that `add` returned."""
+        """Return the bytes at the offset and size that `add` returned."""
         return os.pread(self._fd, place[1], place[0])
 
 
 class ModuleCache:
-    """An importer of modules that are kept (``importlib.abc.MetaPathFinder`` and ``Loader``)."""
+    """Importer of cached modules (``importlib.abc.MetaPathFinder`` and ``Loader``)."""
 
     def __init__(self, root: str, packages: Iterable[str]) -> None:
-        """Create an importer for ``packages``, whose directories are in ``root`` under the last part of their names."""
+        """Create an importer for ``packages``; the directory of ``ottla.x`` is ``root``/x."""
         self._root = root
         self._packages = tuple(packages)
         self._cached: dict[str, CachedModule] = {}
         self._store: _MemoryFile | None = None
         self._guard = threading.Lock()
-        """A program may start nodes in several threads at the same time."""
+        """Lock against nodes that start in several threads at the same time."""
 
     def __len__(self) -> int:
         return len(self._cached)
 
     def fill_job(self) -> Iterator[None]:
-        """Read all modules that are not imported yet, one in a step, and import them from here from then on.
+        """Add all modules that are not imported yet to the cache, yielding after each, and install the importer.
 
         Raises:
-            OSError: one cannot be read; called again, it goes on with that one.
+            OSError: a file cannot be read; the next call continues with it.
         """
         with self._guard:
             if self not in sys.meta_path:
@@ -104,7 +104,7 @@ class ModuleCache:
                 yield
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """Return the spec of a module that is kept."""
+        """Return the import spec of a cached module; None if the module is not in the cache."""
         kept = self._cached.get(name)
         if kept is None:
             return None
@@ -112,20 +112,20 @@ class ModuleCache:
         return importlib.util.spec_from_file_location(name, kept.path, loader=self, submodule_search_locations=places)
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave making the module to Python."""
+        """Return None, so that Python creates the module object."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module's code in it; it is not kept any longer."""
+        """Execute the cached code in ``module`` and remove it from the cache."""
         name = module.__name__
         exec(self.get_code(name), module.__dict__)  # noqa: S102 - what import does
         self._cached.pop(name, None)
 
     def load_module(self, name: str) -> ModuleType:
-        """Import a module, as loaders did before Python 3.4."""
+        """Import a module by name; for the loader interface before Python 3.4."""
         return importlib.import_module(name)
 
     def get_code(self, name: str) -> CodeType:
-        """Return the code of a module that is kept."""
+        """Return the code object of a cached module."""
         kept = self._cached[name]
         assert self._store is not None
         raw = zlib.decompress(self._store.read(kept.location))
@@ -136,7 +136,7 @@ class ModuleCache:
 
 
 def _modules(directory: str, package: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield path, name and whether it is a package of every module beneath; tests are left out."""
+    """Yield (path, module name, is_package) of every module below ``directory``, without tests."""
     for name in sorted(os.listdir(directory)):
         path = os.path.join(directory, name)
         if name == "__init__.py":
@@ -148,7 +148,7 @@ def _modules(directory: str, package: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _read(store: _MemoryFile, path: str, *, is_package: bool) -> CachedModule:
-    """Read a module's bytecode, or its source where that has none that is valid."""
+    """Read a module's bytecode, or its source if there is no valid bytecode, into the store."""
     cached = importlib.util.cache_from_source(path)
     stat = os.stat(path)
     try:
@@ -167,11 +167,11 @@ def _read(store: _MemoryFile, path: str, *, is_package: bool) -> CachedModule:
 
 
 MODULE_CACHE = ModuleCache(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), PACKAGES)
-"""The modules of this process."""
+"""Module cache of this process."""
 
 
 async def cache_modules() -> None:
-    """Keep the modules of a node that has just started; what cannot be read now is read a little later."""
+    """Fill the module cache after a node's start; retry every `RETRY_S` while descriptors or memory are short."""
     for _ in range(ATTEMPTS):
         try:
             for _ in MODULE_CACHE.fill_job():

@@ -1,4 +1,4 @@
-"""Resources that the process uses, read from ``/proc``.
+"""Resource usage of the process, read from ``/proc``.
 
 Source: ``proc(5)``; the metrics are those of the Prometheus client libraries.
 """
@@ -13,11 +13,11 @@ from functools import cache
 from ottla.env.env import ProcessStats
 
 _STAT_STARTED, _STAT_VIRTUAL, _STAT_RESIDENT = 19, 20, 21
-"""Fields of ``/proc/self/stat`` behind the name of the program."""
+"""Indices of fields of ``/proc/self/stat``, counted after the program's name."""
 
 
 def _read(path: str) -> str:
-    """Return the text of a file; nothing where it cannot be read."""
+    """Return the text of a file; empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -34,7 +34,7 @@ def _boot_time_s() -> float:
 
 
 def read_process_stats() -> ProcessStats:
-    """Return the resources that the process uses now."""
+    """Return the current resource usage of the process; 0 for values that cannot be read."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     fields = _read("/proc/self/stat").rpartition(")")[2].split()
     started_s = resident = virtual = 0.0

@@ -1,4 +1,4 @@
-"""The operating system's files as a `Disk`."""
+"""`Disk` of the operating system's files, with reserved descriptors for the metadata log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.wire.codec.primitives import Buffer
 
 
 class RealFile:
-    """A file of the operating system."""
+    """Open file of the operating system; closed when it is garbage collected."""
 
     __slots__ = ("_fd",)
 
@@ -24,7 +24,7 @@ class RealFile:
         self._fd = fd
 
     def is_regular(self) -> bool:
-        """Return whether it is a regular file: no directory, FIFO, socket or device."""
+        """Return whether this is a regular file, not a directory, FIFO, socket or device."""
         return stat.S_ISREG(os.fstat(self._fd).st_mode)
 
     def size(self) -> int:
@@ -32,7 +32,7 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Write all of ``data``; a short write is continued until the system names an error."""
+        """Write all of ``data`` at ``offset``; a short write is continued until the system reports an error."""
         done = os.pwrite(self._fd, data, offset)
         if done == len(data):
             return
@@ -41,38 +41,34 @@ class RealFile:
             done += os.pwrite(self._fd, view[done:], offset + done)
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Up to ``size_bytes`` bytes from ``offset``."""
+        """Return up to ``size_bytes`` bytes from ``offset`` on."""
         return os.pread(self._fd, size_bytes, offset)
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut or extend."""
+        """Set the length of the file to ``size_bytes``."""
         os.ftruncate(self._fd, size_bytes)
 
     def fsync(self) -> None:
-        """Flush data and length."""
+        """Make data and length of the file durable."""
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """Close the file; later calls have no effect."""
+        """Close the file; repeated calls have no effect."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the descriptor; -1 if the file is closed."""
         return self._fd
 
     def __del__(self) -> None:
-        # A fetch may still send from a segment that was just deleted: the last holder closes it.
+        # A fetch may still send from a segment that was just deleted: the last reference closes it.
         self.close()
 
 
 def open_private(path: str) -> int:
-    """Open a file to be written from its start, for its owner alone, also if it was there before.
-
-    Returns:
-        The descriptor.
-    """
+    """Create or empty a file and make it accessible by its owner only; return a descriptor for writing."""
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         if stat.S_ISREG(os.fstat(number).st_mode):  # not a terminal
@@ -86,10 +82,10 @@ def open_private(path: str) -> int:
 
 T = TypeVar("T")
 _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
-"""Regular files are read and written as without O_NONBLOCK; opening a FIFO does not wait for its other end."""
+"""O_NONBLOCK has no effect on regular files; with it, opening a FIFO does not wait for its other end."""
 _GUARD = threading.Lock()
 _LOCKED: set[tuple[int, int]] = set()
-"""Device and inode of the lock files this process holds: nodes in its threads see each other here."""
+"""(device, inode) of the lock files that this process has locked: fcntl locks do not exclude its own threads."""
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
@@ -97,7 +93,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 class LockFile(RealFile):
-    """File whose lock is released when it is closed."""
+    """Locked file; `close` releases the lock."""
 
     __slots__ = ("_key",)
 
@@ -107,19 +103,19 @@ class LockFile(RealFile):
         _LOCKED.add(self._key)
 
     def close(self) -> None:
-        """Let the lock go, once."""
+        """Close the file and release the lock; repeated calls have no effect."""
         if self._fd >= 0:
             super().close()
             _LOCKED.discard(self._key)
 
 
 def _is_real_dir(path: str) -> bool:
-    """Return whether there is a directory of that name, and not a symbolic link to one."""
+    """Return whether ``path`` is a directory, and not a symbolic link to one."""
     return os.path.isdir(path) and not os.path.islink(path)
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is a regular file or a link to one; a link that leads to itself is none."""
+    """Return whether a directory entry is a regular file or a symbolic link to one; False for a cyclic link."""
     try:
         return entry.is_file()
     except OSError as error:
@@ -129,19 +125,19 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _unless_missing(error: OSError) -> None:
-    """Raise the error of a directory that cannot be listed, unless it does not exist."""
+    """Raise ``error`` of a directory that cannot be listed, unless the directory does not exist."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
 
 class RealDisk:
-    """The operating system's files."""
+    """`Disk` of the operating system's file systems."""
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open with O_CLOEXEC.
+        """Open a regular file as `Disk.open`.
 
         Raises:
-            OSError: it cannot be opened, or is no regular file: a FIFO would block a reader for good.
+            OSError: the file cannot be opened, or is not a regular file: a FIFO would block a reader forever.
         """
         flags = (os.O_RDONLY if readonly else os.O_RDWR) | _FLAGS | (os.O_CREAT if create else 0)
         file = RealFile(os.open(path, flags, mode))
@@ -151,24 +147,28 @@ class RealDisk:
         return file
 
     def exists(self, path: str) -> bool:
-        """Return True if there is a file or directory of that name."""
+        """Return whether a file or directory exists at ``path``."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Return True if there is a directory of that name."""
+        """Return whether a directory, or a symbolic link to one, exists at ``path``."""
         return os.path.isdir(path)
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names sorted, so that the result does not depend on the file system's order."""
+        """Return the names in a directory, sorted."""
         return sorted(os.listdir(path))
 
     def list_files(self, path: str) -> list[str]:
-        """As `listdir`; only of a symbolic link more than its name is read."""
+        """Return the names of regular files and symbolic links to them in a directory, sorted."""
         with os.scandir(path) as entries:
             return sorted(entry.name for entry in entries if _is_file(entry))
 
     def makedirs(self, path: str, mode: int = 0o777) -> None:
-        """With parents."""
+        """Create a directory and its parents if they are missing.
+
+        Raises:
+            FileExistsError: a file or a broken symbolic link has that path; OSError: the disk failed.
+        """
         try:
             os.makedirs(path, mode, exist_ok=True)
         except FileExistsError as error:
@@ -176,7 +176,7 @@ class RealDisk:
             raise FileExistsError(error.errno, f"a {why} lies where a directory is to be made", path) from None
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic."""
+        """Rename ``old`` to ``new`` atomically, replacing an existing file."""
         os.replace(old, new)
 
     def unlink(self, path: str) -> None:
@@ -184,7 +184,7 @@ class RealDisk:
         os.unlink(path)
 
     def rmtree(self, path: str) -> None:
-        """Remove a tree, as ``Utils.delete``: of a symbolic link the link alone; a missing file is no error."""
+        """Remove a directory with its contents, or only the link, as ``Utils.delete``; missing files are no error."""
         if not _is_real_dir(path):
             with suppress(FileNotFoundError):
                 os.unlink(path)
@@ -203,7 +203,7 @@ class RealDisk:
             os.rmdir(path)
 
     def fsync_dir(self, path: str) -> None:
-        """Sync the directory itself."""
+        """Make creations, renames and removals in a directory durable."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -221,10 +221,11 @@ class RealDisk:
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, path: str) -> File | None:
-        """Kafka locks with fcntl record locks (Java's FileChannel.lock), so both refuse each other's directory.
+        """Create and lock the file at ``path``; return it, or None if the lock is held already.
 
-        Such a lock is the process's own: a second one in the same process would be granted too, and closing any
-        descriptor of the file lets it go. So a file this process holds is not even opened.
+        It is an fcntl record lock like Kafka's (Java's ``FileChannel.lock``), so that Kafka and Ottla exclude each
+        other. Such a lock belongs to the process: a second one in the same process would be granted too, and closing
+        any descriptor of the file releases it. So a file that this process has locked is not opened.
         """
         with _GUARD:
             if os.path.exists(path) and _identity(os.stat(path)) in _LOCKED:
@@ -238,18 +239,18 @@ class RealDisk:
             return LockFile(fd)
 
     def private(self) -> PrivateDisk:
-        """Return a disk for the metadata log; descriptors are reserved until it is closed."""
+        """Return a private disk for the metadata log, with descriptors reserved until it is closed."""
         reserve = DescriptorReserve(RESERVED_DESCRIPTORS)
         return PrivateDisk(DescriptorReservingDisk(reserve), reserve.close)
 
 
 RESERVED_DESCRIPTORS = 8
-"""Descriptors for the metadata log: quorum-state, a new segment with its indexes, a snapshot, a directory that is
-synced, and two threads that need one each at the same time."""
+"""Descriptors reserved for the metadata log: quorum-state, a new segment with its indexes, a snapshot, a directory to
+sync, and one each for two concurrent threads."""
 
 
 class DescriptorReserve:
-    """Descriptors that are held open so that one can be given back when another one is needed."""
+    """Reserve of open descriptors (of ``/dev/null``), one of which is closed when a call fails without a descriptor."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -258,13 +259,13 @@ class DescriptorReserve:
         self.fill()
 
     def fill(self) -> None:
-        """Take as many descriptors as are missing and can be had."""
+        """Open descriptors until the reserve is full or the process has none left."""
         with self._guard, suppress(OSError):
             while len(self._held) < self._count:
                 self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
     def release_descriptor(self) -> bool:
-        """Close a descriptor; return whether there was one."""
+        """Close a descriptor of the reserve; return False if it is empty."""
         with self._guard:
             if not self._held:
                 return False
@@ -273,11 +274,11 @@ class DescriptorReserve:
 
     @property
     def is_full(self) -> bool:
-        """True if all descriptors are held."""
+        """True if no descriptor of the reserve is in use."""
         return len(self._held) == self._count
 
     def close(self) -> None:
-        """Give all descriptors back, for good."""
+        """Close all descriptors and stop refilling the reserve."""
         with self._guard:
             self._count = 0
             while self._held:
@@ -288,7 +289,7 @@ class DescriptorReserve:
 
 
 class DescriptorReservingDisk(RealDisk):
-    """Disk whose calls use a reserved descriptor when the process has none left."""
+    """`RealDisk` whose calls release a reserved descriptor and retry when the process has none left."""
 
     def __init__(self, reserve: DescriptorReserve) -> None:
         self._reserve = reserve
@@ -306,23 +307,23 @@ class DescriptorReservingDisk(RealDisk):
             return result
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open, by a descriptor of the reserve at need."""
+        """Open a file, with a descriptor of the reserve if necessary."""
         return self._reserved(
             lambda: super(DescriptorReservingDisk, self).open(path, create=create, readonly=readonly, mode=mode)
         )
 
     def listdir(self, path: str) -> list[str]:
-        """List, by a descriptor of the reserve at need."""
+        """Return the names in a directory, with a descriptor of the reserve if necessary."""
         return self._reserved(lambda: super(DescriptorReservingDisk, self).listdir(path))
 
     def list_files(self, path: str) -> list[str]:
-        """List, by a descriptor of the reserve at need."""
+        """Return the names of files in a directory, with a descriptor of the reserve if necessary."""
         return self._reserved(lambda: super(DescriptorReservingDisk, self).list_files(path))
 
     def rmtree(self, path: str) -> None:
-        """Remove, by a descriptor of the reserve at need."""
+        """Remove a directory with its contents, with a descriptor of the reserve if necessary."""
         self._reserved(lambda: super(DescriptorReservingDisk, self).rmtree(path))
 
     def fsync_dir(self, path: str) -> None:
-        """Sync, by a descriptor of the reserve at need."""
+        """Sync a directory, with a descriptor of the reserve if necessary."""
         self._reserved(lambda: super(DescriptorReservingDisk, self).fsync_dir(path))

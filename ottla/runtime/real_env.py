@@ -1,4 +1,4 @@
-"""Real `Env`: wall clock, operating system randomness, files, threads, TCP."""
+"""`Env` of a node on a real machine with trio: clock, randomness, files, threads, TCP and TLS."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _PEER_ERRORS = tuple(
     )
     if hasattr(errno, name)
 )
-"""Errors of a connection before it was accepted, which accept(2) returns."""
+"""Errors of accept(2) that concern the new connection only: it is skipped."""
 _THREADS = {
     ThreadPool.RAFT: 2,
     ThreadPool.SYNC: 8,
@@ -59,12 +59,12 @@ _THREADS = {
 
 
 _AGAIN_S, _SHORT_S = 0.001, 0.1
-"""Waits for a descriptor: where a connection was closed for it, and where none could be."""
+"""Seconds to wait before the next accept without descriptors: if connections were closed, and if none could be."""
 _LEAST_RESERVED, _MOST_RESERVED, _RESERVED_PART = 16, 64, 16
 
 
 def connection_descriptor_limit() -> int:
-    """Return the number of descriptors below which connections may be; the others are for the node's own files."""
+    """Return the number of descriptors up to which connections are accepted; the rest is for the node's files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return 2**31
@@ -72,7 +72,7 @@ def connection_descriptor_limit() -> int:
 
 
 class RealListener:
-    """Listening TCP socket."""
+    """Listening TCP socket, with TLS if it has an SSL context."""
 
     def __init__(
         self, sock: socket.socket, hangups: DisconnectMonitor, buffers: SocketBuffers, context: SSLContext | None = None
@@ -87,9 +87,9 @@ class RealListener:
         self.port: int = sock.getsockname()[1]
 
     async def accept(self) -> AcceptedStream:
-        """Accept a connection. If descriptors run low, `on_descriptors_low` closes others, or it waits briefly.
+        """Wait for the next connection and return it; if descriptors run low, call `on_descriptors_low` and retry.
 
-        One that is gone before it is taken in is passed over, and others get the loop: there may be a thousand of them.
+        Connections reset before they are accepted are skipped, yielding in between: there may be a thousand of them.
         """
         while True:
             try:
@@ -109,7 +109,7 @@ class RealListener:
                 self.on_descriptors_low()
             try:
                 return self._stream(sock)
-            except OSError:  # the other side reset it already
+            except OSError:  # the peer has reset it already
                 sock.close()
             await trio.lowlevel.checkpoint()
 
@@ -124,10 +124,10 @@ class RealListener:
         return TlsStream(sock, self._hangups, self._context, threads=self._threads)
 
     def reload_tls(self, tls: TlsConfig) -> None:
-        """Show other keys, and trust others, from the next connection on.
+        """Use the changed keys and trusted certificates in ``tls`` from the next connection on.
 
         Raises:
-            InvalidTlsConfig: they cannot be used; OSError: a file cannot be read. Then all is as it was.
+            InvalidTlsConfig: they cannot be used; OSError: a file cannot be read. The previous ones are then kept.
         """
         # lazy: 3.3 ms, 95 kB
         from ottla.runtime.ssl_contexts import server_ssl_context
@@ -135,27 +135,27 @@ class RealListener:
         self._context = server_ssl_context(tls)
 
     def close(self) -> None:
-        """Stop listening."""
+        """Close the listening socket; accepted connections stay open."""
         if self._sock.fileno() >= 0:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
 
 
 class RealNetwork:
-    """TCP."""
+    """TCP and TLS network of the operating system."""
 
     def __init__(self) -> None:
         self._hangups = DisconnectMonitor()
         self._contexts: dict[TlsConfig, tuple[tuple[int, ...], SSLContext]] = {}
-        """With when their files were changed last: who dials reads them again then."""
+        """Cached SSL contexts of clients with the modification times of their files (ns), to reload changed files."""
 
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
     ) -> StreamListener:
-        """Listen on an address; an empty host is every address. Connections inherit the receive buffer.
+        """Listen on an address; an empty host means all addresses. Connections inherit the receive buffer size.
 
         Raises:
-            OSError: that cannot be; InvalidTlsConfig: keys or certificates cannot be used.
+            OSError: the address cannot be bound; InvalidTlsConfig: keys or certificates cannot be used.
         """
         context = None
         if tls is not None:
@@ -177,7 +177,7 @@ class RealNetwork:
         return RealListener(sock, self._hangups, buffers, context)
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Open a connection. If all addresses of a name fail, the error is that of the first.
+        """Open a connection, with TLS if ``tls`` is given. If all addresses of a host fail, the first error is raised.
 
         Raises:
             OSError: the connection failed, or the certificate is not trusted; InvalidTlsConfig: keys or certificates
@@ -193,7 +193,7 @@ class RealNetwork:
         return RealStream(sock, self._hangups) if tls is None else await self._secure(sock, host, tls)
 
     async def _secure(self, sock: socket.socket, host: str, tls: TlsConfig) -> Stream:
-        """TLS over a connection that was dialled; contexts are kept, as making one reads files."""
+        """Return a TLS connection over a connected socket after its handshake; SSL contexts are cached."""
         # lazy: 3.8 ms, 137 kB
         from ottla.runtime.ssl_contexts import client_ssl_context
         from ottla.runtime.tls_stream import TlsStream
@@ -220,13 +220,13 @@ class RealNetwork:
 
 
 def _store_mtimes_ns(tls: TlsConfig) -> tuple[int, ...]:
-    """Return the modification times of the stores' files, in nanoseconds."""
+    """Return the modification times of key store and trust store files, in nanoseconds."""
     stores = [x.location for x in (tls.keystore, tls.truststore) if x is not None and x.location]
     return tuple(os.stat(path).st_mtime_ns for path in stores)
 
 
 def _first_cause(error: OSError) -> OSError:
-    """Return the first error among those of several addresses, which shows for instance a refused connection."""
+    """Return the first of the errors of several addresses, such as a refused connection."""
     cause = error.__cause__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
@@ -234,11 +234,11 @@ def _first_cause(error: OSError) -> OSError:
 
 
 _BEGAN_S = 100_000.0
-"""The time at the machine's start: 0 is long ago, as on trio's clock."""
+"""Offset in seconds added to the monotonic clock, so that 0 is long ago, as on trio's clock."""
 
 
 async def _in_thread(work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-    """Run in a worker thread; OSError EAGAIN where the system grants no thread."""
+    """Run ``work`` in a worker thread; raise OSError EAGAIN if no thread can be started."""
     try:
         return await trio.to_thread.run_sync(work, limiter=limiter)
     except RuntimeError as error:
@@ -248,7 +248,7 @@ async def _in_thread(work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
 
 
 class RealEnv(SystemEnv):
-    """The machine as it is, and trio's clock."""
+    """`Env` on the real machine for code that runs on trio's event loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,21 +256,21 @@ class RealEnv(SystemEnv):
         self._limits = {lane: trio.CapacityLimiter(count) for lane, count in _THREADS.items()}
 
     def monotonic_ms(self) -> float:
-        """Return the time of trio's clock without its overhead: each request reads it more than once."""
+        """Return the monotonic time in ms, as trio's clock but faster: each request reads it more than once."""
         return (_BEGAN_S + time.perf_counter()) * 1000
 
     async def sleep(self, seconds: float) -> None:
-        """Let others run."""
+        """Suspend the task for ``seconds``."""
         await trio.sleep(seconds)
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
-        """Return a cancel scope of trio's."""
+        """Return a trio cancel scope that expires after ``seconds``."""
         return trio.move_on_after(seconds)
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """Run ``work`` in a worker thread of a pool."""
+        """Run ``work`` in a worker thread, within the limit of the pool ``lane``; return its result."""
         return _in_thread(work, self._limits[lane])
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Run ``work`` in a Python process of its own."""
+        """Run ``work`` in a child process; return its result."""
         return run_in_child_process(work, argument)

@@ -1,7 +1,7 @@
-"""Kerberos by the system's MIT library and the package ``gssapi``, which is loaded on first use.
+"""Kerberos with the system's MIT library through the package ``gssapi``, which is imported on first use.
 
 A keytab is read again for each client, so that an added key is used at once. Acceptors need no connection to the KDC,
-initiators do. The library detects replays by its cache, a file shared by all acceptors of the machine.
+initiators do. The library detects replays with its replay cache, a file shared by all acceptors of the machine.
 
 Source: ``GssKrb5Server`` of Java's ``jdk.security.jgss``; RFC 2743, RFC 4121.
 """
@@ -19,7 +19,7 @@ _LONGEST_CHARS = 255
 
 
 def _describe_error(error: Any) -> str:
-    """Return a library's error in one line: the text of the mechanism, or of GSS-API where that is empty.
+    """Return the text of a GSS-API error in one line: that of the mechanism, or of GSS-API if that is empty.
 
     It may contain the service name of the ticket, which the client has chosen.
     """
@@ -32,15 +32,15 @@ def _describe_error(error: Any) -> str:
 
 
 def _load_gssapi() -> Any:
-    """Import the library. Raises InvalidKeytab if it is missing."""
+    """Import and return the package ``gssapi``. Raises InvalidKeytab if it or the library is missing."""
     try:
         return import_module("gssapi")
-    except (ImportError, OSError) as error:  # the package is there, and the library under it is not
+    except (ImportError, OSError) as error:  # OSError: the package is installed, but not the library
         raise InvalidKeytab(f"Kerberos needs the package gssapi (pip install 'ottla[kerberos]'): {error}") from None
 
 
 class _GssContext:
-    """Common part of both sides of a context."""
+    """GSS-API context; common part of initiator and acceptor."""
 
     def __init__(self, library: Any, context: Any) -> None:
         self._wrong = library.exceptions.GSSError
@@ -48,10 +48,10 @@ class _GssContext:
         self.is_established = False
 
     def wrap(self, data: bytes) -> bytes:
-        """Protect data with a checksum.
+        """Return ``data`` in a token with a checksum, unencrypted.
 
         Raises:
-            InvalidTicket: the context has ended.
+            InvalidTicket: the context is not established or has expired.
         """
         try:
             return bytes(self._context.wrap(data, encrypt=False).message)
@@ -59,10 +59,10 @@ class _GssContext:
             raise InvalidTicket(_describe_error(error)) from None
 
     def unwrap(self, token: bytes) -> bytes:
-        """Verify and return protected data.
+        """Verify a token of the peer and return its data.
 
         Raises:
-            InvalidTicket: it is not the other side's, or came twice, or out of order.
+            InvalidTicket: the token is not the peer's, is a replay, or is out of order.
         """
         try:
             return bytes(self._context.unwrap(token).message)
@@ -71,13 +71,13 @@ class _GssContext:
 
 
 class RealGssInitiator(_GssContext):
-    """Context with a service. Tickets obtained with a key stay in the memory of this process and are renewed."""
+    """Client side of a context. Tickets obtained with a keytab are cached in this process's memory and renewed."""
 
     def __init__(self, identity: KerberosIdentity, service: str) -> None:
-        """Begin.
+        """Create a context with ``service`` (``kafka@host``), loading the client's credentials.
 
         Raises:
-            InvalidKeytab: there is no library, or no such key or ticket.
+            InvalidKeytab: the library, the key or the ticket is missing.
         """
         gss = _load_gssapi()
         flags = [gss.RequirementFlag.mutual_authentication, gss.RequirementFlag.integrity]
@@ -102,7 +102,7 @@ class RealGssInitiator(_GssContext):
         """Process a token of the service, empty at first; return the token to send, possibly empty.
 
         Raises:
-            InvalidTicket: there is no ticket for it, or it is another service.
+            InvalidTicket: the KDC issued no ticket for the service, or the peer is another service.
         """
         try:
             told = self._context.step(token or None)
@@ -113,7 +113,7 @@ class RealGssInitiator(_GssContext):
 
 
 class RealGssAcceptor(_GssContext):
-    """Context with a client."""
+    """Server side of a context with one client."""
 
     def __init__(self, library: Any, credentials: Any) -> None:
         super().__init__(library, library.SecurityContext(creds=credentials, usage="accept"))
@@ -123,7 +123,7 @@ class RealGssAcceptor(_GssContext):
         """Process a token of the client; return the token to send, possibly empty.
 
         Raises:
-            InvalidTicket: not a ticket, for another service, or expired.
+            InvalidTicket: the token is malformed, for another service, or expired.
         """
         try:
             told = self._context.step(token)
@@ -136,13 +136,13 @@ class RealGssAcceptor(_GssContext):
 
 
 class RealGssAcceptorCredentials:
-    """Credentials to accept tickets for a service, from a keytab."""
+    """Credentials of a service from a keytab, with which it accepts tickets."""
 
     def __init__(self, keytab: Keytab) -> None:
-        """Look at the keys.
+        """Load the service's key from the keytab.
 
         Raises:
-            InvalidKeytab: there is no library, no such file, or no such key in it.
+            InvalidKeytab: the library, the keytab file or the principal's key in it is missing.
         """
         self._library = _load_gssapi()
         gss = self._library
@@ -160,5 +160,5 @@ class RealGssAcceptorCredentials:
             self.default_realm = str(anybody).rpartition("@")[2]
 
     def new_context(self) -> GssAcceptor:
-        """Begin with one client."""
+        """Return a new context for the authentication of one client."""
         return RealGssAcceptor(self._library, self._credentials)

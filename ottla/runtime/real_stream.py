@@ -1,6 +1,6 @@
-"""TCP connection that tries each call first and waits only if it would block.
+"""TCP connection that tries each system call first and waits only if it would block.
 
-A busy connection saves a round trip through the event loop.
+So a busy connection needs no pass through the event loop for each call.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from ottla.env.hosts import canonical_host, unmap_ipv4
 from ottla.runtime.disconnect_monitor import DisconnectMonitor
 from ottla.runtime.system_env import monotonic_s
 
-_COPY_BELOW_BYTES = 32 * 1024  # a range as large costs as much copied as by sendfile
+_COPY_BELOW_BYTES = 32 * 1024  # below this size a copy is faster than sendfile
 _SENDS_UNTIL_YIELD = 16
 _CHECK_CACHE_FROM_BYTES = 512 * 1024
-_IN_THREAD_FROM_BYTES = 2 * 1024 * 1024  # the loop sends a MiB in 0.1 ms; the way to a thread and back takes longer
-_BYTES_PER_CALL = 16 * 1024 * 1024  # in pieces of 1 MiB a GiB costs half as much again
+_IN_THREAD_FROM_BYTES = 2 * 1024 * 1024  # the loop sends a MiB in 0.1 ms; a switch to a thread and back takes longer
+_BYTES_PER_CALL = 16 * 1024 * 1024  # calls of 1 MiB take 50 % more time for a GiB
 _SLOW_FOR = 64
 _SEND_TIMEOUT_S = 0.1
 _FAST_BYTES_A_SECOND = 64 * 1024 * 1024
 _OF_FILES = frozenset(
     {errno.EIO, errno.EBADMSG, errno.ENODATA, errno.ENODEV, errno.ENXIO, errno.EREMOTEIO, errno.ESTALE, errno.EUCLEAN}
 )
-"""Errors of ``sendfile`` that are the disk's: no socket has them."""
+"""Errors of ``sendfile`` that the disk causes, never the socket."""
 _SEND_TIMEOUT = struct.pack("ll", 0, int(_SEND_TIMEOUT_S * 1_000_000))
 
 
 class RealStream:
-    """TCP connection."""
+    """TCP connection, accepted or opened by this node."""
 
     def __init__(
         self, sock: socket.socket, hangups: DisconnectMonitor, threads: trio.CapacityLimiter | None = None
     ) -> None:
-        """``threads`` may send what is large."""
+        """Wrap a connected socket; ``threads``: limiter of threads that send large file ranges, None for no threads."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
@@ -53,13 +53,13 @@ class RealStream:
         self._threads = threads
         self._lent = self._closing = False
         self._slow_sends_remaining = 0
-        """So many more ranges of files are sent from the loop: the other side does not take them fast enough."""
+        """Number of file ranges still to be sent without a thread, because the peer reads too slowly."""
         self.peer = canonical_host(sock.getpeername()[0])
         name = sock.getsockname()
         self.local: tuple[str, int] = (unmap_ipv4(name[0]), name[1])
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive available bytes; wait only if there are none."""
+        """Receive available bytes into ``buffer``, waiting up to ``timeout_s``; return their number, 0 as `Stream`."""
         self._sends_until_yield += 1
         # a peer that always has more data must not starve other connections
         if self._sends_until_yield >= _SENDS_UNTIL_YIELD:
@@ -81,7 +81,7 @@ class RealStream:
                     return 0
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Send in order: small pieces joined, ranges of files by sendfile."""
+        """Send chunks in order: small ones are joined, file ranges are sent with ``sendfile``."""
         if len(chunks) == 1 and type(data := chunks[0]) is bytes:
             await self._send_bytes(data)
             return
@@ -100,7 +100,7 @@ class RealStream:
             await self._send_bytes(b"".join(pending))
 
     async def _send_bytes(self, data: bytes, flags: int = 0) -> None:
-        """Send bytes; with ``MSG_MORE`` they may wait for those of the file behind them, to leave with them."""
+        """Send all bytes; with ``MSG_MORE`` the kernel may delay them to join them with the file range that follows."""
         done, size = 0, len(data)
         while done < size:
             try:
@@ -124,16 +124,21 @@ class RealStream:
             left -= done
 
     def _has_thread(self) -> bool:
-        """Return True if a thread is free; no send waits for one, since slow readers may occupy all threads."""
+        """Return True if a sender thread is free; sends never wait for one: slow peers may occupy all threads."""
         return not self._slow_sends_remaining and self._threads is not None and self._threads.available_tokens > 0
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Register a callback that is called when the peer closes or resets the connection."""
+        """Call ``callback`` once when the peer closes or resets the connection."""
         if self._sock.fileno() >= 0:
             self._hangups.watch(self._sock.fileno(), callback)
 
     def _send_some(self, part: FileSlice, offset: int, left: int) -> int:
-        """Send with one system call; return 0 if the send buffer is full."""
+        """Send up to ``left`` bytes of a file with one ``sendfile`` call; return their number, 0 if the buffer is full.
+
+        Raises:
+            FileReadError: the disk failed; FileTruncatedError: the file ends before ``offset``; OSError: the
+            connection.
+        """
         try:
             done = os.sendfile(self._sock.fileno(), part.file.fileno(), offset, left)
         except (BlockingIOError, InterruptedError):
@@ -147,10 +152,10 @@ class RealStream:
         return done
 
     async def _send_in_thread(self, part: FileSlice, offset: int, left: int) -> int:
-        """Send a large range with few blocking system calls in a thread, while the event loop continues.
+        """Send a large file range with few blocking system calls in a thread; return the number of bytes sent.
 
-        Returns the number of bytes sent. A peer that reads nothing for ``_SEND_TIMEOUT_S``, or less than
-        ``_FAST_BYTES_A_SECOND``, does not get a thread again soon.
+        For a peer that reads nothing for ``_SEND_TIMEOUT_S``, or less than ``_FAST_BYTES_A_SECOND``, the next
+        ``_SLOW_FOR`` ranges are sent without a thread.
         """
         self._lent = True
         try:
@@ -175,14 +180,15 @@ class RealStream:
         return done
 
     def detach(self) -> socket.socket:
-        """Give up the socket and return it; no task may be waiting for it."""
+        """Stop monitoring the socket and return it to the caller, who owns it then; no task may be waiting for it."""
         self._hangups.unwatch(self._sock.fileno())
         return self._sock
 
     def close(self) -> None:
-        """Close, and wake the tasks that wait for the connection.
+        """Close the socket and wake the tasks that wait for it.
 
-        A thread that is sending must end first, since it uses the descriptor.
+        While a thread is sending, the connection is only shut down, which makes the send fail; the socket is closed
+        when the thread is done.
         """
         if self._lent:
             self._closing = True
@@ -195,15 +201,15 @@ class RealStream:
 
 
 def _is_quick(part: FileSlice, offset: int, left: int) -> bool:
-    """Return True if the rest of a range is small and in the page cache, so that sending it does not block.
+    """Return True if the rest of a file range is small and in the page cache, so that sending it does not block.
 
-    It is taken to be in the page cache if its first and its last byte are: it is read ahead from the front, and what
-    was written first leaves the cache first.
+    It counts as cached if its first and last byte are: files are read ahead from the front, and older pages are
+    evicted first.
     """
     if left >= _IN_THREAD_FROM_BYTES:
         return False
     descriptor, byte = part.file.fileno(), [bytearray(1)]
     try:
         return all(os.preadv(descriptor, byte, at, os.RWF_NOWAIT) for at in (offset, offset + left - 1))
-    except OSError:  # it lies on the disk only, or the file system cannot tell
+    except OSError:  # not in the page cache, or the file system does not support the flag
         return False

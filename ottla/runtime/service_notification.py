@@ -16,14 +16,14 @@ logger = logging.getLogger("ottla.systemd")
 
 
 class ServiceNotifier:
-    """Sender of state changes to the service manager; inactive without one."""
+    """Sender of state changes to systemd; does nothing if ``NOTIFY_SOCKET`` is not set."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         values = os.environ if environment is None else environment
         address = values.get("NOTIFY_SOCKET", "")
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self.watchdog_interval_s = self._watchdog_interval(values)
-        """Seconds between two watchdog messages, half of the limit; None without a watchdog."""
+        """Seconds between two watchdog messages, half of ``WATCHDOG_USEC``; None without a watchdog."""
 
     def _watchdog_interval(self, values: Mapping[str, str]) -> float | None:
         limit_us, process_id = values.get("WATCHDOG_USEC", ""), values.get("WATCHDOG_PID", str(os.getpid()))
@@ -32,7 +32,7 @@ class ServiceNotifier:
         return int(limit_us) / 2_000_000
 
     def notify(self, state: str) -> None:
-        """Send ``READY=1``, ``STOPPING=1`` or ``WATCHDOG=1``; further lines may follow (``STATUS=...``)."""
+        """Send ``state`` to systemd: ``READY=1``, ``STOPPING=1`` or ``WATCHDOG=1``, optionally ``STATUS=...`` lines."""
         if not self._address:
             return
         try:
@@ -44,7 +44,7 @@ class ServiceNotifier:
             logger.warning("cannot notify systemd at %s: %s", self._address.replace("\0", "@"), error.strerror or error)
 
     async def run_watchdog(self) -> None:
-        """Send the watchdog's message while the event loop runs; return at once without a watchdog."""
+        """Send ``WATCHDOG=1`` at each interval, as long as the event loop runs; return at once without a watchdog."""
         while self.watchdog_interval_s is not None:
             self.notify("WATCHDOG=1")
             await trio.sleep(self.watchdog_interval_s)

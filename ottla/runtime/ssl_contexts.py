@@ -1,6 +1,7 @@
-"""TLS contexts made of what a `TlsConfig` describes. Loaded only where TLS is spoken.
+"""Creation of SSL contexts from a `TlsConfig`. Imported only if TLS is used.
 
-Keys that are given as text never touch a disk: the library wants a file's name, and gets one of a file in memory.
+Keys that are configured as text are never written to a disk: the ssl module requires a path, and gets that of a file in
+memory.
 
 Source: ``DefaultSslEngineFactory.java``, ``SslFactory.java`` (apache/kafka 4.3.1).
 """
@@ -21,7 +22,7 @@ _CLIENT_AUTH = {"requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 def server_ssl_context(tls: TlsConfig) -> ssl.SSLContext:
-    """Return the context of accepted connections.
+    """Return the SSL context for connections that a listener accepts.
 
     Raises:
         InvalidTlsConfig: keys or certificates cannot be used; OSError: a file cannot be read.
@@ -42,9 +43,9 @@ def server_ssl_context(tls: TlsConfig) -> ssl.SSLContext:
 
 
 class _QuietCallback:
-    """Callback that reports no error for a name that is not text.
+    """``sys.unraisablehook`` that ignores the decoding error of a TLS server name (SNI) that is not text.
 
-    The library offers no other way, and any client may send one. Its handshake fails and is logged as any other.
+    Any client may send one, and the ssl module has no other way to handle it. The handshake fails and is logged.
     """
 
     def __init__(self, before: Callable[[Any], object]) -> None:
@@ -57,18 +58,18 @@ class _QuietCallback:
 
 
 def _record_sni_host(sock: Any, name: str | None, context: ssl.SSLContext) -> None:
-    """Record the host name a client dialled (SNI), which is the name it expects in the certificate of every broker."""
+    """Store the server name (SNI) that a client requests; it is the name it expects in the brokers' certificates."""
     sock.dialled_as = name
 
 
 def sni_host(sock: Any) -> str | None:
-    """Return the host name (SNI) that a client dialled; None if it sent none."""
+    """Return the server name (SNI) that the client requested in the handshake; None if it sent none."""
     name: str | None = getattr(sock, "dialled_as", None)
     return name
 
 
 def client_ssl_context(tls: TlsConfig) -> ssl.SSLContext:
-    """Return the context of outgoing connections.
+    """Return the SSL context for connections that this process opens.
 
     Raises:
         InvalidTlsConfig: keys or certificates cannot be used; OSError: a file cannot be read.
@@ -100,7 +101,7 @@ def _common(context: ssl.SSLContext, tls: TlsConfig) -> None:
 
 
 def _openssl_cipher(name: str) -> str:
-    """Java's name of a suite in OpenSSL's words: TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, ECDHE-RSA-AES256-GCM-SHA384."""
+    """Return OpenSSL's name of a cipher suite in Java's form (``TLS_RSA_WITH_AES_256_GCM_SHA384``)."""
     exchange, has_with, rest = name.removeprefix("TLS_").partition("_WITH_")
     if not has_with:
         return name

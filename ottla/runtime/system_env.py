@@ -1,4 +1,4 @@
-"""Common part of each `Env` on a real machine, with or without an event loop: disk, clock and randomness."""
+"""Common base of `RealEnv` and `BlockingEnv`: disk, wall clock, randomness and Kerberos."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 def monotonic_s() -> float:
-    """Return a monotonic time in seconds."""
+    """Return the time of a monotonic clock in seconds."""
     return time.monotonic()
 
 
 def sleep_blocking(seconds: float) -> None:
-    """Block for a time; for a process without an event loop."""
+    """Block the process for ``seconds``; for processes without an event loop."""
     time.sleep(seconds)
 
 
 class SystemEnv:
-    """The part of an `Env` that never waits."""
+    """Methods of `Env` on a real machine that do not depend on an event loop."""
 
     def __init__(self) -> None:
         self.disk: Disk = RealDisk()
 
     def now_ms(self) -> int:
-        """Wall clock."""
+        """Return the wall clock time in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def uuid(self) -> bytes:
@@ -48,21 +48,21 @@ class SystemEnv:
                 return bytes(raw)
 
     def random(self) -> float:
-        """Return a random number for placement and jitter; not for secrets."""
+        """Return a random number in [0, 1), for placement and jitter; not for secrets."""
         return random.random()
 
     def process_stats(self) -> ProcessStats:
-        """Return the resources that the process uses now, from ``/proc``."""
+        """Return the current resource usage of the process, from ``/proc``."""
         # lazy: 0.5 ms, 10 kB: only with a metrics page
         from ottla.runtime.process_stats import read_process_stats
 
         return read_process_stats()
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
-        """Return credentials to accept Kerberos tickets with the keys of a keytab.
+        """Return credentials to accept Kerberos tickets with the keys in a keytab.
 
         Raises:
-            InvalidKeytab: there is no library, no such file, or no such key in it.
+            InvalidKeytab: the library, the keytab file or the principal's key in it is missing.
         """
         # lazy: 1.4 ms, 64 kB: only with GSSAPI
         from ottla.runtime.real_kerberos import RealGssAcceptorCredentials
@@ -70,10 +70,10 @@ class SystemEnv:
         return RealGssAcceptorCredentials(keytab)
 
     def kerberos_initiator(self, identity: KerberosIdentity, service: str) -> GssInitiator:
-        """Start to authenticate to a service.
+        """Return the client side of a GSS-API context with ``service`` (``kafka@host``); blocks.
 
         Raises:
-            InvalidKeytab: there is no library, or no such key or ticket.
+            InvalidKeytab: the library, the key or the ticket is missing.
         """
         # lazy: 1.4 ms, 64 kB
         from ottla.runtime.real_kerberos import RealGssInitiator

@@ -1,8 +1,8 @@
-"""TLS connection on the socket itself, which tries each call first and waits only if it would block.
+"""TLS connection with an `ssl.SSLSocket`, which tries each call first and waits only if it would block.
 
-Measured against `ssl.MemoryBIO` (1 GiB of large pieces, one core, OpenSSL 3.0, TLS 1.3): sending costs the same, and
-receiving a fifth less, since nothing is copied on the way to the socket. Ranges of files are read and sent in pieces:
-`sendfile` ends where bytes must be encrypted. What lies in memory is read at once, and by a thread what does not.
+Compared with `ssl.MemoryBIO` (1 GiB in large chunks, one core, OpenSSL 3.0, TLS 1.3) sending costs the same, and
+receiving a fifth less, since nothing is copied between buffers. File ranges are read and encrypted in chunks, without
+`sendfile`: bytes in the page cache are read at once, others by a thread.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from ottla.runtime.ssl_contexts import sni_host
 
 _PIECE_BYTES = 256 * 1024
 _RECORD_BYTES = 16 * 1024
-"""Of TLS, at most."""
+"""Maximum plaintext size of a TLS record."""
 _AT_ONCE_BYTES = 1024 * 1024
-"""Received in one go, in about a millisecond."""
+"""Maximum bytes that one call of `TlsStream.receive_into` returns: about a millisecond of decryption."""
 _BYTES_UNTIL_YIELD = 4 * 1024 * 1024
-"""After so much others get their turn, however fast the other side reads: some milliseconds."""
+"""Bytes sent before other tasks run, even if the peer reads fast: some milliseconds of encryption."""
 _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 _HANDSHAKE_LOCK: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("handshake")
-"""Lock for the steps of handshakes, which take up to 2 ms each: one step at a time, so that other tasks run in
-between. Each event loop has its own lock: a program may run nodes in several threads.
+"""Lock for the steps of TLS handshakes, which take up to 2 ms each: one step at a time, so that other tasks run in
+between. Each event loop has its own lock, since a program may run nodes in several threads.
 """
 
 
 def _handshake_lock() -> trio.Lock:
-    """Return the handshake lock of this event loop."""
+    """Return the handshake lock of the current event loop."""
     try:
         return _HANDSHAKE_LOCK.get()
     except LookupError:
@@ -48,7 +48,7 @@ def _handshake_lock() -> trio.Lock:
 
 
 class TlsStream(RealStream):
-    """TLS connection; `handshake` or the first read or write makes its handshake."""
+    """TLS connection, accepted or opened; `handshake`, or the first read or write, performs the handshake."""
 
     def __init__(
         self,
@@ -58,13 +58,16 @@ class TlsStream(RealStream):
         name: str | None = None,
         threads: trio.CapacityLimiter | None = None,
     ) -> None:
-        """``name``: of the server that was dialled; None where the connection came in. ``threads`` may read files.
+        """Wrap a connected socket in TLS.
+
+        ``name``: host name of the server for SNI and verification; None for an accepted connection. ``threads``:
+        limiter of threads that read files.
 
         Raises:
-            OSError: the other side reset it already.
+            OSError: the peer has reset the connection already.
         """
         sock.setblocking(False)
-        # raises for a connection that was reset, before the library would raise and leave the socket open
+        # raises if the connection was reset; `wrap_socket` would raise and leave the socket open
         sock.getpeername()
         self._tls = context.wrap_socket(
             sock, server_side=name is None, do_handshake_on_connect=False, server_hostname=name
@@ -73,10 +76,11 @@ class TlsStream(RealStream):
         self._sent = 0
 
     async def handshake(self) -> str | None:
-        """Agree on keys; gives the subject of the other side's certificate, None where it showed none.
+        """Perform the TLS handshake; return the subject of the peer's certificate, None without a certificate.
 
         Raises:
-            OSError: they do not agree, or the certificate is not trusted. trio.ClosedResourceError: it is closed here.
+            OSError: the handshake failed, or the certificate is not trusted. trio.ClosedResourceError: `close` was
+            called.
         """
         while True:
             try:
@@ -98,7 +102,7 @@ class TlsStream(RealStream):
             await trio.lowlevel.wait_readable(self._sock)
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """As `RealStream.receive_into`; a record at a time, full ones together."""
+        """Receive the bytes of one TLS record, or of several full ones, as `RealStream.receive_into`."""
         self._sends_until_yield += 1
         if self._sends_until_yield >= 64:
             self._sends_until_yield = 0
@@ -120,7 +124,7 @@ class TlsStream(RealStream):
                     return 0
 
     def _receive_more(self, buffer: memoryview, count: int) -> int:
-        """Receive further records that are available without waiting: usually the rest of a large request."""
+        """Receive further available TLS records after ``count`` bytes; return the total number of bytes."""
         end = min(len(buffer), _AT_ONCE_BYTES)
         with suppress(OSError):  # no data now, or an error, which the next call raises after the data is processed
             while count < end:
@@ -160,7 +164,7 @@ class TlsStream(RealStream):
             offset += piece.size_bytes
 
     def close(self) -> None:
-        """Close, and send a close_notify first if that does not block: it shows the peer that no data is missing."""
+        """Close the connection, sending a TLS close_notify before if that does not block: no data is missing."""
         if self._sock.fileno() >= 0:
             with suppress(OSError, ValueError):
                 self._tls.unwrap()
@@ -168,7 +172,7 @@ class TlsStream(RealStream):
 
 
 def _read_from_page_cache(piece: FileSlice, kept: bytearray) -> memoryview | None:
-    """Return the part of a file that is in the page cache, read into ``kept``; None if the disk would block."""
+    """Read a file range from the page cache into ``kept`` and return it; None if it is not cached completely."""
     into = memoryview(kept)[: piece.size_bytes]
     try:
         count = os.preadv(piece.file.fileno(), [into], piece.offset, os.RWF_NOWAIT)
