@@ -1,1 +1,1 @@
-"""Kafka client of the command line tools, the brokers and the simulator."""
+"""Kafka client used by the command line tools, between nodes, and by the simulator."""

@@ -1,4 +1,4 @@
-"""Connections to brokers: frames with correlation ids, and logins."""
+"""Client connection to a broker: request frames with correlation ids, ApiVersions, and authentication."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ottla.wire.messages.headers import ResponseHeader
 
 CLIENT_ID = "ottla"
 CONNECT_TIMEOUT_S = 10.0
-"""Connection timeout in seconds (Kafka's ``socket.connection.setup.timeout.ms``): the system alone waits for minutes
-for a host that is down or cut off.
+"""Connection timeout in seconds (Kafka's ``socket.connection.setup.timeout.ms``): the system's own timeout for an
+unreachable host is minutes.
 """
 _FIRST_BUFFER_BYTES = 1 << 20
 
 
 class Disconnected(OSError):
-    """The other side closed the connection."""
+    """Connection was closed by the peer or by this process, or no response arrived in time."""
 
 
 async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray:
-    """Read exactly ``size`` bytes. The buffer grows as bytes arrive, so that an announced size allocates no memory.
+    """Read and return exactly ``size`` bytes; the buffer grows as bytes arrive, not by the announced ``size``.
 
     Raises:
         Disconnected: the peer closed the connection, or sent no byte for ``timeout_s``.
@@ -47,7 +47,7 @@ async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray
 
 
 class Channel:
-    """Connection with one request at a time. A cancelled call or an invalid response closes it."""
+    """Connection to a broker with at most one request in flight. A cancelled call or an invalid response closes it."""
 
     def __init__(self, stream: Stream, client_id: str = CLIENT_ID, timeout_s: float = 60.0) -> None:
         self.stream = stream
@@ -59,15 +59,15 @@ class Channel:
         self.versions: dict[int, tuple[int, int]] = {}
 
     async def negotiate(self) -> None:
-        """Ask what the other side speaks."""
+        """Send ApiVersions and store the broker's version ranges in `versions`."""
         answer = await self.call(ApiVersionsRequest("ottla", "0.1.0"), 3)
         self.versions = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
 
     def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
-        """Return the newest version both sides speak.
+        """Return the newest version of an API, up to ``at_most``, that client and broker support.
 
         Raises:
-            WireError: there is none.
+            WireError: there is no common version.
         """
         spec = request_spec(key)
         low, high = self.versions.get(key, (0, -1))
@@ -78,10 +78,12 @@ class Channel:
         return best
 
     async def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request and wait for its answer.
+        """Send a request and return its response message; None for Produce with acks=0.
+
+        ``version`` None: the newest common version.
 
         Raises:
-            OSError: the connection broke; WireError: the answer does not parse.
+            OSError: the connection failed; WireError: the response is malformed, or no version is supported.
         """
         key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
         if version is None:
@@ -100,7 +102,7 @@ class Channel:
                 raise WireError(f"answer {header.correlation_id} to request {number}")
             return compiler.decode(response_class(key), version, frame, pos)[0]
         except BaseException:
-            self.close()  # what would come next is not known
+            self.close()  # the next bytes may belong to this request's response
             raise
         finally:
             self._busy = False
@@ -110,7 +112,7 @@ class Channel:
         return await read_exactly(self.stream, size, self._timeout_s)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.closed = True
         self.stream.close()
 
@@ -118,11 +120,11 @@ class Channel:
 async def open_channel(
     env: Env, address: tuple[str, int], client_id: str, timeout_s: float, access: ConnectionSecurity = NO_SECURITY
 ) -> Channel:
-    """Open a connection, exchange API versions and authenticate.
+    """Open a connection to ``address`` (host, port), request ApiVersions and authenticate; return it.
 
     Raises:
-        OSError: the connection failed; AuthenticationFailed: the login was rejected.
-        WireError: the answer does not parse; InvalidTlsConfig: our keys or certificates cannot be used.
+        OSError: the connection failed; AuthenticationFailed: the broker rejected the credentials.
+        WireError: a response is malformed; InvalidTlsConfig: the client's keys or certificates cannot be used.
     """
     made = Channel(await connect(env, address, timeout_s, access), client_id, timeout_s)
     try:
@@ -141,7 +143,7 @@ async def open_channel(
 async def connect(
     env: Env, address: tuple[str, int], timeout_s: float, access: ConnectionSecurity = NO_SECURITY
 ) -> Stream:
-    """Open a connection, with TLS where configured, within `CONNECT_TIMEOUT_S` and ``timeout_s``.
+    """Open a connection, with TLS if configured, within `CONNECT_TIMEOUT_S` and ``timeout_s``.
 
     Raises:
         OSError: the connection failed or timed out, or the certificate is not trusted; InvalidTlsConfig: the client's

@@ -1,6 +1,6 @@
-"""A small Kafka client over the same codec: what the command line and the simulator speak with.
+"""Small Kafka client of the command line tools and the simulator.
 
-It is no product: it keeps one connection to each broker, negotiates versions, and leaves retries to its caller.
+It has one connection to each broker, negotiates versions, and leaves retries to its caller.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger("ottla.client")
 
 @dataclass(slots=True)
 class FetchedRecord:
-    """Record with its topic and partition."""
+    """Fetched record with its topic and partition."""
 
     topic: str
     partition: int
@@ -41,7 +41,10 @@ def _address(text: str) -> tuple[str, int]:
 
 
 class ClusterClient:
-    """Connections to the brokers of a cluster, found from one of them."""
+    """Client of a cluster: connections to its brokers, which are discovered by Metadata from bootstrap servers.
+
+    ``bootstrap``: ``host:port``, or several separated by commas.
+    """
 
     def __init__(
         self,
@@ -68,10 +71,10 @@ class ClusterClient:
         return known
 
     async def bootstrap_channel(self) -> Channel:
-        """Return a connection to the first of the bootstrap brokers that answers.
+        """Return a connection to the first bootstrap broker that can be reached.
 
         Raises:
-            OSError: no bootstrap broker answers; ValueError: not ``host:port``, or several of them with commas between.
+            OSError: no bootstrap broker can be reached; ValueError: the bootstrap servers are malformed.
         """
         *others, last = (_address(part) for part in self._bootstrap.split(","))
         for address in others:
@@ -82,17 +85,20 @@ class ClusterClient:
         return await self._connect(*last)
 
     async def call(self, request: Message, version: int | None = None) -> Any:
-        """Ask the bootstrap broker."""
+        """Send a request to a bootstrap broker and return its response (`Channel.call`)."""
         return await (await self.bootstrap_channel()).call(request, version)
 
     def avoid_brokers(self, node_ids: Collection[int]) -> None:
-        """From now on any of the other brokers that the metadata named is asked: these are about to go."""
+        """Use the known brokers except ``node_ids``, which are about to stop, as bootstrap servers from now on."""
         others = (x for i, x in self._brokers.items() if i not in node_ids)
         named = [format_address(host, port) for host, port in others]
         self._bootstrap = ",".join(named) or self._bootstrap
 
     async def metadata(self, topics: list[str] | None, *, create: bool = False) -> metadata.MetadataResponse:
-        """Brokers and leaders; None means all topics."""
+        """Return the Metadata response for ``topics`` (None: all) and cache its brokers and partition leaders.
+
+        ``create``: allow the broker to create missing topics.
+        """
         wanted = None if topics is None else [metadata.MetadataRequestTopic(name=t) for t in topics]
         connection = await self.bootstrap_channel()
         version = connection.version_for(ApiKey.METADATA, 12)
@@ -104,10 +110,10 @@ class ClusterClient:
         return answer
 
     async def partitions(self, topic: str, *, create: bool = False) -> list[int]:
-        """Partition numbers of a topic.
+        """Return the sorted partition numbers of a topic once all have leaders; ``create`` it if it is missing.
 
         Raises:
-            ProtocolError: there is no such topic.
+            ProtocolError: the topic does not exist, or has partitions without leaders for a second.
         """
         for _ in range(20):
             row = (await self.metadata([topic], create=create)).topics[0]
@@ -119,11 +125,15 @@ class ClusterClient:
         raise ProtocolError(ErrorCode(row.error_code or ErrorCode.LEADER_NOT_AVAILABLE), f"topic {topic}")
 
     def invalidate_leaders(self) -> None:
-        """Forget the leaders of all partitions, so that the next call looks them up again."""
+        """Clear the cached partition leaders, so that the next call requests Metadata again."""
         self._leaders.clear()
 
     async def leader(self, topic: str, partition: int) -> Channel:
-        """Return a connection to a partition's leader."""
+        """Return a connection to a partition's leader, requesting Metadata if it is not cached.
+
+        Raises:
+            ProtocolError: LEADER_NOT_AVAILABLE: the leader is unknown.
+        """
         if (topic, partition) not in self._leaders:
             await self.metadata([topic])
         broker = self._leaders.get((topic, partition), -1)
@@ -132,17 +142,17 @@ class ClusterClient:
         return await self._connect(*self._brokers[broker])
 
     async def broker(self, node_id: int) -> Channel:
-        """Return a connection to a broker the metadata named.
+        """Return a connection to a broker in the last Metadata response.
 
         Raises:
-            ProtocolError: no such broker.
+            ProtocolError: BROKER_NOT_AVAILABLE: the broker is not in it.
         """
         if node_id not in self._brokers:
             raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}")
         return await self._connect(*self._brokers[node_id])
 
     async def all_brokers(self) -> list[Channel]:
-        """Return a connection to each broker."""
+        """Request Metadata and return a connection to each broker, by ascending node id."""
         await self.metadata([])
         return [await self.broker(node_id) for node_id in sorted(self._brokers)]
 
@@ -155,10 +165,10 @@ class ClusterClient:
         codec: CompressionType = CompressionType.NONE,
         acks: int = -1,
     ) -> int:
-        """Append records and return the first offset; -1 where ``acks`` is 0 or the broker does not return it.
+        """Produce records as one batch; return its base offset, -1 if ``acks`` is 0 or the broker does not return it.
 
         Raises:
-            ProtocolError: refused.
+            ProtocolError: the partition's error in the response.
         """
         connection = await self.leader(topic, partition)
         raw = r.build_batch(items, codec=codec)
@@ -172,19 +182,19 @@ class ClusterClient:
         return int(row.base_offset)
 
     def _check(self, topic: str, partition: int, error_code: int, text: str | None) -> None:
-        """Raise the error of a partition, and forget its leader, which may have changed.
+        """Raise the error code of a partition, if any, and remove its cached leader, which may have changed.
 
         Raises:
-            ProtocolError: an error.
+            ProtocolError: ``error_code`` is not NONE, with the message ``text``.
         """
         if error_code:
             self._leaders.pop((topic, partition), None)
             raise ProtocolError(ErrorCode(error_code), text)
 
     async def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> int:
-        """Return an offset by time: -1 latest, -2 earliest, else the first record as late.
+        """Return an offset by ListOffsets: ``timestamp`` in ms, or -1 latest, -2 earliest; -1 if there is none.
 
-        ``committed``: the latest is where a transaction is open.
+        ``committed``: read_committed, so that the latest offset is the last stable offset.
         """
         connection = await self.leader(topic, partition)
         wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=timestamp)])
@@ -195,9 +205,9 @@ class ClusterClient:
         return int(row.offset)
 
     async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> list[FetchedRecord]:
-        """Return the records from ``offset`` on; none if none arrive within ``max_wait_ms``.
+        """Return the records of one Fetch from ``offset`` on; empty if none arrive within ``max_wait_ms``.
 
-        Raises as `decode_committed`.
+        Raises as `read_records`.
         """
         found = await self.read_records(topic, partition, offset, max_wait_ms)
         return [FetchedRecord(topic, partition, x) for x in found.records]
@@ -205,10 +215,10 @@ class ClusterClient:
     async def read_records(
         self, topic: str, partition: int, offset: int, max_wait_ms: int = 500, *, committed: bool = False
     ) -> DecodedRecords:
-        """Read records from ``offset`` on, and the next offset; ``committed``: of committed transactions only.
+        """Fetch the records from ``offset`` on, and the next offset; ``committed``: with isolation read_committed.
 
         Raises:
-            ProtocolError: the broker's answer; WireError: bytes with a bad checksum.
+            ProtocolError: an error code in the response; WireError: a batch has a bad checksum or is malformed.
         """
         connection = await self.leader(topic, partition)
         part = fetch.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -228,7 +238,7 @@ class ClusterClient:
         return decode_committed(row.records or b"", offset, aborted)
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close the connections to all brokers."""
         for connection in self._open.values():
             connection.close()
         self._open.clear()

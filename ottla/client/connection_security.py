@@ -1,6 +1,6 @@
-"""Security settings of a connection: TLS and SASL login.
+"""Security settings of a client connection: TLS and SASL credentials.
 
-Apart from the modules that parse them and authenticate, so that a plaintext connection does not load those.
+The modules that parse them and authenticate are separate, so that a plaintext connection does not import them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ NEVER_MS = float("-inf")
 
 @dataclass(slots=True)
 class CachedToken:
-    """The token that was given last, and when the next may be asked for: by the monotonic clock."""
+    """Last OAUTHBEARER token of a source, and the times of its renewal, in ms of the monotonic clock."""
 
     text: str = ""
     renew_ms: float = NEVER_MS
-    """From when on the next one is asked for."""
+    """Time from which on a new token is requested."""
     expiry_ms: float = NEVER_MS
     is_rejected: bool = False
     """True if a broker rejected the token."""
@@ -35,10 +35,10 @@ class CachedToken:
 
 @dataclass(frozen=True, slots=True)
 class BearerTokenSource:
-    """Source of tokens for OAUTHBEARER."""
+    """Source of OAUTHBEARER tokens: a file or a token endpoint, with the client's credentials for it."""
 
     url: str
-    """URL of a file with the token, or of the token endpoint."""
+    """``file:`` URL of a file with the token, or URL of the token endpoint."""
     client_id: str = ""
     secret: str = field(default="", repr=False)
     scope: str = ""
@@ -48,7 +48,7 @@ class BearerTokenSource:
 
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """Credentials of a SASL login."""
+    """SASL mechanism of a client and its credentials."""
 
     mechanism: str
     user: str
@@ -56,18 +56,18 @@ class SaslLogin:
     is_delegation_token: bool = False
     """True if user and password are a delegation token's id and hmac."""
     token_source: BearerTokenSource | None = None
-    """Source of the token; replaces user and password."""
+    """Token source of OAUTHBEARER, instead of user and password."""
     kerberos: KerberosLogin | None = None
-    """Kerberos credentials of GSSAPI."""
+    """Kerberos credentials of GSSAPI, instead of user and password."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSecurity:
-    """Security settings for connecting to a listener: TLS and SASL login."""
+    """Security settings of a client connection: TLS (None: plaintext) and SASL credentials (None: no SASL)."""
 
     tls: TlsConfig | None = None
     login: SaslLogin | None = None
 
 
 NO_SECURITY = ConnectionSecurity()
-"""No TLS and no login."""
+"""Settings of the security protocol PLAINTEXT."""

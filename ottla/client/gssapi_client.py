@@ -1,10 +1,10 @@
-"""Client side of GSSAPI: authenticates with a Kerberos ticket and negotiates no protection of what follows.
+"""Client side of SASL GSSAPI: authenticates with a Kerberos ticket and negotiates no protection of later messages.
 
-Behaviour (S-320): the ticket is for ``service@host``, the host as it was dialled. Once both sides are authenticated,
-the last recipient of a token sends an empty message; the service offers its protection levels and the client selects no
-protection, a size of 0 and no authorisation id. The login module is that of Java: a key in a file (``useKeyTab``), or
-tickets that are there already (``useTicketCache``). No module is ever loaded by its name, and no command is run to get
-a ticket.
+Behaviour (S-320): the ticket is for ``service@host``, with the host name of the connection. Once both sides are
+authenticated, the last recipient of a token sends an empty message; the service offers its protection levels and the
+client selects no protection, a size of 0 and no authorisation id. The JAAS login module is Java's: with a keytab
+(``useKeyTab``), or with tickets in the credential cache (``useTicketCache``). The module's name is not used to load
+code, and no command is run to get a ticket.
 
 Source: ``SaslClientAuthenticator.java``, ``KerberosLogin.java`` (apache/kafka 4.3.1), and ``GssKrb5Client`` of Java's
 ``jdk.security.jgss``.
@@ -34,18 +34,19 @@ _LINE = (
 
 
 class KerberosLogin(NamedTuple):
-    """Kerberos identity and the service to authenticate to."""
+    """Client's Kerberos identity, and the name of the broker's service."""
 
     identity: KerberosIdentity
     service: str
-    """Name of the service in Kerberos, usually kafka."""
+    """Primary of the broker's principal (``sasl.kerberos.service.name``), usually kafka."""
 
 
 def parse_kerberos_login(jaas: str | None, service: str | None) -> KerberosLogin:
-    """Return the Kerberos login of a JAAS line; ``service`` is ``sasl.kerberos.service.name``.
+    """Return the Kerberos login in ``sasl.jaas.config``; ``service`` is ``sasl.kerberos.service.name``.
 
     Raises:
-        InvalidJaasConfig: not a JAAS line; ValueError: no principal, or no library; one line.
+        InvalidJaasConfig: ``jaas`` is malformed; ValueError: a setting or the library is missing; the message is one
+        line.
     """
     if jaas is None:
         raise ValueError(f"GSSAPI, which is meant where no mechanism is named, needs sasl.jaas.config: {_LINE}")
@@ -77,12 +78,11 @@ def _path(text: str) -> str:
 async def authenticate_gssapi(
     env: Env, source: KerberosLogin, host: str, exchange: Callable[[bytes], Awaitable[bytes]]
 ) -> None:
-    """Authenticate to the service at a host; ``exchange`` sends a token and returns the response.
+    """Authenticate to the broker's service on ``host``; ``exchange`` sends a token and returns the broker's token.
 
     Raises:
-        InvalidKeytab: there is no key or ticket; InvalidTicket: none for this service, or it is another one, or it
-        wants to
-        protect what follows; whatever ``exchange`` raises.
+        InvalidKeytab: there is no key or ticket; InvalidTicket: no ticket for this service, another service, or it
+        requires protection of later messages; all exceptions of ``exchange``.
     """
     call = await env.in_thread(
         partial(env.kerberos_initiator, source.identity, f"{source.service}@{host}"), ThreadPool.KERBEROS

@@ -1,6 +1,6 @@
-"""HTTP client for small documents: one GET or POST, over TLS for ``https``.
+"""HTTP client for small documents (JWKS, OAuth tokens): one GET or POST, over TLS for ``https``.
 
-The library's own parser reads the answer. Redirects are not followed.
+The response is parsed by ``http.client``. Redirects are not followed.
 
 Source: what ``RefreshingHttpsJwks.java`` needs of jose4j's ``Get``; ``HttpJwtRetriever.java`` (apache/kafka 4.3.1).
 """
@@ -23,22 +23,22 @@ _HEAD = "{what} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nC
 
 
 class HttpFetchError(Exception):
-    """Document cannot be fetched; the message has the reason."""
+    """Document cannot be fetched; the message is the reason."""
 
 
 class _ResponseBytes:
-    """Bytes that came, as the parser wants them."""
+    """Received bytes with the ``makefile`` method of a socket, which ``http.client.HTTPResponse`` calls."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
 
     def makefile(self, mode: str) -> io.BytesIO:
-        """Return all bytes as a file, for ``http.client``."""
+        """Return a file object over the received bytes."""
         return io.BytesIO(self._raw)
 
 
 def is_http_url(url: str) -> bool:
-    """Return True for an address that can be fetched."""
+    """Return True for a valid ``http://`` or ``https://`` URL."""
     try:
         parts = urlsplit(url)
         return parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0 and url.isascii() and " " not in url
@@ -47,21 +47,21 @@ def is_http_url(url: str) -> bool:
 
 
 def is_file_url(url: str) -> bool:
-    """Return True for the address of a file of this machine, ``file:///PATH``."""
+    """Return True for a URL of a local file, ``file:///PATH``."""
     return url.startswith("file:///") and len(url) > len("file:///")
 
 
 async def http_get(env: Env, url: str, tls: TlsConfig | None = None) -> bytes:
-    """Fetch a document over ``http://`` or ``https://``; ``tls``: the trusted authorities, the system's by default.
+    """Return a document fetched by GET; ``tls``: trusted authorities for ``https``, None for the system's.
 
     Raises:
-        HttpFetchError: no response in time, or no document of at most `MAX_DOCUMENT_BYTES`.
+        HttpFetchError: no response within `TIMEOUT_S`, a status other than 200, or more than `MAX_DOCUMENT_BYTES`.
     """
     return await _request(env, url, tls, "GET", b"\r\n")
 
 
 async def http_post(env: Env, url: str, tls: TlsConfig | None, headers: Mapping[str, str], form: str) -> bytes:
-    """Post a form and return the response; see `http_get`."""
+    """Send a form (URL-encoded) by POST with further headers and return the document in the response, as `http_get`."""
     all_of_them = {**headers, "Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(form))}
     lines = "".join(f"{name}: {value}\r\n" for name, value in all_of_them.items())
     return await _request(env, url, tls, "POST", f"{lines}\r\n{form}".encode())

@@ -1,4 +1,4 @@
-"""JAAS lines as they are pasted from Kafka's settings: one login module, and its options.
+"""Parser of JAAS configurations (``sasl.jaas.config``): one login module with its options.
 
 Source: ``JaasConfig.java``, ``JaasContext.java`` (apache/kafka 4.3.1).
 """
@@ -18,11 +18,11 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class InvalidJaasConfig(Exception):
-    """A malformed JAAS config. The message never contains the text."""
+    """JAAS configuration is malformed. The message never contains its text, which has passwords."""
 
 
 class JaasLoginModule(NamedTuple):
-    """Login module and its options. The name only selects the meaning of the options; no class is loaded by it."""
+    """Login module's class name and options. No class is loaded; the name only tells how to interpret the options."""
 
     name: str
     options: Mapping[str, str]
@@ -32,13 +32,17 @@ class JaasLoginModule(NamedTuple):
 
 
 def _unescape(found: re.Match[str]) -> str:
-    """Return the character of an escape in quotation marks, as ``StreamTokenizer`` reads it."""
+    """Return the character of an escape sequence in a quoted string, as Java's ``StreamTokenizer`` decodes it."""
     escaped = found[1]
     return chr(int(escaped, 8)) if escaped[0] in "01234567" else _CONTROLS.get(escaped, escaped)
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
-    """(text, whether it was quoted)."""
+    """Return the tokens of a JAAS configuration as (text, whether it was quoted).
+
+    Raises:
+        InvalidJaasConfig: a quoted string is not closed.
+    """
     out, pos = [], 0
     while pos < len(text.rstrip()):
         found = _TOKEN.match(text, pos)
@@ -51,10 +55,10 @@ def _tokens(text: str) -> list[tuple[str, bool]]:
 
 
 def parse_jaas(text: str) -> JaasLoginModule:
-    """Parse ``MODULE required option="value" ...;``, the form of ``sasl.jaas.config``.
+    """Parse the value of ``sasl.jaas.config``: ``MODULE required option="value" ...;``.
 
     Raises:
-        InvalidJaasConfig: not such a line, or more than one module.
+        InvalidJaasConfig: it is malformed, or has more than one module.
     """
     tokens = _tokens(text)
     ends = [i for i, token in enumerate(tokens) if token == (";", False)]

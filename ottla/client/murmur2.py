@@ -1,4 +1,4 @@
-"""Partition of a keyed record, as Kafka's clients and tools compute it.
+"""Murmur2 hash of record keys, by which Kafka's default partitioner selects the partition.
 
 Source: ``Utils.murmur2``, ``BuiltInPartitioner.partitionForKey`` (apache/kafka 4.3.1).
 """
@@ -13,7 +13,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Return the 32-bit hash of bytes, unsigned."""
+    """Return Kafka's 32-bit murmur2 hash of ``data``, unsigned."""
     size = len(data)
     value = _SEED ^ size
     whole = size & ~3
@@ -29,5 +29,5 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Return the partition of a key: its hash without the sign bit, modulo the number of partitions."""
+    """Return the partition of a record key: its murmur2 hash without the sign bit, modulo ``partition_count``."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

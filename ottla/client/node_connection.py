@@ -1,4 +1,4 @@
-"""Client for connections between the nodes of a cluster: opened when a request is sent, and again when it ended.
+"""Client connections between the nodes of a cluster: opened by the first request, reopened after a failure.
 
 Used by replica fetchers, requests to the controller, Raft, transaction markers and verification, and share groups.
 
@@ -29,11 +29,10 @@ Listeners close idle connections one minute later by default, and a request sent
 
 
 class NodeConnection:
-    """Connection to one node, which may move. Requests are sent one at a time.
+    """Connection to one node, whose address may change. Requests are sent one at a time.
 
-    Requests that wait while one fails fail with it, as ``InterBrokerSendThread.checkDisconnects`` fails what is unsent:
-    a host that is cut off takes its time to fail, and they would wait it out one after the other. A later request
-    connects again.
+    When a request fails, the requests queued behind it fail too, as ``InterBrokerSendThread.checkDisconnects`` fails
+    unsent requests: otherwise each would wait for the timeout of an unreachable host. A later request reconnects.
     """
 
     def __init__(
@@ -48,19 +47,18 @@ class NodeConnection:
         negotiates: bool = True,
         check_interval_s: float = FOREVER_S,
     ) -> None:
-        """Create a connection that is not open yet.
+        """Create a connection, which the first request opens.
 
         Args:
             env: Clock and network.
             client_id: Client id of the requests.
-            name: The node in error messages.
-            address: Returns where the node listens now; None while that is not known, or no request may be sent there.
-            timeout_s: Time to connect (exchange of versions and login included), and for each response.
+            name: Name of the node in error messages.
+            address: Returns the current (host, port) of the node; None while it is unknown, or no request may be sent.
+            timeout_s: Timeout to connect (including ApiVersions and authentication), and of each response.
             access: Returns the security settings of the node's listener.
-            negotiates: True to exchange versions first; else each request names its version.
-            check_interval_s: Time between two looks at ``address`` while a response is waited for: a request is given
-                up when the node moved. A host that is cut off neither answers nor refuses, but the cluster knows after
-                a session.
+            negotiates: True to send ApiVersions first; else each request has an explicit version.
+            check_interval_s: Interval of checks of ``address`` during a request, which fails when the address changes:
+                an unreachable host sends no error, but the cluster detects it after the session timeout.
         """
         self._env = env
         self._client_id = client_id
@@ -79,11 +77,11 @@ class NodeConnection:
 
     @property
     def is_open(self) -> bool:
-        """True if there is a connection, as far as is known."""
+        """True if the connection is open; a disconnection that no request has noticed yet does not count."""
         return self._channel is not None and not self._channel.closed
 
     async def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request and return its response; ``version``: None for the newest that both sides speak.
+        """Send a request and return its response; ``version`` None: the newest that both nodes support.
 
         Raises:
             OSError, WireError: as `exchange`.
@@ -91,10 +89,10 @@ class NodeConnection:
         return await self.exchange(lambda channel: channel.call(request, version))
 
     async def exchange(self, send: Callable[[Channel], Awaitable[T]]) -> T:
-        """Call ``send`` with the open connection, after the requests before it.
+        """Call ``send`` with the open connection, after queued requests, and return its result.
 
         Raises:
-            Disconnected: no address is known, the node moved, or the request before failed.
+            Disconnected: the address is unknown or has changed, or the previous request failed.
             OSError, WireError, ProtocolError: as `open_channel` or ``send``.
         """
         if self._lock.locked():
@@ -143,7 +141,7 @@ class NodeConnection:
         scope.cancel()
 
     async def _connect(self, address: Address) -> Channel:
-        """Return the open connection to ``address``, or open it.
+        """Return the open connection to ``address``; open it if it is closed, idle too long or to another address.
 
         Raises:
             OSError, WireError: as `open_channel`.

@@ -1,10 +1,10 @@
 """Tokens for OAUTHBEARER logins: read from a file, or requested from a token endpoint with client id and secret.
 
-Behaviour: a file is read anew for each login. Else the client's id and secret go to the token endpoint, and its
-answer's ``access_token``, or ``id_token``, is what is shown, until four fifths of its time are over. Its time is the
-answer's ``expires_in`` or the token's own ``exp``, the shorter; a token without an expiry time is used once. Where none
-is given, or what is given is refused, the endpoint is asked again after 100 ms, and after twice as long each time, up
-to 10 s.
+Behaviour: a file is read again for each login. Otherwise client id and secret are sent to the token endpoint, and the
+``access_token`` or ``id_token`` in its response is used until 80 % of its lifetime have passed. The lifetime is the
+shorter of the response's ``expires_in`` and the token's ``exp``; a token without an expiry time is used once. If the
+request fails, or a broker rejects the token, the next request follows after 100 ms, and after twice as long each time,
+up to 10 s.
 
 Source: ``FileJwtRetriever.java``, ``ClientSecretRequestFormatter.java``, ``HttpJwtRetriever.java``,
 ``JwtResponseParser.java``, ``OAuthBearerSaslClient.java``, ``ExpiringCredentialRefreshingLogin.java`` and
@@ -45,11 +45,11 @@ SETTINGS = (
 )
 _TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 MIN_BACKOFF_MS, MAX_BACKOFF_MS = 100.0, 10_000.0
-"""Kafka's defaults of ``sasl.login.retry.backoff.ms`` and ``.max.ms``."""
+"""Kafka's defaults of ``sasl.login.retry.backoff.ms`` and ``sasl.login.retry.backoff.max.ms``."""
 RENEW_AT = 0.8
-"""``sasl.login.refresh.window.factor``."""
+"""Fraction of a token's lifetime after which it is renewed (``sasl.login.refresh.window.factor``)."""
 _FOREVER_S = 1e11
-"""Beyond any time: a clock in seconds since 1970 is not there either."""
+"""Upper bound in seconds of valid times, also of times since 1970."""
 _SECRET = {
     "sasl.oauthbearer.client.credentials.client.id": "clientId",
     "sasl.oauthbearer.client.credentials.client.secret": "clientSecret",
@@ -57,16 +57,16 @@ _SECRET = {
 
 
 class TokenUnavailable(OSError):
-    """No token is available. The message contains neither tokens nor secrets."""
+    """No OAUTHBEARER token is available. The message contains neither tokens nor secrets."""
 
 
 def parse_token_source(values: Mapping[str, str], module: JaasLoginModule, tls: TlsConfig | None) -> BearerTokenSource:
-    """Return the token source of the settings.
+    """Return the OAUTHBEARER token source of a client's settings.
 
-    ``values``: by the settings' names; ``tls``: trusted authorities of the JAAS line.
+    ``values``: setting values by name; ``module``: the JAAS login module; ``tls``: TLS settings in its options.
 
     Raises:
-        ValueError: a setting is missing or invalid; one line, without a secret.
+        ValueError: a setting is missing or invalid; the message is one line without secrets.
     """
     if values.get(CALLBACK_HANDLER_KEY) not in CALLBACK_HANDLERS:
         raise ValueError(
@@ -90,10 +90,10 @@ def parse_token_source(values: Mapping[str, str], module: JaasLoginModule, tls: 
 
 
 async def get_token(env: Env, source: BearerTokenSource) -> str:
-    """Return a token to log in with.
+    """Return a token for a login: the content of the file, the cached token, or a new one from the token endpoint.
 
     Raises:
-        TokenUnavailable: there is none.
+        TokenUnavailable: the file or the endpoint provides no token.
     """
     if is_file_url(source.url):
         path = unquote(urlsplit(source.url).path)
@@ -121,7 +121,7 @@ async def get_token(env: Env, source: BearerTokenSource) -> str:
 
 
 def reject_token(env: Env, source: BearerTokenSource, token: str) -> None:
-    """Mark a token as rejected by a broker, so that a new one is requested after the backoff."""
+    """Mark the cached token as rejected by a broker, so that a new one is requested after the backoff."""
     kept = source.cache
     if token == kept.text and not kept.is_rejected:
         kept.is_rejected = True
@@ -129,7 +129,7 @@ def reject_token(env: Env, source: BearerTokenSource, token: str) -> None:
 
 
 def _back_off(env: Env, kept: CachedToken) -> None:
-    """Ask no sooner than after twice as long as the last time. Several may have asked at once."""
+    """Double the backoff of token requests, once for concurrent failures, and set the time of the next request."""
     now_ms = env.monotonic_ms()
     if now_ms >= kept.not_before_ms:
         kept.backoff_ms = min(max(2 * kept.backoff_ms, MIN_BACKOFF_MS), MAX_BACKOFF_MS)
@@ -152,7 +152,7 @@ def _validate_token(text: str, source: BearerTokenSource) -> str:
 
 
 async def _request_token(env: Env, source: BearerTokenSource) -> tuple[str, float]:
-    """Return a token, and how long it is good for in ms. Raises TokenUnavailable."""
+    """Request a token from the token endpoint; return it with its lifetime in ms. Raises TokenUnavailable."""
     basic = b64encode(f"{source.client_id}:{source.secret}".encode()).decode()
     form = "grant_type=client_credentials" + (f"&scope={source.scope}" if source.scope else "")
     headers = {"Authorization": f"Basic {basic}", "Cache-Control": "no-cache"}
@@ -169,7 +169,7 @@ async def _request_token(env: Env, source: BearerTokenSource) -> tuple[str, floa
 
 
 def _number(value: Any) -> float:
-    """Return a time in seconds; practically unlimited if it is not a number."""
+    """Return ``value`` as a time in seconds; 2 * `_FOREVER_S` if it is not a valid number."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -178,7 +178,7 @@ def _number(value: Any) -> float:
 
 
 def _expiry_claim(token: str) -> Any:
-    """Return the ``exp`` claim of a signed token, in seconds since 1970; None if absent."""
+    """Return the ``exp`` claim of a JWT without verification, in seconds since 1970; None if it is missing."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -190,5 +190,5 @@ def _expiry_claim(token: str) -> Any:
 
 
 def initial_response(token: str) -> bytes:
-    """Return the first message of the client."""
+    """Return the client's initial OAUTHBEARER response with the token (RFC 7628)."""
     return f"n,,\x01auth=Bearer {token}\x01\x01".encode()

@@ -1,4 +1,4 @@
-"""Records out of fetched bytes, and what a reader of committed transactions leaves out of them.
+"""Decoding of fetched batches into records, with the filter for read_committed.
 
 Source: ``CompletedFetch.java`` (apache/kafka 4.3.1).
 """
@@ -17,7 +17,7 @@ from ottla.wire.record_batch.control_record import ControlRecordType, parse_end_
 
 
 class DecodedRecords(NamedTuple):
-    """Records, and the next offset to read, after markers and aborted records."""
+    """Decoded records, and the next fetch offset, which skips control batches and aborted records."""
 
     records: list[r.Record]
     next_offset: int
@@ -31,10 +31,10 @@ def _batches(raw: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
-    """Yield the data records of fetched bytes, from an offset on; a batch that is cut off at the end is left out.
+    """Yield the data records in fetched bytes from ``from_offset`` on, without an incomplete batch at the end.
 
     Raises:
-        WireError: a bad checksum, or records that do not parse.
+        WireError: a batch has a bad checksum or malformed records.
     """
     for pos, header in _batches(raw):
         if not header.is_control:
@@ -42,10 +42,12 @@ def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
 
 
 def decode_committed(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int, int]] = ()) -> DecodedRecords:
-    """Return the records without those of aborted transactions, given as (producer id, first offset).
+    """Return the records in fetched bytes from ``from_offset`` on without those of aborted transactions.
+
+    ``aborted``: (producer id, first offset) of each aborted transaction in the Fetch response.
 
     Raises:
-        WireError: a bad checksum, or records that do not parse.
+        WireError: a batch has a bad checksum or malformed records.
     """
     begun = sorted(((first, producer_id) for producer_id, first in aborted), reverse=True)
     skipped: set[int] = set()

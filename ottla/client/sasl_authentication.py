@@ -1,4 +1,4 @@
-"""SASL login: agrees on the mechanism and exchanges tokens before any other request.
+"""Client side of SASL authentication: SaslHandshake, then SaslAuthenticate requests of the mechanism.
 
 Source: ``SaslClientAuthenticator.java`` (apache/kafka 4.3.1).
 
@@ -20,25 +20,27 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 
 class AuthenticationFailed(OSError):
-    """Broker rejected the credentials."""
+    """Broker rejected the SASL mechanism or the credentials."""
 
 
 class AuthenticationChannel(Protocol):
-    """Connection whose API versions are known: `ottla.client.channel.Channel`."""
+    """Interface to a connection with known API versions: `ottla.client.channel.Channel`."""
 
     async def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request and wait for its answer."""
+        """Send a request and return its response."""
 
     def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
-        """Return the newest version both sides speak."""
+        """Return the newest version of an API, up to ``at_most``, that client and broker support."""
 
 
 async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: Env, host: str) -> None:
-    """Log in. ``env``: randomness, tokens and Kerberos tickets; ``host``: host name that was dialled.
+    """Authenticate a connection with a client's credentials, by the mechanism in ``login``.
+
+    ``env`` provides nonces, OAUTHBEARER tokens and Kerberos tickets; ``host`` is the host name of the connection.
 
     Raises:
-        AuthenticationFailed: wrong user or password, or the mechanism is not enabled there.
-        OSError, WireError: the connection broke, or the answers do not parse, or no credentials are available.
+        AuthenticationFailed: the broker rejected the credentials, or the mechanism is not enabled.
+        OSError, WireError: the connection failed, a response is malformed, or no credentials are available.
     """
     answer = await channel.call(SaslHandshakeRequest(login.mechanism), 1)
     if answer.error_code:

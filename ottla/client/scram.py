@@ -1,6 +1,6 @@
-"""SCRAM: the keys made of a password, the messages of both sides, and the client's part of the exchange.
+"""SCRAM: derivation of credentials from passwords, messages of client and server, and the client's exchange.
 
-Names are ASCII; passwords are taken as they are, without the preparation RFC 5802 asks for, as Kafka does.
+Names are ASCII; passwords are used without the SASLprep of RFC 5802, as in Kafka.
 
 Source: ``ScramFormatter.java``, ``ScramMessages.java``, ``ScramSaslClient.java`` (apache/kafka 4.3.1).
 
@@ -20,12 +20,12 @@ from typing import NamedTuple
 SCRAM_SHA_256 = "SCRAM-SHA-256"
 SCRAM_SHA_512 = "SCRAM-SHA-512"
 MECHANISM_TYPES: Mapping[str, int] = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
-"""Mechanisms with their numbers in requests and records (``ScramMechanism.java``)."""
+"""SCRAM mechanisms with their type numbers in requests and records (``ScramMechanism.java``)."""
 HASHES: Mapping[str, str] = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
 MAX_MESSAGE_BYTES = 8 * 1024
-"""Longest message that is accepted: matching 512 KiB would block the event loop for 100 ms before authentication."""
+"""Maximum size of an accepted message: matching 512 KiB would block the event loop for 100 ms."""
 
 _NAME = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"
 _PRINTABLE = r"[\x21-\x2B\x2D-\x7E]+"
@@ -45,11 +45,11 @@ _SERVER_FINAL = re.compile(f"(?:e=(?P<error>[\\x01-\\x2B\\x2D-\\x3C\\x3E-\\x7F]+
 
 
 class ScramError(Exception):
-    """Invalid message or proof. The text is for logs and is never sent to the peer."""
+    """SCRAM message or proof is invalid. The text is for logs and is never sent to the peer."""
 
 
 class ScramCredential(NamedTuple):
-    """SCRAM credential that a server stores for a password."""
+    """Credential that a server stores instead of a password (UserScramCredential)."""
 
     salt: bytes
     stored_key: bytes
@@ -61,23 +61,23 @@ class ScramCredential(NamedTuple):
 
 
 class ClientFirstMessage(NamedTuple):
-    """The client's first message."""
+    """Parsed client-first-message (RFC 5802)."""
 
     name: str
     authorization_id: str
     nonce: str
     extensions: Mapping[str, str]
     bare: str
-    """Without its head: what both sides sign."""
+    """client-first-message-bare: the message without GS2 header, part of the signed auth message."""
 
 
 class ClientFinalMessage(NamedTuple):
-    """The client's last message."""
+    """Parsed client-final-message (RFC 5802)."""
 
     nonce: str
     proof: bytes
     without_proof: str
-    """Without the proof: what both sides sign."""
+    """Message without the proof, part of the signed auth message."""
 
 
 def _mac(mechanism: str, key: bytes, text: bytes) -> bytes:
@@ -89,7 +89,7 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return the salted password (PBKDF2). Takes some milliseconds."""
+    """Return the salted password by PBKDF2; takes some milliseconds."""
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
@@ -101,7 +101,7 @@ def derive_credential(mechanism: str, salted: bytes, salt: bytes, iterations: in
 
 
 def verify_proof(mechanism: str, keys: ScramCredential, auth_message: str, proof: bytes) -> bool:
-    """Return True if the proof was made with the password; takes constant time."""
+    """Return whether the client's proof over the auth message matches the stored credential, in constant time."""
     signature = _mac(mechanism, keys.stored_key, auth_message.encode())
     if len(proof) != len(signature):
         return False
@@ -110,7 +110,7 @@ def verify_proof(mechanism: str, keys: ScramCredential, auth_message: str, proof
 
 
 def server_signature(mechanism: str, keys: ScramCredential, auth_message: str) -> bytes:
-    """Return the server's own proof."""
+    """Return the server signature over the auth message, by which the client authenticates the server."""
     return _mac(mechanism, keys.server_key, auth_message.encode())
 
 
@@ -129,10 +129,10 @@ def _decoded(text: str) -> bytes:
 
 
 def parse_client_first(raw: bytes) -> ClientFirstMessage:
-    """Parse the client's first message (S-321); channel binding is rejected.
+    """Parse a client-first-message (S-321); channel binding is rejected.
 
     Raises:
-        ScramError: it is none.
+        ScramError: the message is malformed or too long.
     """
     found = _matched(_CLIENT_FIRST, raw, "client first")
     more = dict(part.split("=", 1) for part in found["more"].split(",") if part)
@@ -141,30 +141,30 @@ def parse_client_first(raw: bytes) -> ClientFirstMessage:
 
 
 def server_first_message(nonce: str, keys: ScramCredential) -> str:
-    """Return the server's first message; ``nonce``: the client's followed by the server's."""
+    """Return the server-first-message; ``nonce``: the client's nonce followed by the server's."""
     return f"r={nonce},s={b64encode(keys.salt).decode()},i={keys.iterations}"
 
 
 def parse_client_final(raw: bytes) -> ClientFinalMessage:
-    """Read the client's last message.
+    """Parse a client-final-message.
 
     Raises:
-        ScramError: it is none.
+        ScramError: the message is malformed or too long.
     """
     found = _matched(_CLIENT_FINAL, raw, "client final")
     return ClientFinalMessage(found["nonce"], _decoded(found["proof"]), found["unproved"])
 
 
 def server_final_message(signature: bytes) -> bytes:
-    """Return the server's last message."""
+    """Return the server-final-message with the server signature."""
     return b"v=" + b64encode(signature)
 
 
 class ScramClient:
-    """The client's side of one exchange. It checks the server's proof too."""
+    """Client side of one SCRAM exchange; verifies the server's signature too."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str, *, token: bool = False) -> None:
-        """``token``: user and password are a delegation token's id and hmac."""
+        """Start an exchange; ``nonce``: random; ``token``: user and password are a delegation token's id and HMAC."""
         self._mechanism, self._password = mechanism, password
         name = user.replace("=", "=3D").replace(",", "=2C")
         self._nonce = nonce
@@ -173,14 +173,15 @@ class ScramClient:
         self.is_done = False
 
     def first_message(self) -> bytes:
-        """Return the first message of the client."""
+        """Return the client-first-message."""
         return f"n,,{self._bare}".encode()
 
     def evaluate_challenge(self, raw: bytes) -> bytes | None:
-        """Return the response to a message of the server; None at the end.
+        """Return the response to a server message; None after the valid server-final-message.
 
         Raises:
-            ScramError: the message is not SCRAM, asks for too little or too much work, or has a wrong proof.
+            ScramError: the message is malformed, its iteration count is out of bounds, or the server's signature is
+            wrong.
         """
         if self._expected is not None:
             found = _matched(_SERVER_FINAL, raw, "server final")

@@ -1,4 +1,4 @@
-"""Client security settings: TLS and login from Kafka's client settings.
+"""Parser of a client's security settings: ``security.protocol``, ``ssl.*`` and ``sasl.*``.
 
 Source: ``SslConfigs.java``, ``SaslConfigs.java``, ``CommonClientConfigs.java`` (apache/kafka 4.3.1).
 """
@@ -13,17 +13,17 @@ from ottla.client.scram import MECHANISM_TYPES
 from ottla.env.tls import TlsConfig, TlsStore
 
 SettingLookup = Callable[[str], "str | None"]
-"""The value of a setting; None where it has none."""
+"""Function that returns the value of a setting by name; None if it is not set."""
 PLAIN = "PLAIN"
 OAUTHBEARER = "OAUTHBEARER"
 GSSAPI = "GSSAPI"
 MECHANISMS = (PLAIN, *MECHANISM_TYPES)
-"""Supported SASL mechanisms."""
+"""Supported SASL mechanisms with user and password."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class InvalidSecurityConfig(Exception):
-    """Settings that cannot be; one line for the user, without a secret in it."""
+    """Security settings are invalid or contradictory; the message is one line without secrets."""
 
 
 def _split_list(text: str | None) -> tuple[str, ...]:
@@ -31,7 +31,13 @@ def _split_list(text: str | None) -> tuple[str, ...]:
 
 
 def _store(get: SettingLookup, what: str, *texts: str) -> TlsStore | None:
-    """``ssl.keystore`` or ``ssl.truststore``, with the settings that may hold PEM itself."""
+    """Return the key or trust store of the settings ``what``.location etc.; None if there is none.
+
+    ``what``: ``ssl.keystore`` or ``ssl.truststore``; ``texts``: settings below it that contain PEM text.
+
+    Raises:
+        InvalidSecurityConfig: both a location and PEM text are set.
+    """
     pem = "\n".join(x for x in (get(f"{what}.{name}") for name in texts) if x)
     location = get(f"{what}.location") or ""
     if not pem and not location:
@@ -42,10 +48,10 @@ def _store(get: SettingLookup, what: str, *texts: str) -> TlsStore | None:
 
 
 def parse_tls(get: SettingLookup) -> TlsConfig:
-    """TLS as the settings describe it.
+    """Return the TLS settings in ``ssl.*``.
 
     Raises:
-        InvalidSecurityConfig: two of them cannot stand together.
+        InvalidSecurityConfig: two settings contradict each other.
     """
     if bool(get("ssl.keystore.key")) != bool(get("ssl.keystore.certificate.chain")):
         raise InvalidSecurityConfig("ssl.keystore.key and ssl.keystore.certificate.chain go together")
@@ -62,10 +68,10 @@ def parse_tls(get: SettingLookup) -> TlsConfig:
 
 
 def parse_login(mechanism: str, jaas: str | None, get: SettingLookup) -> SaslLogin:
-    """Return the login of a JAAS line; ``get`` returns other settings of the same listener and mechanism.
+    """Return the SASL credentials in ``sasl.jaas.config``; ``get`` returns other settings for the mechanism.
 
     Raises:
-        InvalidSecurityConfig: it has no user, or the mechanism is not supported.
+        InvalidSecurityConfig: ``jaas`` is malformed or has no user, or the mechanism is not supported.
     """
     if mechanism == OAUTHBEARER:
         return _parse_oauthbearer(jaas, get)
@@ -113,10 +119,10 @@ def _parse_gssapi(jaas: str | None, get: SettingLookup) -> SaslLogin:
 
 
 def parse_connection_security(values: Mapping[str, str]) -> ConnectionSecurity:
-    """Return the TLS and SASL settings of a client: ``security.protocol``, ``sasl.*``, ``ssl.*``.
+    """Return the security of a client's connections by its settings ``security.protocol``, ``sasl.*``, ``ssl.*``.
 
     Raises:
-        InvalidSecurityConfig: they cannot be.
+        InvalidSecurityConfig: the settings are invalid or contradictory.
     """
     protocol = values.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
