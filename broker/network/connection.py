@@ -350,7 +350,7 @@ class Connection:
         return self._out_bytes >= _FLUSH_BYTES
 
     async def _finish_unanswered(self, waiting: Awaitable[Any]) -> None:
-        """Run a started job to its end, though responses before it could not be sent, so that its appends are complete."""
+        """Run a started job to its end, so that its appends are complete, though earlier responses were not sent."""
         self._peer.mark_disconnected()
         with suppress(PeerDisconnectedError):
             await waiting

@@ -186,7 +186,7 @@ def is_allowed_host(authority: str, allowed: Collection[str]) -> bool:
 
 
 def _is_followed_link(request: HttpRequest) -> bool:
-    """Return whether a browser navigates to a page by a link; other sites may have one, as they cannot read the page."""
+    """Return whether a browser follows a link to a page, also from another site, which cannot read the page."""
     fields = request.headers
     return (
         request.method in ("GET", "HEAD")
