@@ -1,1 +1,1 @@
-"""Group coordination: the classic group machine, its records, and the shards that append and replay them."""
+"""Group coordinator (classic, consumer, share and streams groups): state machines, records and shards."""

@@ -1,4 +1,4 @@
-"""The consumer, share or streams groups of one partition of `__consumer_offsets`: lookup, settings and timers.
+"""The consumer, share or streams groups of a partition of `__consumer_offsets`: lookup, settings and timers.
 
 Source: ``GroupMetadataManager.java``, ``GroupConfigManager.java`` (apache/kafka 4.3.1).
 """
@@ -20,7 +20,7 @@ G = TypeVar("G", bound=AssignedGroup[Any, Any])
 
 
 class AssignedGroups(Generic[G]):
-    """Groups of one type, beside those of other types of the same partition."""
+    """The groups of one type (consumer, share or streams) in one partition of `__consumer_offsets`."""
 
     type_name: ClassVar[str]
 
@@ -30,24 +30,33 @@ class AssignedGroups(Generic[G]):
         topics: GroupTopicMetadata,
         is_other_group: Callable[[str], bool],
     ) -> None:
-        """``is_other_group``: returns whether a group of another type has an id."""
+        """Initialize without groups.
+
+        Args:
+            bounded_settings: dynamic group settings by name, such as ``consumer.session.timeout.ms``.
+            topics: topic metadata of the shard.
+            is_other_group: returns True if the id belongs to a group of another type.
+        """
         self.topics = topics
         self.groups: dict[str, G] = {}
         self.is_other_group = is_other_group
         self._bounded_settings = bounded_settings
 
     def on_metadata_changed(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
-        """Follow the metadata: groups of topics that were touched compute their hash with the next heartbeat."""
+        """Apply a metadata image.
+
+        Groups subscribed to a topic in ``touched`` recompute their hash at the next heartbeat.
+        """
         self.topics.on_metadata_changed(image, touched, has_new=has_new)
         for group in self.groups.values():
             if group.uses_any(touched):
                 group.hash_checked_epoch = None
 
     def require_group(self, group_id: str, name: str = "Group") -> G:
-        """Return a group. ``name``: the term for it in the error message.
+        """Return the group with an id. ``name``: the term for the group in the error message.
 
         Raises:
-            ProtocolError: GROUP_ID_NOT_FOUND.
+            ProtocolError: GROUP_ID_NOT_FOUND: the group does not exist, or is of another type.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -57,28 +66,34 @@ class AssignedGroups(Generic[G]):
         return group
 
     def setting(self, group_id: str, name: str) -> int:
-        """Return a setting of a group: its own, or the node's. ``name``: without the type of the group."""
+        """Return a setting of a group: the group's dynamic config within the broker's bounds, or the broker's default.
+
+        ``name``: name of the setting without the group type, such as ``session.timeout.ms``.
+        """
         key = f"{self.type_name}.{name}"
         return self._bounded_settings[key].effective_value(self.topics.image.config(RESOURCE_GROUP, group_id).get(key))
 
     def arm_session(self, group_id: str, member: Any, now_ms: int, fx: GroupEffects) -> None:
-        """Start the session of a member anew."""
+        """Add a timer to ``fx`` that restarts the session timeout of a member."""
         deadline_ms = now_ms + self.setting(group_id, "session.timeout.ms")
         fx.timers.append(ScheduleTimer((f"{self.type_name}-session", group_id, member.id), deadline_ms))
 
     def watch_revocation(self, group_id: str, member: Any, now_ms: int, fx: GroupEffects) -> None:
-        """Set the timer of a member that must revoke partitions: its rebalance timeout."""
+        """Schedule the rebalance timeout of a member with partitions to revoke.
+
+        Cancel the timer of any other member.
+        """
         key = (f"{self.type_name}-rebalance", group_id, member.id)
         due_ms = now_ms + member.rebalance_timeout_ms
         fx.timers.append(ScheduleTimer(key, due_ms) if member.is_revoking else CancelTimer(key))
 
     def cancel_timers(self, group_id: str, member_id: str, fx: GroupEffects) -> None:
-        """Cancel the timers of a member that is gone."""
+        """Cancel the session and rebalance timers of a removed member."""
         for name in ("session", "rebalance"):
             fx.timers.append(CancelTimer((f"{self.type_name}-{name}", group_id, member_id)))
 
     def restore_timers(self, now_ms: int) -> Iterator[GroupEffects]:
-        """Set the timers of all members of a shard that has been loaded: each has its whole session before it."""
+        """Yield effects that start the session timeout (in full) of each member of a newly loaded shard."""
         fx = GroupEffects()
         for group in self.groups.values():
             for member in group.members.values():

@@ -1,4 +1,4 @@
-"""Records that consumer, share and streams groups have alike.
+"""Records of `__consumer_offsets` that consumer, share and streams groups write in the same form.
 
 Source: ``GroupCoordinatorRecordHelpers.java``, ``StreamsCoordinatorRecordHelpers.java`` (apache/kafka 4.3.1).
 """
@@ -12,7 +12,7 @@ from ottla.broker.groups.records import GroupRecord
 
 
 class AssignedRecords(NamedTuple):
-    """Record classes of a type of group, and records that need no other input."""
+    """Key and value classes of the records of one group type, and the records and tombstones built from them."""
 
     metadata_key: type[Any]
     target_metadata_key: type[Any]
@@ -22,16 +22,19 @@ class AssignedRecords(NamedTuple):
     member_key: type[Any]
 
     def target_assignment_epoch_record(self, group_id: str, epoch: int, at_ms: int) -> GroupRecord:
-        """Return the record of the epoch that targets were computed for, and of the time."""
+        """Return the target assignment metadata record: the assignment epoch, and its time ``at_ms``."""
         return GroupRecord(self.target_metadata_key(group_id), self.target_metadata_value(epoch, at_ms))
 
     def member_tombstones(self, group_id: str, member_id: str) -> list[GroupRecord]:
-        """Return the records that remove a member."""
+        """Return the tombstones of a member's current assignment, target assignment and metadata."""
         keys = self.current_assignment_key, self.target_assignment_key, self.member_key
         return [GroupRecord(key(group_id, member_id), None) for key in keys]
 
     def group_tombstones(self, group_id: str, members: Iterable[str], *more: GroupRecord) -> Iterator[GroupRecord]:
-        """Yield the records that remove a group, in Kafka's order; ``more``: those before its epoch record."""
+        """Yield the tombstones of a group and its ``members``, in Kafka's order.
+
+        ``more``: further tombstones, which precede that of the group metadata (epoch).
+        """
         names = list(members)
         yield from (GroupRecord(self.current_assignment_key(group_id, name), None) for name in names)
         yield from (GroupRecord(self.target_assignment_key(group_id, name), None) for name in names)

@@ -1,6 +1,6 @@
-"""Committed offsets: hard state of `__consumer_offsets`, and the rules for committing to it and reading it.
+"""Committed offsets of a partition of `__consumer_offsets`: replay, lookup, records and validation for classic groups.
 
-A position is kept as one string of bytes under group, topic and partition: a node may hold a million of them.
+A committed offset is stored as packed bytes under group, topic and partition: a node may hold a million of them.
 
 Source: ``OffsetMetadataManager.java`` (apache/kafka 4.3.1).
 """
@@ -27,7 +27,7 @@ _NONE: Mapping[int, bytes] = {}
 
 
 class OffsetToCommit(NamedTuple):
-    """Offset to commit."""
+    """Offset of a partition in an OffsetCommit or TxnOffsetCommit request."""
 
     topic: str
     topic_id: bytes
@@ -38,34 +38,34 @@ class OffsetToCommit(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """Committed offset. Times in milliseconds since 1970; ``expire_ms`` is -1 where the broker decides."""
+    """Committed offset. Times in ms since the epoch; ``expire_ms`` is -1 where `offsets.retention.minutes` applies."""
 
     offset: int
     leader_epoch: int
     commit_ms: int
     expire_ms: int
     record_offset: int
-    """The offset of its record."""
+    """Offset of the commit's record in `__consumer_offsets`."""
     topic_id: bytes
     metadata: str
 
 
 def pack_offset(value: offset_records.OffsetCommitValue, lies_at: int) -> bytes:
-    """Return a committed offset packed in bytes; ``lies_at``: the log offset of its record."""
+    """Return a committed offset packed in bytes; ``lies_at``: the offset of its record in `__consumer_offsets`."""
     times = value.commit_timestamp, value.expire_timestamp
     fixed = _FIXED_FIELDS.pack(value.offset, value.leader_epoch, *times, lies_at, value.topic_id)
     return fixed + value.metadata.encode("utf-8", "surrogatepass") if value.metadata else fixed
 
 
 def unpack_offset(raw: bytes) -> OffsetAndMetadata:
-    """Return the committed offset of packed bytes."""
+    """Return the committed offset that `pack_offset` packed."""
     return OffsetAndMetadata._make(
         (*_FIXED_FIELDS.unpack_from(raw), raw[_FIXED_FIELDS.size :].decode("utf-8", "surrogatepass"))
     )
 
 
 class CommittedOffsets:
-    """Positions by group, topic and partition."""
+    """Committed and pending transactional offsets of one partition of `__consumer_offsets`."""
 
     def __init__(self) -> None:
         self._stored: dict[str, dict[str, dict[int, bytes]]] = {}
@@ -74,7 +74,10 @@ class CommittedOffsets:
     def replay(
         self, offset: int, key: offset_records.OffsetCommitKey, value: offset_records.OffsetCommitValue | None
     ) -> None:
-        """Take in a position's record."""
+        """Replay an offset commit record; None as ``value`` is a tombstone.
+
+        ``offset``: the record's offset in the log.
+        """
         if value is None:
             self._remove(key.group, key.topic, key.partition)
             self.pending.remove(GroupTopicPartition(key.group, key.topic, key.partition))
@@ -88,7 +91,7 @@ class CommittedOffsets:
         key: offset_records.OffsetCommitKey,
         value: offset_records.OffsetCommitValue | None,
     ) -> None:
-        """Take in the record of a position committed within a transaction. A tombstone counts at once."""
+        """Replay an offset commit record of an open transaction as a pending offset; a tombstone is applied at once."""
         if value is None:
             self.replay(offset, key, None)
         else:
@@ -97,7 +100,10 @@ class CommittedOffsets:
             )
 
     def replay_end(self, producer_id: int, *, commits: bool) -> None:
-        """Apply a committed transaction's offsets, unless a later record has committed another."""
+        """Replay a transaction marker: on commit, store the producer's pending offsets; on abort, discard them.
+
+        A pending offset is not stored where a later record committed another offset.
+        """
         for where, raw in self.pending.pop(producer_id).items():
             known = self.topic_offsets(where.group, where.topic).get(where.partition)
             if commits and (known is None or _record_offset(known) < _record_offset(raw)):
@@ -125,27 +131,27 @@ class CommittedOffsets:
             del self._stored[group]
 
     def get(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None:
-        """Return a committed offset; None without one."""
+        """Return the committed offset of a partition; None if there is none."""
         raw = self.topic_offsets(group, topic).get(partition)
         return None if raw is None else unpack_offset(raw)
 
     def topic_offsets(self, group: str, topic: str) -> Mapping[int, bytes]:
-        """Return a group's positions in a topic, by partition: for `unpack_offset`."""
+        """Return a group's committed offsets in a topic: partition -> packed bytes (see `unpack_offset`)."""
         topics = self._stored.get(group)
         return _NONE if topics is None else topics.get(topic, _NONE)
 
     def group_offsets(self, group: str) -> Mapping[str, Mapping[int, bytes]]:
-        """Return all positions of a group: topic -> partition -> bytes for `unpack_offset`."""
+        """Return all committed offsets of a group: topic -> partition -> packed bytes (see `unpack_offset`)."""
         return self._stored.get(group, {})
 
     def groups(self) -> list[str]:
-        """Return every group that has positions."""
+        """Return the ids of all groups with committed offsets."""
         return list(self._stored)
 
     def tombstones(self, group: str) -> Iterator[GroupRecord]:
-        """Yield the tombstones of all offsets of a group, pending ones included.
+        """Yield the tombstones of all offsets of a group, pending transactional ones included.
 
-        The offsets may be removed meanwhile.
+        Offsets may be removed while the iterator is in use.
         """
         for topic, partitions in list(self.group_offsets(group).items()):
             for partition in list(partitions):
@@ -155,19 +161,19 @@ class CommittedOffsets:
                 yield offset_tombstone(group, topic, partition)
 
     def has_offset(self, group: str, topic: str, partition: int) -> bool:
-        """Return True if there is a committed or a pending offset."""
+        """Return True if the group has a committed or a pending transactional offset of the partition."""
         return partition in self.topic_offsets(group, topic) or partition in self.pending.producers_by_partition(
             group, topic
         )
 
 
 def offset_tombstone(group: str, topic: str, partition: int) -> GroupRecord:
-    """Return the tombstone of an offset."""
+    """Return the record that deletes a group's committed offset of a partition."""
     return GroupRecord(offset_records.OffsetCommitKey(group, topic, partition), None)
 
 
 def _record_offset(raw: bytes) -> int:
-    """Return the offset of a position's record."""
+    """Return the offset in `__consumer_offsets` of the record of a packed committed offset."""
     at: int = _RECORD_OFFSET.unpack_from(raw, _RECORD_OFFSET_POSITION)[0]
     return at
 
@@ -181,13 +187,13 @@ def validate_offset_commit(
     *,
     txn: bool = False,
 ) -> None:
-    """Check that a member may commit offsets.
+    """Check that a member of a classic group may commit offsets.
 
-    A request without generation and member is a simple consumer's: allowed only while the group has no members. Within
-    a transaction (``txn``) it may be an older producer's, and what the group is doing does not matter.
+    A request without generation and member id is a simple consumer's and allowed only while the group has no members.
+    Within a transaction (``txn``), an older producer may omit both, and the state of the group is not checked.
 
     Raises:
-        ProtocolError: the group's answer to it.
+        ProtocolError: the error code of the OffsetCommit or TxnOffsetCommit response.
     """
     if group is None:
         if generation >= 0:
@@ -209,7 +215,10 @@ def validate_offset_commit(
 def offset_commit_records(
     group_id: str, offsets: Iterable[OffsetToCommit], now_ms: int, expire_ms: int
 ) -> Iterator[GroupRecord]:
-    """Yield the records that store positions; ``expire_ms`` -1 leaves their end to the broker."""
+    """Yield the offset commit records.
+
+    ``expire_ms`` (ms since the epoch) is -1 where `offsets.retention.minutes` applies.
+    """
     for new in offsets:
         yield GroupRecord(
             offset_records.OffsetCommitKey(group_id, new.topic, new.partition),

@@ -1,4 +1,4 @@
-"""The group coordinator: which partition of `__consumer_offsets` holds a group, on the runtime of all coordinators.
+"""Group coordinator of a broker: submits events about a group to the shard of its `__consumer_offsets` partition.
 
 Source: ``GroupCoordinatorService.java`` (apache/kafka 4.3.1).
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 TOPIC = "__consumer_offsets"
 MAX_CACHED_KEY_CHARS = 64
-"""Partitions of keys up to this length are remembered: what is remembered is bounded by size, not only by number."""
+"""Longest key whose partition is cached: it bounds the memory of the cache, which has a fixed number of entries."""
 
 
 def java_string_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 code units, in 32 signed bits."""
+    """Return Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit integer."""
     value = 0
     raw = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(raw), 2):
@@ -42,7 +42,10 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for_key(key: str, partitions: int) -> int:
-    """Return the partition of a group: ``Utils.abs`` maps the minimum integer to 0."""
+    """Return the partition of a group or transactional id among ``partitions``.
+
+    ``Utils.abs`` maps the minimum int32 to 0.
+    """
     return (
         _cached_partition_for_key(key, partitions)
         if len(key) <= MAX_CACHED_KEY_CHARS
@@ -59,9 +62,9 @@ _cached_partition_for_key = lru_cache(maxsize=8192)(_partition_for_key)
 
 
 class GroupCoordinator:
-    """Groups whose partition this node leads.
+    """Group coordinator of this broker, for all groups whose partition of `__consumer_offsets` it leads.
 
-    The rules of groups are loaded with the first partition of theirs: most nodes start without one.
+    The modules of the group protocols are imported with the first such partition: most nodes start without one.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class GroupCoordinator:
     ) -> None:
         self._partition_count = count
         self._partitions = config.number("offsets.topic.num.partitions")
-        """Of `__consumer_offsets`, as long as there is no topic that says otherwise."""
+        """Number of partitions of `__consumer_offsets` while the topic does not exist."""
         self._config = config
         self._image = MetadataImage()
         self._runtime: CoordinatorRuntime[GroupRecord] = CoordinatorRuntime(
@@ -93,7 +96,7 @@ class GroupCoordinator:
 
     @cached_property
     def settings(self) -> GroupSettings:
-        """Return the group settings of this node."""
+        """The group settings of this broker's configuration."""
         # lazy: 6.5 ms, 264 kB
         from ottla.broker.groups.classic.rebalance import GroupSettings
         from ottla.broker.groups.settings import (
@@ -127,30 +130,36 @@ class GroupCoordinator:
         return partition_for_key(group_id, self._partition_count() or self._partitions)
 
     def on_election(self, replica: HostedPartition) -> None:
-        """Begin to serve a partition's groups."""
+        """Load the groups of a partition of `__consumer_offsets` that this broker now leads; ignore other topics."""
         if replica.topic == TOPIC:
             self._runtime.on_election(replica)
 
     def submit(self, group_id: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
-        """Hand in an event about a group that carries a ticket; a refusal is an answer too: a `ProtocolError`."""
+        """Submit the event that ``event_of`` builds from a new pending request to a group's shard; return the request.
+
+        On rejection (such as NOT_COORDINATOR), the pending request completes with a `ProtocolError`.
+        """
         return self._runtime.submit(self.partition_for(group_id), event_of)
 
     def submit_to_partition(
         self, partition: int, event_of: Callable[[PendingBrokerRequest], Any]
     ) -> PendingBrokerRequest:
-        """Hand in an event about a partition of `__consumer_offsets`, as `submit`."""
+        """Submit an event to the shard of a partition of `__consumer_offsets`, as `submit` does."""
         return self._runtime.submit(partition, event_of)
 
     def on_disconnect(self, group_id: str, ticket: PendingBrokerRequest) -> None:
-        """Report the disconnection of a client with a pending request about a group."""
+        """Tell the shard of a group that the client of a pending request has disconnected.
+
+        ``ticket``: the pending request.
+        """
         self._runtime.on_disconnect(self.partition_for(group_id), group_id, ticket)
 
     def shards(self) -> list[Shard[GroupRecord]]:
-        """Return all shards of this node, those that are being loaded too."""
+        """Return all shards of this broker, including those that are still being loaded."""
         return list(self._runtime)
 
     def shard_for(self, group_id: str) -> Shard[GroupRecord]:
-        """Return the shard of a group: for reading, with `state_machine_of`, before a `Shard.read_barrier`.
+        """Return the shard of a group, to read with `state_machine_of` and then `Shard.read_barrier`.
 
         Raises:
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -158,7 +167,10 @@ class GroupCoordinator:
         return self._runtime.shard(self.partition_for(group_id))
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Follow the image: groups look at their topics anew, and positions go with theirs."""
+        """Submit a new metadata image to all shards: groups check their topics.
+
+        Offsets of deleted topics are deleted.
+        """
         self._image = image
         if not self._runtime.has_shards():
             return
@@ -171,7 +183,7 @@ class GroupCoordinator:
 
 
 def state_machine_of(shard: Shard[GroupRecord]) -> GroupStateMachine:
-    """Return a shard's groups and positions, to be read."""
+    """Return the state machine of a shard, for reading its groups and committed offsets."""
     # lazy: 11.9 ms, 602 kB
     from ottla.broker.groups.state_machine import GroupStateMachine
 

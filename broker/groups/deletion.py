@@ -1,4 +1,4 @@
-"""Deletion of groups and offsets of all types by request.
+"""DeleteGroups and OffsetDelete for groups of all types, and deletion of the offsets of deleted topics.
 
 Source: ``GroupMetadataManager.deleteGroup``, ``OffsetMetadataManager.deleteOffsets`` (apache/kafka 4.3.1).
 
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 
 class GroupStore(Protocol):
-    """The groups of all kinds of a shard, and their positions: as `GroupStateMachine` has them."""
+    """Groups of all types and committed offsets of a shard: the interface of `GroupStateMachine` that deletion uses."""
 
     classic_groups: ClassicGroups
     offsets: CommittedOffsets
 
     @property
     def streams_groups(self) -> StreamsGroups:
-        """Return the groups of that type."""
+        """The streams groups of the shard."""
 
     def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """Return a consumer group."""
+        """Return the consumer group with an id; None if there is none."""
 
     def find_share_group(self, group_id: str) -> ShareGroup | None:
-        """Return a share group."""
+        """Return the share group with an id; None if there is none."""
 
     def find_streams_group(self, group_id: str) -> StreamsGroup | None:
-        """Return a streams group."""
+        """Return the streams group with an id; None if there is none."""
 
 
 def _find_modern_group(kinds: GroupStore, group_id: str) -> ConsumerGroup | StreamsGroup | None:
@@ -54,7 +54,7 @@ def _find_modern_group(kinds: GroupStore, group_id: str) -> ConsumerGroup | Stre
 
 
 def delete_group(kinds: GroupStore, ticket: Any, group_id: str) -> GroupEffects:
-    """Forget a group that has no members."""
+    """Delete an empty group: write its tombstones and reply with an error code to the pending request ``ticket``."""
     fx = GroupEffects()
     classic, share = kinds.classic_groups.groups.get(group_id), kinds.find_share_group(group_id)
     new_kind = _find_modern_group(kinds, group_id)
@@ -86,7 +86,10 @@ def delete_group(kinds: GroupStore, ticket: Any, group_id: str) -> GroupEffects:
 
 
 def delete_offsets(kinds: GroupStore, ticket: Any, group_id: str, partitions: list[tuple[str, int]]) -> GroupEffects:
-    """Delete offsets in topics without a subscription of the group."""
+    """Delete offsets of a group in topics it does not subscribe to.
+
+    The reply to ``ticket`` is the set of the subscribed topics, whose offsets are kept, or a `ProtocolError`.
+    """
     fx = GroupEffects()
     classic = kinds.classic_groups.groups.get(group_id)
     new_kind = _find_modern_group(kinds, group_id)
@@ -105,7 +108,10 @@ def delete_offsets(kinds: GroupStore, ticket: Any, group_id: str, partitions: li
 def _tombstones_for_unused(
     kinds: GroupStore, group_id: str, partitions: list[tuple[str, int]], kept: set[str]
 ) -> Iterator[GroupRecord | None]:
-    """Yield the tombstones of unsubscribed offsets; subscribed topics are added to ``kept``."""
+    """Yield the tombstones of offsets in topics without a subscription; add subscribed topics to ``kept``.
+
+    None is yielded for a partition without a tombstone, so that the caller can count steps.
+    """
     classic, new_kind = kinds.classic_groups.groups.get(group_id), _find_modern_group(kinds, group_id)
     read: Container[str] | None = () if new_kind is None else new_kind.subscribed_topic_names
     if classic is not None:
@@ -120,7 +126,10 @@ def _tombstones_for_unused(
 
 
 def tombstones_for_topics(offsets: CommittedOffsets, ids: Mapping[str, bytes]) -> Iterator[GroupRecord | None]:
-    """Tombstones for what was committed to these topics, or to topics of these names before ids were kept."""
+    """Yield tombstones of all groups' offsets in deleted topics; None is yielded for each step without one.
+
+    ``ids``: id by name of the deleted topics. An offset with a zero topic id (older record version) matches by name.
+    """
     for group in offsets.pending.groups():
         yield None
         for topic, partition in offsets.pending.group_partitions(group):

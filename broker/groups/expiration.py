@@ -1,8 +1,8 @@
 """Expiration of committed offsets and of empty groups.
 
-A group's offsets are kept while it has members. `offsets.retention.minutes` run from the moment the group became empty;
-for topics a stable group no longer reads, and for simple consumers, from the last commit. A group without members goes
-with its last position.
+The offsets of a group are retained while it has members. `offsets.retention.minutes` start when the group becomes
+empty; for topics that a stable group no longer subscribes to and for simple consumers, at the last commit. An empty
+group is deleted with its last offset.
 
 Source: ``ClassicGroup.offsetExpirationCondition``, ``OffsetMetadataManager.cleanupExpiredOffsets``,
 ``GroupCoordinatorShard.cleanupGroupMetadata`` (apache/kafka 4.3.1).
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def _retention_start_ms(group: ClassicGroup | None, value: OffsetAndMetadata) -> int | None:
-    """Return the start of an offset's retention time; None while the group's state retains it."""
+    """Return the start of an offset's retention time in ms since the epoch; None while the group's state retains it."""
     if group is None or group.protocol_type is None:
         return value.commit_ms
     if group.state is ClassicGroupState.EMPTY:
@@ -78,7 +78,10 @@ def _expire_classic_group(
 def _expire_modern_group(
     group: ConsumerGroup | StreamsGroup, offsets: CommittedOffsets, retention_ms: int, now_ms: int
 ) -> Iterator[GroupRecord | None]:
-    """Positions of the new kinds have their time from the commit; a group without members goes with the last."""
+    """Yield the tombstones of a consumer or streams group: expired offsets, and the empty group after its last offset.
+
+    The retention time starts at the commit. None is yielded for each offset that is retained.
+    """
     kept = offsets.pending.has_group(group.id)
     for topic, partitions in list(offsets.group_offsets(group.id).items()):
         pending = offsets.pending.producers_by_partition(group.id, topic)
@@ -100,7 +103,10 @@ def expire_groups_and_offsets(
     now_ms: int,
     consumers: Sequence[ConsumerGroup | StreamsGroup] = (),
 ) -> Iterator[GroupRecord | None]:
-    """Yield the tombstones of expired groups and offsets; None for each step without one."""
+    """Yield the tombstones of expired groups and offsets; None for each step without one.
+
+    ``consumers``: the consumer and streams groups of the shard.
+    """
     others = {group.id for group in consumers}
     for group in consumers:
         yield None

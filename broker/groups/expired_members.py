@@ -1,4 +1,4 @@
-"""Expired members of the modern groups: if the removal cannot be written, it is retried.
+"""Removal of members of consumer, share and streams groups on expired timers, retried if the write fails.
 
 Source: ``CoordinatorTimerImpl.schedule`` with ``retry`` (apache/kafka 4.3.1).
 """
@@ -18,7 +18,10 @@ RETRY_MS = 500
 
 
 def on_timer(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-    """Handle an expired timer of a member or group. ``machine``: a `GroupStateMachine`."""
+    """Handle an expired timer of a consumer, share or streams group. ``machine``: a `GroupStateMachine`.
+
+    ``key``: name of the timer, group id, and member id for a timer of a member.
+    """
     member = _find_member(machine, key)
     fx = _expire(machine, key, now_ms)
     if member is not None and (fx.records or fx.continuation is not None):
@@ -42,7 +45,7 @@ def _expire(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
 
 
 def on_write_result(machine: Any, what: ExpiredMember, error: ErrorCode, now_ms: int) -> GroupEffects:
-    """Schedule a retry if the removal was not written, unless the member has changed or left meanwhile."""
+    """Schedule the timer again if the write of a removal failed and the member is unchanged."""
     again = error is not ErrorCode.NONE and _find_member(machine, what.key) is what.owner
     return GroupEffects(timers=[ScheduleTimer(what.key, now_ms + RETRY_MS)] if again else [])
 

@@ -1,7 +1,7 @@
-"""Epochs that members of consumer, share and streams groups name in their heartbeats.
+"""Validation of the member epoch in heartbeats of consumer, share and streams groups.
 
-Source: ``GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid`` and its likes for share and streams groups
-(apache/kafka 4.3.1).
+Source: ``GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid`` and the corresponding methods for share and
+streams groups (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ def check_member_epoch(
     *,
     names_previous: bool = False,
 ) -> None:
-    """Check that a member is in its epoch, or in the previous one because it missed the last response.
+    """Check that a heartbeat has the member's epoch, or its previous epoch because the last response was lost.
 
     Args:
-        type_name: type of the group, for the error.
+        type_name: type of the group, for the error message.
         member: the member, with ``epoch`` and ``previous_epoch``.
-        epoch: the epoch it names.
-        has_missed_response: for a member in its previous epoch: returns whether what it has fits that.
-        names_previous: whether the error names the previous epoch.
+        epoch: member epoch of the request.
+        has_missed_response: called for the previous epoch: returns True if the partitions the member reports to own are
+            compatible with a lost response.
+        names_previous: whether the error message contains the previous epoch.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.

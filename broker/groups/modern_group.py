@@ -1,4 +1,4 @@
-"""Groups with a target assignment for each member: state, and work on it in slices.
+"""State of groups with a target assignment (consumer, share, streams), and updates of a group in time slices.
 
 Source: ``ModernGroup.java``, ``ModernGroupMember.java``, ``TargetAssignmentBuilder.java`` (apache/kafka 4.3.1),
 KIP-848.
@@ -28,15 +28,15 @@ N = TypeVar("N", bound="ModernGroupMember")
 T = TypeVar("T")
 MAX_RESTORED_PER_SLICE = 200
 MAX_NAMES_AT_ONCE = 4_000
-"""Names of topics that are compared and counted without a pause."""
+"""Largest number of topic names that an update compares and counts without yielding to the event loop."""
 Update = Callable[[GroupEffects], Generator[None, None, None]]
-"""Adds to the effects it is given; yields between two steps."""
+"""Update of a group: adds records, timers and replies to the `GroupEffects`, and yields between two steps."""
 LEAVE_GROUP_MEMBER_EPOCH = -1
-"""The epoch of a heartbeat by which a member leaves."""
+"""Member epoch of a heartbeat with which a member leaves the group."""
 
 
 class AssignedGroup(Generic[M, T]):
-    """A consumer, share or streams group: members M, each with a target T."""
+    """State of a consumer, share or streams group: members M and, by member id, target assignments T."""
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
@@ -44,11 +44,11 @@ class AssignedGroup(Generic[M, T]):
         self.metadata_hash = 0
         self.target_epoch = 1
         self.target_computed_ms = 0
-        """Time at which the target was computed; 0 where that is not known."""
+        """Time of the target assignment in ms since the epoch; 0 if unknown."""
         self.members: dict[str, M] = {}
         self.target: dict[str, T] = {}
         self.hash_checked_epoch: int | None = None
-        """Soft: up to which epoch the metadata hash is known to be right; None where it must be computed again."""
+        """Soft state: group epoch up to which the metadata hash is valid; None if the hash must be recomputed."""
 
     def require_member(self, member_id: str) -> M:
         """Return the member with an id.
@@ -64,42 +64,45 @@ class AssignedGroup(Generic[M, T]):
 
     @property
     def is_metadata_stale(self) -> bool:
-        """True if the metadata hash must be computed again."""
+        """True if the metadata hash of the group must be recomputed."""
         return self.hash_checked_epoch is None or self.epoch < self.hash_checked_epoch
 
     def is_assignment_due(self, interval_ms: int, now_ms: int) -> bool:
-        """Return True if the assignment interval since the last target assignment has passed."""
+        """Return True if ``interval_ms`` (`assignment.interval.ms`) has passed since the last target assignment."""
         return self.target_computed_ms == 0 or interval_ms == 0 or now_ms >= self.target_computed_ms + interval_ms
 
     def update(self, member: M) -> None:
-        """Replay the state of a member."""
+        """Replay a member record: add the member, or replace it by its new state."""
         for _ in self.update_job(member):
             pass
 
     def update_job(self, member: M) -> Iterator[None]:
-        """Replay the state of a member; yield between two steps."""
+        """Replay a member record as `update` does; yield between two steps of a large one."""
         raise NotImplementedError
 
     def remove(self, member_id: str) -> None:
-        """Replay the end of a member."""
+        """Replay the tombstone of a member: remove the member from the group."""
         raise NotImplementedError
 
     def assignment_epoch(self, member: M, offset: OffsetToCommit) -> int | None:
-        """Return the epoch since which a member has the partition of an offset; None where it does not have it."""
+        """Return the epoch in which the partition of ``offset`` was assigned to a member.
+
+        None if it is not assigned to it.
+        """
         raise NotImplementedError
 
     def uses_any(self, topics: frozenset[str]) -> bool:
-        """Return whether the group reads, or stores changes in, any of these topics."""
+        """Return True if the group subscribes to, or (streams) has changelogs in, any of these topics."""
         raise NotImplementedError
 
     def finish_replay(self) -> Generator[None, None, None]:
-        """Do what replay has put off; yield between two steps."""
+        """Count the large subscriptions whose counting was deferred at replay; yield between two steps."""
         yield from ()
 
 
 @dataclass(frozen=True, slots=True)
 class ModernGroupMember:
-    """A member of a consumer or share group."""
+    """Member of a consumer or share group."""
 
     id: str
     epoch: int = 0
@@ -111,12 +114,12 @@ class ModernGroupMember:
 
     @property
     def is_revoking(self) -> bool:
-        """True if the member has partitions to revoke, within its rebalance timeout."""
+        """True if the member has partitions to revoke before its rebalance timeout."""
         return False
 
 
 class ModernGroup(AssignedGroup[N, Assignment]):
-    """A consumer or share group: its members subscribe to topics."""
+    """State of a consumer or share group, whose members subscribe to topics."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -124,28 +127,33 @@ class ModernGroup(AssignedGroup[N, Assignment]):
 
     @property
     def subscribed_topic_names(self) -> SubscriptionCounts:
-        """Number of members that subscribe to each topic."""
+        """Number of members that subscribe to each topic, by topic name."""
         return self.subscriptions.counts
 
     def finish_replay(self) -> Generator[None, None, None]:
-        """Count large subscriptions that were replayed; yield between two steps."""
+        """Count large subscriptions whose counting was deferred at replay; yield between two steps."""
         return self.subscriptions.count_pending()
 
     def uses_any(self, topics: frozenset[str]) -> bool:
-        """Return whether any member subscribes to any of these topics."""
+        """Return True if any member subscribes to any of these topics."""
         return not self.subscribed_topic_names.keys().isdisjoint(topics)  # costs as much as the fewer of them
 
     def count_subscription(self, old: N | None, new: N | None) -> None:
-        """Replay a change of the topics that a member subscribes to: equal subscriptions are one object."""
+        """Adjust the topic counts for a member that joins (``old`` None), leaves (``new`` None) or resubscribes.
+
+        Equal subscriptions are one object, so that identity shows a change.
+        """
         if old is None or new is None or old.subscribed_topic_names is not new.subscribed_topic_names:
             for member, by in ((old, -1), (new, 1)):
                 if member is not None:
                     self.subscriptions.adjust(member.subscribed_topic_names, by_name=by)
 
     def shared_subscription(self, member: N, names: Set[str]) -> Generator[None, None, Set[str]]:
-        """Return an existing object for these topics: that of this member, or a large one of any member.
+        """Return the group's object for a subscription equal to ``names``, or ``names`` if there is none.
 
-        Yield between two steps.
+        A small subscription is compared with that of ``member`` only, a large one with those of all members. Yield
+        between two
+        steps.
         """
         if not isinstance(names, JavaSortedStrings):
             return member.subscribed_topic_names if names == member.subscribed_topic_names else names
@@ -155,7 +163,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
         return names
 
     def subscribed_topics_after(self, old: N, new: N | None) -> Generator[None, None, SubscriptionCounts]:
-        """Return the topic counts after a member has changed or left; yield between two steps."""
+        """Return the topic counts after a member has changed or (``new`` None) left; yield between two steps."""
         yield from self.finish_replay()
         counts = dict(self.subscribed_topic_names)
         if new is None or old.subscribed_topic_names is not new.subscribed_topic_names:
@@ -173,9 +181,9 @@ def run_update_with_hashes(
     fx: GroupEffects,
     update: Update,
 ) -> None:
-    """Run an update of a group: in slices where it takes long.
+    """Run an update of a group after computing unknown topic hashes; as a continuation of ``fx`` if it takes long.
 
-    ``names``: the topics that it looks at. Their hashes are computed first, where they are not known.
+    ``names``: the topics that the update reads, in several collections.
     """
     cold = topics.unhashed(*names)
 
@@ -189,14 +197,14 @@ def run_update_with_hashes(
 
 
 def finish_replay_job(groups: Mapping[str, ModernGroup[Any]], group_id: str) -> Iterator[None]:
-    """Do what replay of the records of a group has put off: the group may be a new one."""
+    """Call `AssignedGroup.finish_replay` for the group with an id, which the replayed records may have just created."""
     group = groups.get(group_id)
     if group is not None:
         yield from group.finish_replay()
 
 
 def run_update(fx: GroupEffects, update: Update, *, is_long: bool) -> None:
-    """Run an update, at once or as a continuation: what ``fx`` would write is then the first of what it writes."""
+    """Run an update at once or, if ``is_long``, as a continuation of ``fx`` that writes the records of ``fx`` first."""
     if not is_long:
         for _ in update(fx):
             pass

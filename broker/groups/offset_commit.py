@@ -1,4 +1,4 @@
-"""Commits of offsets to a group of any kind, in or outside of a transaction.
+"""OffsetCommit and TxnOffsetCommit for groups of all types.
 
 Source: ``OffsetMetadataManager.commitOffset``, ``commitTransactionalOffset`` (apache/kafka 4.3.1).
 """
@@ -18,7 +18,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class CommitOffsets(NamedTuple):
-    """Positions to store, topics already resolved; the answer is an error code for all of them."""
+    """Event: commit offsets with resolved topic ids; the reply is one error code for all of them."""
 
     pending_request: Any
     group_id: str
@@ -29,28 +29,28 @@ class CommitOffsets(NamedTuple):
     offsets: Iterable[OffsetToCommit]
     version: int
     txn: TransactionContext | None = None
-    """Within which transaction; None: they count at once."""
+    """Transaction of the commit; None for a commit outside a transaction."""
 
 
 class GroupLookup(Protocol):
-    """The groups of all kinds: `ottla.broker.groups.state_machine.GroupStateMachine`."""
+    """Lookup of groups of all types: the interface of `GroupStateMachine` that offset commits use."""
 
     @property
     def classic_groups(self) -> ClassicGroups:
-        """The classic groups."""
+        """The classic groups of the shard."""
 
     def find_consumer_group(self, group_id: str) -> Any:
-        """Return the consumer group, or None."""
+        """Return the consumer group with an id; None if there is none."""
 
     def find_share_group(self, group_id: str) -> Any:
-        """Return the share group, or None."""
+        """Return the share group with an id; None if there is none."""
 
     def find_streams_group(self, group_id: str) -> Any:
-        """Return the streams group, or None."""
+        """Return the streams group with an id; None if there is none."""
 
 
 def commit_offsets(machine: GroupLookup, event: CommitOffsets, now_ms: int) -> GroupEffects:
-    """Store positions; the reply is an error code for all of them."""
+    """Validate a commit and write its records; the reply is one error code for all offsets."""
     fx = GroupEffects()
     group = machine.classic_groups.groups.get(event.group_id)
     try:
@@ -75,7 +75,7 @@ def commit_offsets(machine: GroupLookup, event: CommitOffsets, now_ms: int) -> G
 
 
 def _validate(machine: GroupLookup, group: ClassicGroup | None, event: CommitOffsets) -> CommitOffsets:
-    """Check a commit by the rules of its group's type; return it with offsets that can be iterated again.
+    """Validate a commit by the rules of its group's type; return it with ``offsets`` that can be iterated again.
 
     Raises:
         ProtocolError: the commit is rejected.

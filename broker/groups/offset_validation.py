@@ -1,4 +1,4 @@
-"""Validation of OffsetCommit and OffsetFetch of members of consumer and streams groups.
+"""Validation of OffsetCommit and OffsetFetch requests of members of consumer and streams groups.
 
 Source: ``ConsumerGroup.validateOffsetCommit``, ``StreamsGroup.validateOffsetCommit`` and their ``validateOffsetFetch``
 (apache/kafka 4.3.1), KIP-848, KIP-1071, KIP-1251.
@@ -27,9 +27,9 @@ def validate_offset_commit(
     *,
     txn: bool = False,
 ) -> None:
-    """Check that a member commits in its epoch, or in one since it has been assigned the partitions.
+    """Check that the member epoch of a commit is current, or not older than the assignment of each committed partition.
 
-    A request without a member is allowed while the group has no members, and in a transaction.
+    A request without a member is allowed while the group has no members, and in a transaction (``txn``).
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
@@ -53,7 +53,7 @@ def _stale_epoch_error(member: Any, *, txn: bool = False) -> ProtocolError:
 
 
 def validate_offset_fetch(group: AssignedGroup[Any, Any], member_id: str | None, epoch: int) -> None:
-    """Check that offsets are fetched without a member, or by a member in its epoch.
+    """Check that an OffsetFetch request names no member, or a member and its current epoch.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.

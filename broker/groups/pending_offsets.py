@@ -1,7 +1,7 @@
-"""Offsets committed in open transactions, which become visible at their end.
+"""Offsets committed in open transactions, which become committed offsets when the transaction commits.
 
-They are kept by producer, then by group, topic and partition. A second index by group serves stable reads and
-deletions: the partitions of a group with pending offsets.
+They are stored by producer id, then by group, topic and partition. A second index by group lists the partitions with
+pending offsets, for stable OffsetFetch (``require_stable``) and for deletions.
 
 Source: ``OffsetMetadataManager.java`` (apache/kafka 4.3.1).
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class GroupTopicPartition(NamedTuple):
-    """Key of an offset."""
+    """Group, topic and partition of a committed offset."""
 
     group: str
     topic: str
@@ -21,23 +21,26 @@ class GroupTopicPartition(NamedTuple):
 
 
 class PendingTransactionalOffsets:
-    """Pending offsets of one partition of `__consumer_offsets`."""
+    """Pending transactional offsets of one partition of `__consumer_offsets`."""
 
     __slots__ = ("_by_group", "_by_producer")
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[GroupTopicPartition, bytes]] = {}
         self._by_group: dict[str, dict[str, dict[int, set[int]]]] = {}
-        """Group, topic, partition -> producers."""
+        """Group -> topic -> partition -> ids of the producers with a pending offset."""
 
     def add(self, producer_id: int, where: GroupTopicPartition, raw: bytes) -> None:
-        """Keep a position until its producer's transaction ends; a later one of the same takes its place."""
+        """Store a pending offset (packed bytes) of a producer's open transaction.
+
+        Replace that of the same partition.
+        """
         self._by_producer.setdefault(producer_id, {})[where] = raw
         topics = self._by_group.setdefault(where.group, {})
         topics.setdefault(where.topic, {}).setdefault(where.partition, set()).add(producer_id)
 
     def remove(self, where: GroupTopicPartition) -> None:
-        """Drop what all producers have of a partition."""
+        """Remove the pending offsets that all producers have for a group's partition."""
         for producer_id in list(self.producers_by_partition(where.group, where.topic).get(where.partition, ())):
             positions = self._by_producer[producer_id]
             self._remove_producer(producer_id, where)
@@ -46,7 +49,7 @@ class PendingTransactionalOffsets:
                 del self._by_producer[producer_id]
 
     def pop(self, producer_id: int) -> dict[GroupTopicPartition, bytes]:
-        """Remove and return the pending offsets of a producer's ended transaction."""
+        """Remove and return the pending offsets (packed bytes) of a producer whose transaction has ended."""
         positions = self._by_producer.pop(producer_id, {})
         for where in positions:
             self._remove_producer(producer_id, where)
@@ -64,20 +67,20 @@ class PendingTransactionalOffsets:
             del self._by_group[where.group]
 
     def producers_by_partition(self, group: str, topic: str) -> dict[int, set[int]]:
-        """Return the partitions of a topic with pending offsets of a group, with their producers."""
+        """Return partition -> producer ids of the pending offsets that a group has in a topic."""
         topics = self._by_group.get(group)
         return {} if topics is None else topics.get(topic, {})
 
     def group_partitions(self, group: str) -> Iterator[tuple[str, int]]:
-        """(topic, partition) of all that a group has pending. They may be dropped while this goes on."""
+        """Yield (topic, partition) of all pending offsets of a group; offsets may be removed during the iteration."""
         for topic, partitions in list(self._by_group.get(group, {}).items()):
             for partition in list(partitions):
                 yield topic, partition
 
     def has_group(self, group: str) -> bool:
-        """Return True if a group has pending offsets."""
+        """Return True if a group has pending transactional offsets."""
         return group in self._by_group
 
     def groups(self) -> list[str]:
-        """Return every group with pending offsets."""
+        """Return the ids of all groups with pending transactional offsets."""
         return list(self._by_group)

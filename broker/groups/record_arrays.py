@@ -1,4 +1,4 @@
-"""Arrays of records as tables, read in steps: a record of a megabyte has 55,000 topics."""
+"""Conversion of arrays in group records to dicts and sets, in steps: a record of 1 MB has up to 55,000 topics."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from ottla.broker.groups.java_collections import iteration_order
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 ROWS_PER_STEP = 200
-"""Rows that are read in one step; fewer where they have many partitions."""
+"""Array elements (each a topic with its partitions) that are converted in one step."""
 PARTITIONS_PER_ROW = 8
-"""Partitions that count as one more row."""
+"""Number of partitions that cost as much work as one array element."""
 
 
 def read_table(
     rows: Iterable[Any], key: Callable[[Any], K], value: Callable[[Any], V]
 ) -> Generator[None, None, dict[K, V]]:
-    """Return a table of rows that have partitions; of rows with the same key, the last. Yield between two steps."""
+    """Return a dict of the array elements ``rows``, which have ``partitions``; the last wins where a key repeats.
+
+    Yield between two steps. ``key`` and ``value``: functions of an element.
+    """
     out: dict[K, V] = {}
     work = 0
     for row in rows:
@@ -32,7 +35,7 @@ def read_table(
 
 
 def read_assignment(rows: Iterable[Any]) -> Generator[None, None, Assignment]:
-    """Return the partitions by topic id of rows of a record, in the order of Java's tables; yield between two steps."""
+    """Return an assignment record's partitions by topic id, in Java's hash table order; yield between two steps."""
     partitions: dict[bytes, tuple[int, ...]] = {}
     work = 0
     for row in rows:
@@ -51,7 +54,7 @@ def read_assignment(rows: Iterable[Any]) -> Generator[None, None, Assignment]:
 
 
 def read_names(names: Sequence[str], most_chars: int | None = None) -> Generator[None, None, Set[str]]:
-    """Return names of a record as a set; yield between two steps where they are many.
+    """Return the topic names of a record as a set; yield between two steps where they are many.
 
     Raises:
         OverflowError: many names have more than ``most_chars`` characters together.

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: int16 type and key; int16 version and value; no value is a tombstone.
+"""Encoding of `__consumer_offsets` records: int16 type and key; int16 version and value; a null value is a tombstone.
 
 Source: ``GroupCoordinatorRecordHelpers.java``, ``CoordinatorRecordSerde.java`` (apache/kafka 4.3.1).
 """
@@ -20,9 +20,9 @@ OFFSET_VALUE_VERSION = 4
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
 MAX_EPOCH = 2**31 - 1 - 2**16
-"""A group at the largest int32 could have no next epoch; it would take decades of rebalances to come near it."""
+"""Largest accepted group epoch or generation: a record with the largest int32 would leave no next epoch."""
 _GROUP_EPOCH_RECORD_TYPES = frozenset({3, 11, 17})
-"""Types of records that hold the epoch of a group."""
+"""Record types whose value has the group epoch: consumer, share and streams group metadata."""
 
 _KEYS: dict[int, tuple[type[Message], type[Message]]] = {
     0: (offset_records.LegacyOffsetCommitKey, offset_records.LegacyOffsetCommitValue),
@@ -32,7 +32,7 @@ _KEYS: dict[int, tuple[type[Message], type[Message]]] = {
 
 
 class GroupRecord(NamedTuple):
-    """A key and its value; None is a tombstone."""
+    """Key and value of a record of `__consumer_offsets`; a value of None is a tombstone."""
 
     key: Message
     value: Message | None
@@ -40,7 +40,7 @@ class GroupRecord(NamedTuple):
 
 @cache
 def modern_record_types() -> dict[int, tuple[type[Message], type[Message]]]:
-    """Key and value of the records of the new kinds of groups; loaded with the first of them."""
+    """Return record type -> key and value classes of consumer, share and streams groups; imported at the first call."""
     # lazy: 2.5 ms, 155 kB
     from ottla.wire.messages import consumer_group_records as c
     from ottla.wire.messages import share_group_records as s
@@ -75,7 +75,7 @@ def _numbers() -> dict[type[Message], int]:
 
 
 def _type_and_version(record: GroupRecord) -> tuple[int, int]:
-    """Return the type of a record, and the version of its value."""
+    """Return the type of a record's key and the version of its value."""
     cls = type(record.key)
     if cls is offset_records.GroupMetadataKey:
         return 2, GROUP_VALUE_VERSION
@@ -86,7 +86,7 @@ def _type_and_version(record: GroupRecord) -> tuple[int, int]:
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value as bytes."""
+    """Return key and value of a record as bytes; None as the value of a tombstone."""
     kind, version = _type_and_version(record)
     key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
     return key, None if record.value is None else _TYPE.pack(version) + compiler.encode(record.value, version)
@@ -102,7 +102,7 @@ def encode_job(record: GroupRecord) -> Job[tuple[bytes, bytes | None]]:
 
 
 def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
-    """Return class and version of the message in a value; None where `decode` skips or refuses the record."""
+    """Return message class and version of an encoded value; None if `decode` skips or rejects the record."""
     if min(len(key), len(value)) < _TYPE.size:
         return None
     (kind,), (version,) = _TYPE.unpack_from(key), _TYPE.unpack_from(value)
@@ -113,10 +113,12 @@ def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
 
 
 def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> GroupRecord | None:
-    """Read a record; None for a type that is not ours, which must be skipped. ``parsed``: the value, decoded.
+    """Return the record of encoded key and value; None for an unknown record type, which replay skips.
+
+    ``parsed``: the value, if it is decoded already.
 
     Raises:
-        WireError: a record of our types that does not parse.
+        WireError: a record of a known type is malformed.
     """
     if key is None or len(key) < 2:
         raise WireError("a group record without a key")
@@ -151,10 +153,10 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> GroupR
 
 
 def _check_epoch(epoch: int) -> None:
-    """Check that a group can go on from an epoch, or a generation.
+    """Check that a group epoch or generation is at least -1 and at most `MAX_EPOCH`.
 
     Raises:
-        WireError: no group ever has it.
+        WireError: the epoch is outside this range.
     """
     if not -1 <= epoch <= MAX_EPOCH:
         raise WireError(f"invalid group epoch: {epoch} (at most {MAX_EPOCH})")

@@ -1,8 +1,8 @@
-"""Replay of the records of consumer, share and streams groups: one table with the effect of each type of record.
+"""Replay of the records of consumer, share and streams groups, by a table of record key classes.
 
-Clients may write to the log, and compaction removes records: a record about something that does not exist is skipped. A
-group is created by its first record and removed by the tombstone of its epoch record; tombstones behind that one find
-no group. A large record is replayed in steps; all of them are done before anything else reads the state.
+Clients may write to the log and compaction removes records, so a record about an absent member or group is skipped. A
+group is created by its first record and removed by the tombstone of its epoch record; tombstones after that one find
+no group. A large record is replayed in steps; all steps are done before the state is read.
 
 Source: ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka 4.3.1).
 """
@@ -38,17 +38,17 @@ Group = AssignedGroup[Any, Any]
 
 
 class GroupType(NamedTuple):
-    """Container and member functions of a type of group, for replay."""
+    """Functions with which the records of one group type (consumer, share or streams) are replayed."""
 
     groups: Callable[[Any], dict[str, Group]]
-    """Takes the `GroupStateMachine`."""
+    """Returns the groups of this type by id. Its argument is the `GroupStateMachine`."""
     new_group: Callable[[str], Group]
     new_member: Callable[[str], Any]
     with_metadata: Callable[[Any, Any, Any], Generator[None, None, Any]]
     with_assignment: Callable[[Any, Any], Generator[None, None, Any]]
     read_target: Callable[[Any], Generator[None, None, Any]]
     no_assignment: Mapping[str, Any]
-    """Fields of a member without assignments."""
+    """Values of the assignment fields of a member whose current assignment record is deleted."""
 
 
 def _read_target(value: Any) -> Generator[None, None, Any]:
@@ -157,7 +157,7 @@ def _topology(kind: GroupType, group: StreamsGroup, key: Any, value: Any) -> Ite
 
 
 Replay = Callable[[GroupType, Any, Any, Any], Iterator[None]]
-"""Takes the type of the group, the group, key and value."""
+"""Replays one record. Its arguments are the group type, the group, and the record's key and value."""
 REPLAYS: dict[type[Message], tuple[GroupType, Replay]] = {
     c.ConsumerGroupMetadataKey: (CONSUMER, _epoch),
     c.ConsumerGroupPartitionMetadataKey: (CONSUMER, _partition_metadata),
@@ -182,11 +182,14 @@ REPLAYS: dict[type[Message], tuple[GroupType, Replay]] = {
 
 
 def replay_record(machine: Any, record: GroupRecord) -> Generator[None, None, Group | None]:
-    """Replay a record of one of these types; yield between two steps, and return its group where there is one.
+    """Replay a record of a consumer, share or streams group; yield between two steps.
 
     Args:
         machine: the `GroupStateMachine`.
-        record: the record.
+        record: the record; its key class is in `REPLAYS`.
+
+    Returns:
+        The group of the record; None if it does not exist or was removed by the record.
     """
     key: Any = record.key
     value: Any = record.value

@@ -1,4 +1,4 @@
-"""The node's settings groups live by.
+"""Group coordinator settings of a broker, and the bounds of the settings that a group may override.
 
 Source: ``GroupCoordinatorConfig.java``, ``GroupConfig.java``, ``GroupConfigManager.java`` (apache/kafka 4.3.1).
 """
@@ -18,14 +18,14 @@ _INTERVALS = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interva
 
 
 class BoundedSetting(NamedTuple):
-    """A setting a group may have of its own, within bounds."""
+    """Setting that a group may override (dynamic group config), with the broker's default, minimum and maximum."""
 
     default: int
     minimum: int
     maximum: int
 
     def effective_value(self, own: str | None) -> int:
-        """Return the effective value: the group's own within the node's current bounds, or the default."""
+        """Return the group's value ``own`` clamped to the broker's bounds; the default if None or not an integer."""
         if own is None:
             return self.default
         try:
@@ -37,7 +37,7 @@ class BoundedSetting(NamedTuple):
 
 
 class ConsumerGroupSettings(NamedTuple):
-    """For groups of the new consumer protocol; the bounded ones by a group's name for them."""
+    """Broker settings of consumer groups; ``bounded_settings`` by dynamic group config name."""
 
     bounded_settings: dict[str, BoundedSetting] = {  # noqa: RUF012  # never changed
         "consumer.session.timeout.ms": BoundedSetting(45_000, 45_000, 60_000),
@@ -45,16 +45,17 @@ class ConsumerGroupSettings(NamedTuple):
         "consumer.assignment.interval.ms": BoundedSetting(1_000, 0, 15_000),
     }
     assignors: tuple[str, ...] = ("uniform", "range")
-    """The first is taken where no member names one."""
+    """Names of the server-side assignors; the first is the default."""
     max_size: int = 2**31 - 1
     allows_upgrade: bool = True
-    """True if a classic group becomes a consumer group when a member of the new protocol joins, and the other way."""
+    """`group.consumer.migration.policy` allows conversion: a classic group to a consumer group, and (downgrade) back.
+    """
     allows_downgrade: bool = True
     regex_refresh_ms: int = 600_000
 
 
 class ShareGroupSettings(NamedTuple):
-    """For share groups; the bounded ones by a group's name for them."""
+    """Broker settings of share groups; ``bounded_settings`` by dynamic group config name."""
 
     bounded_settings: dict[str, BoundedSetting] = {  # noqa: RUF012  # never changed
         "share.session.timeout.ms": BoundedSetting(45_000, 45_000, 60_000),
@@ -65,7 +66,7 @@ class ShareGroupSettings(NamedTuple):
 
 
 class StreamsGroupSettings(NamedTuple):
-    """For streams groups; the bounded ones by a group's name for them."""
+    """Broker settings of streams groups; ``bounded_settings`` by dynamic group config name."""
 
     bounded_settings: dict[str, BoundedSetting] = {  # noqa: RUF012  # never changed
         "streams.session.timeout.ms": BoundedSetting(45_000, 45_000, 60_000),
@@ -78,7 +79,7 @@ class StreamsGroupSettings(NamedTuple):
 
 
 def read_interval_settings(config: NodeConfig, kind: str) -> dict[str, BoundedSetting]:
-    """Return the bounded settings of a type of group."""
+    """Return the session, heartbeat and assignment intervals (ms) of the group type ``kind`` with their bounds."""
     keys = {name: (f"{kind}.{name}", f"{kind}.min.{name}", f"{kind}.max.{name}") for name in _INTERVALS}
     return {
         f"{kind}.{name}": BoundedSetting(*(config.number(f"group.{key}") for key in three))
@@ -87,12 +88,12 @@ def read_interval_settings(config: NodeConfig, kind: str) -> dict[str, BoundedSe
 
 
 def read_share_group_settings(config: NodeConfig) -> ShareGroupSettings:
-    """As a node has them."""
+    """Return the share group settings of a node's configuration."""
     return ShareGroupSettings(read_interval_settings(config, "share"), config.number("group.share.max.size"))
 
 
 def read_consumer_group_settings(config: NodeConfig) -> ConsumerGroupSettings:
-    """As a node has them."""
+    """Return the consumer group settings of a node's configuration."""
     policy = config.text("group.consumer.migration.policy").lower()
     return ConsumerGroupSettings(
         read_interval_settings(config, "consumer"),
@@ -104,7 +105,7 @@ def read_consumer_group_settings(config: NodeConfig) -> ConsumerGroupSettings:
 
 
 def read_streams_group_settings(config: NodeConfig) -> StreamsGroupSettings:
-    """As a node has them."""
+    """Return the streams group settings of a node's configuration."""
     delay, standbys = "streams.initial.rebalance.delay.ms", "streams.num.standby.replicas"
     most = config.number("group.streams.max.standby.replicas")
     own = {

@@ -1,7 +1,7 @@
-"""The machine of one partition of `__consumer_offsets`: groups and committed offsets, driven by events.
+"""State machine of one partition of `__consumer_offsets`: groups of all types and committed offsets.
 
-Each kind of group has rules of its own; an id belongs to one group of one kind. What the new kinds need is loaded when
-the first of them comes.
+Each group type has its own protocol rules; a group id belongs to one group of one type. The modules of the consumer,
+share and streams protocols are imported with the first group of the type.
 """
 
 from __future__ import annotations
@@ -43,25 +43,28 @@ if TYPE_CHECKING:
 
 
 GROUPS_BY_TYPE = ("consumer_groups", "share_groups", "streams_groups")
-"""Attributes of the state machine that hold the groups of a type."""
+"""Attributes of `GroupStateMachine` that hold the consumer, share and streams groups."""
 
 
 class EndOffsetsTransaction(NamedTuple):
-    """End of a transaction in this partition, with or without offsets; the reply is an error code."""
+    """Event: write a transaction marker to this partition, with or without pending offsets.
+
+    The reply is an error code.
+    """
 
     pending_request: Any
     completion: TransactionCompletion
 
 
 class DeleteGroup(NamedTuple):
-    """Forget a group; the answer is an error code."""
+    """Event: delete an empty group; the reply is an error code."""
 
     pending_request: Any
     group_id: str
 
 
 class DeleteOffsets(NamedTuple):
-    """Deletion of offsets; the reply is the subscribed topics, or an error."""
+    """Event: delete committed offsets of a group; the reply is the set of subscribed topics, or a `ProtocolError`."""
 
     pending_request: Any
     group_id: str
@@ -69,23 +72,23 @@ class DeleteOffsets(NamedTuple):
 
 
 class ShareGroupCommand(NamedTuple):
-    """Command of a share group; its reply is the result or ProtocolError of the rule."""
+    """Event: run a command on a share group; the reply is the command's result or its `ProtocolError`."""
 
     pending_request: Any
     command: Callable[[ShareGroups, Any, int], GroupEffects]
-    """Takes the groups, this ticket, and the time."""
+    """Function of the share groups, the pending request, and the time in ms."""
 
 
 class StreamsGroupCommand(NamedTuple):
-    """Command of a streams group; its reply is the result or ProtocolError of the rule."""
+    """Event: run a command on a streams group; the reply is the command's result or its `ProtocolError`."""
 
     pending_request: Any
     command: Callable[[StreamsGroups, Any, int], GroupEffects]
-    """Takes the groups, this ticket, and the time."""
+    """Function of the streams groups, the pending request, and the time in ms."""
 
 
 class TopicMetadataChanged(NamedTuple):
-    """Change of metadata: changed, new and deleted topics (id by name: their offsets are obsolete)."""
+    """Event: new metadata image, with changed topics and deleted topics (name -> id), whose offsets are deleted."""
 
     image: MetadataImage
     changed_topics: frozenset[str]
@@ -94,7 +97,10 @@ class TopicMetadataChanged(NamedTuple):
 
 
 class GroupStateMachine:
-    """``handle`` decides, ``replay`` takes in records; reads go straight to the groups of each kind and `offsets`."""
+    """State machine of groups and committed offsets; ``handle`` turns events into effects, ``replay`` applies records.
+
+    Requests that only read use the groups of each type and ``offsets`` directly.
+    """
 
     def __init__(self, settings: GroupSettings, image: MetadataImage | None = None) -> None:
         self.settings = settings
@@ -110,7 +116,7 @@ class GroupStateMachine:
 
     @cached_property
     def consumer_groups(self) -> ConsumerGroups:
-        """The consumer groups; loaded with the first."""
+        """The consumer groups of the partition; created at first use."""
         # lazy: 8.9 ms, 383 kB
         from ottla.broker.groups.consumer.groups import ConsumerGroups
 
@@ -118,7 +124,7 @@ class GroupStateMachine:
 
     @cached_property
     def share_groups(self) -> ShareGroups:
-        """The share groups; loaded with the first."""
+        """The share groups of the partition; created at first use."""
         # lazy: 9.2 ms, 382 kB
         from ottla.broker.groups.share.groups import ShareGroups
 
@@ -126,14 +132,14 @@ class GroupStateMachine:
 
     @cached_property
     def streams_groups(self) -> StreamsGroups:
-        """The streams groups; loaded with the first."""
+        """The streams groups of the partition; created at first use."""
         # lazy: 11.5 ms, 506 kB
         from ottla.broker.groups.streams.groups import StreamsGroups
 
         return StreamsGroups(self.classic_groups, self._topic_metadata(), self._is_consumer_or_share_group)
 
     def _loaded_groups(self) -> list[AssignedGroups[Any]]:
-        """Return the groups of those types of which there has been any."""
+        """Return the consumer, share and streams groups as far as the property of the type has been used."""
         return [self.__dict__[name] for name in GROUPS_BY_TYPE if name in self.__dict__]
 
     def _find(self, name: str, group_id: str) -> Any:
@@ -146,57 +152,57 @@ class GroupStateMachine:
 
     @cached_property
     def _heartbeat(self) -> Callable[[GroupRequest, int], GroupEffects]:
-        """Handler of a heartbeat of the consumer group protocol."""
+        """Handler of ConsumerGroupHeartbeat requests."""
         # lazy: 10.2 ms, 566 kB
         from ottla.broker.groups.consumer.heartbeat import heartbeat
 
         return partial(heartbeat, self.consumer_groups)
 
     def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """Return a consumer group, or None."""
+        """Return the consumer group with an id; None if there is none."""
         group: ConsumerGroup | None = self._find("consumer_groups", group_id)
         return group
 
     def find_share_group(self, group_id: str) -> ShareGroup | None:
-        """Return a share group, or None."""
+        """Return the share group with an id; None if there is none."""
         group: ShareGroup | None = self._find("share_groups", group_id)
         return group
 
     def find_streams_group(self, group_id: str) -> StreamsGroup | None:
-        """Return a streams group, or None."""
+        """Return the streams group with an id; None if there is none."""
         group: StreamsGroup | None = self._find("streams_groups", group_id)
         return group
 
     def list_consumer_groups(self) -> list[ConsumerGroup]:
-        """Return all consumer groups."""
+        """Return all consumer groups of the partition."""
         return self._list("consumer_groups")
 
     def list_share_groups(self) -> list[ShareGroup]:
-        """Return all share groups."""
+        """Return all share groups of the partition."""
         return self._list("share_groups")
 
     def list_streams_groups(self) -> list[StreamsGroup]:
-        """Return all streams groups."""
+        """Return all streams groups of the partition."""
         return self._list("streams_groups")
 
     def _is_consumer_or_share_group(self, group_id: str) -> bool:
         return self.find_consumer_group(group_id) is not None or self.find_share_group(group_id) is not None
 
     def _is_not_share_group(self, group_id: str) -> bool:
-        """Return whether an id is that of a group of another type: of a classic one from its first record on."""
+        """Return True if an id belongs to a classic (from its first record on), consumer or streams group."""
         classic = group_id in self.classic_groups.persisted_groups or group_id in self.classic_groups.groups
         return classic or bool(self.find_consumer_group(group_id) or self.find_streams_group(group_id))
 
     def _is_no_classic_group(self, group_id: str) -> bool:
-        """Return whether a classic group has been converted, or has been deleted and its id is another group's."""
+        """Return True if an id belongs to a consumer, share or streams group, such as a converted classic group."""
         return any(group_id in groups.groups for groups in self._loaded_groups())
 
     def has_group(self, group_id: str) -> bool:
-        """Return whether there is a group of any type."""
+        """Return True if a group of any type has this id."""
         return group_id in self.classic_groups.groups or self._is_no_classic_group(group_id)
 
     def handle(self, now_ms: int, event: Any) -> GroupEffects:
-        """Decide on an event."""
+        """Return the records, replies and timers with which the coordinator responds to an event."""
         if type(event) is GroupRequest:  # nearly all of them
             return self._handle_request(event, now_ms)
         match event:
@@ -236,7 +242,7 @@ class GroupStateMachine:
                 raise AssertionError(event)
 
     def _handle_request(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Handle a request of a member."""
+        """Route a JoinGroup, SyncGroup, Heartbeat, LeaveGroup or ConsumerGroupHeartbeat by the type of its group."""
         request = call.request
         group_id: str = request.group_id
         if type(request) is join_group.JoinGroupRequest and not self.classic_groups.settings.allows_session_timeout(
@@ -278,7 +284,7 @@ class GroupStateMachine:
         return fx
 
     def _expire(self, now_ms: int) -> GroupEffects:
-        """Forget what has been kept long enough."""
+        """Write the tombstones of expired offsets and empty groups; schedule the next expiration."""
         fx = GroupEffects(timers=[ScheduleTimer(("expire",), now_ms + self.settings.expiry_every_ms)])
         new_kinds: list[ConsumerGroup | StreamsGroup] = [*self.list_consumer_groups(), *self.list_streams_groups()]
         fx.add_records(
@@ -311,7 +317,7 @@ class GroupStateMachine:
         return delete_offsets(self, event.pending_request, event.group_id, event.partitions)
 
     def replay(self, offset: int, record: GroupRecord) -> None:
-        """Take in one record."""
+        """Replay a record of `__consumer_offsets` at ``offset``."""
         key, value = record
         if isinstance(key, offset_records.OffsetCommitKey):
             assert value is None or isinstance(value, offset_records.OffsetCommitValue)
@@ -328,7 +334,10 @@ class GroupStateMachine:
     def replay_job(
         self, offset: int, record: GroupRecord, replay: Callable[[int, GroupRecord], None]
     ) -> Iterator[None]:
-        """Replay a large record as ``replay`` does; yield between two steps. Nothing reads the state meanwhile."""
+        """Replay a large record as ``replay`` does; yield between two steps.
+
+        The state must not be read before the last step.
+        """
         if isinstance(record.key, offset_records.OffsetCommitKey | offset_records.GroupMetadataKey):
             replay(offset, record)
             return
@@ -343,12 +352,12 @@ class GroupStateMachine:
         return replay_record(self, record)
 
     def _ensure_simple_group(self, group_id: str) -> None:
-        """Create a simple group, without members, for a commit to an unknown group."""
+        """Create a simple group, without members, for an offset commit of an unknown group."""
         if not self.has_group(group_id):
             self.classic_groups.groups[group_id] = ClassicGroup(group_id)
 
     def replay_pending(self, offset: int, producer_id: int, record: GroupRecord) -> None:
-        """Take in one record of a transaction that is open."""
+        """Replay a record of an open transaction: an offset commit becomes a pending offset."""
         key, value = record
         if not isinstance(key, offset_records.OffsetCommitKey):
             self.replay(offset, record)
@@ -359,5 +368,5 @@ class GroupStateMachine:
             self._ensure_simple_group(key.group)
 
     def replay_end(self, producer_id: int, *, commits: bool) -> None:
-        """Replay the end of a producer's transaction."""
+        """Replay a transaction marker of a producer: its pending offsets become committed, or are discarded."""
         self.offsets.replay_end(producer_id, commits=commits)

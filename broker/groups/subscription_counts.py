@@ -1,6 +1,6 @@
-"""Numbers of members, and of regular expressions, that subscribe to a topic.
+"""Number of members and of regular expressions that subscribe to each topic of a group.
 
-A member may name 200,000 topics: equal counts are one object, and the names are counted a part at a time.
+A member may subscribe to 200,000 topics: equal counts are one object, and topics are counted in steps.
 
 Source: ``SubscriptionCount.java``, ``ModernGroup.subscriptionType`` (apache/kafka 4.3.1).
 """
@@ -15,12 +15,12 @@ from typing import NamedTuple
 NAMES_PER_STEP = 1_000
 COUNTS_PER_STEP = 20_000
 MAX_NAMES_PER_CHANGE = 8_000
-"""Names of a subscription that are counted without a pause; a record with more of them is replayed in steps."""
+"""Largest subscription, in topics, that is counted at once; a record with more topics is replayed in steps."""
 _MIN_STEPS_PER_CHANGE = 4
 
 
 class SubscriptionCount(NamedTuple):
-    """Numbers of members, and of regular expressions, that name a topic."""
+    """Number of members that subscribe to a topic by name, and of regular expressions that match it."""
 
     by_name_count: int = 0
     by_regex_count: int = 0
@@ -30,7 +30,7 @@ SubscriptionCounts = dict[str, SubscriptionCount]
 
 
 def adjust_count(counts: dict[str, int], key: str | None, by: int) -> None:
-    """Count one string up or down and drop it at zero; None and the empty string are not counted."""
+    """Add ``by`` to the count of a key and delete it at zero; None and the empty string are not counted."""
     if key:
         left = counts.get(key, 0) + by
         if left > 0:
@@ -42,7 +42,7 @@ def adjust_count(counts: dict[str, int], key: str | None, by: int) -> None:
 def adjust_subscription_counts(
     counts: SubscriptionCounts, topics: Iterable[str], by_name: int = 0, by_regex: int = 0
 ) -> None:
-    """Count topics up or down and drop those at zero."""
+    """Add ``by_name`` and ``by_regex`` to the counts of topics; delete topics whose counts are zero."""
     for _ in adjust_subscription_counts_job(counts, topics, by_name, by_regex):
         pass
 
@@ -50,7 +50,7 @@ def adjust_subscription_counts(
 def adjust_subscription_counts_job(
     counts: SubscriptionCounts, topics: Iterable[str], by_name: int = 0, by_regex: int = 0
 ) -> Generator[None, None, None]:
-    """Count topics up or down, as `adjust_subscription_counts`; yield between two steps."""
+    """Adjust the counts as `adjust_subscription_counts` does; yield between two steps."""
     rest = iter(topics)
     while part := frozenset(islice(rest, NAMES_PER_STEP)):
         _adjust(counts, part, by_name, by_regex)
@@ -74,7 +74,7 @@ def _adjust(counts: SubscriptionCounts, topics: frozenset[str], by_name: int, by
 
 
 def distinct_counts_job(counts: SubscriptionCounts) -> Generator[None, None, set[SubscriptionCount]]:
-    """Return the distinct counts of topics; yield between two steps."""
+    """Return the distinct values of the topic counts; yield between two steps."""
     out: set[SubscriptionCount] = set()
     rest = iter(counts.values())
     while part := set(islice(rest, COUNTS_PER_STEP)):
@@ -84,7 +84,13 @@ def distinct_counts_job(counts: SubscriptionCounts) -> Generator[None, None, set
 
 
 def is_homogeneous_subscription(regexes: Mapping[str, int], counts: Iterable[SubscriptionCount], members: int) -> bool:
-    """Return whether all members subscribe to the same topics, as far as counts show it."""
+    """Return True if, by the counts, all members subscribe to the same topics.
+
+    Args:
+        regexes: number of members by regular expression.
+        counts: counts of the subscribed topics; may contain only the distinct ones.
+        members: number of members of the group.
+    """
     if not regexes:
         return all(topic.by_name_count == members for topic in set(counts))
     if next(iter(regexes.values())) != members:
@@ -93,16 +99,16 @@ def is_homogeneous_subscription(regexes: Mapping[str, int], counts: Iterable[Sub
 
 
 class CountedSubscriptions:
-    """Counts of the topics that the members of a group subscribe to; a large subscription is counted in steps."""
+    """Topic counts of the subscriptions of a group's members; a large subscription is counted in steps."""
 
     def __init__(self) -> None:
         self._counts: SubscriptionCounts = {}
         self._pending: deque[Iterator[None]] = deque()
 
     def adjust(self, topics: Set[str], by_name: int = 0, by_regex: int = 0) -> None:
-        """Count topics up or down: a large number of them when `count_pending` or `counts` is called.
+        """Add to the counts of ``topics``; a large change is deferred until `count_pending` or ``counts`` is used.
 
-        A change that is not large counts more than itself, so that changes behind a large one do not pile up.
+        A small change also does a few steps of deferred changes, so that changes after a large one do not accumulate.
         """
         self._pending.append(adjust_subscription_counts_job(self._counts, topics, by_name, by_regex))
         if len(topics) <= MAX_NAMES_PER_CHANGE:
@@ -116,14 +122,17 @@ class CountedSubscriptions:
             self._pending.popleft()
 
     def count_pending(self) -> Generator[None, None, None]:
-        """Count what is not counted yet; yield between two steps. A caller that stops early leaves the rest pending."""
+        """Do the deferred changes of the counts; yield between two steps.
+
+        The rest stays deferred if the caller stops early.
+        """
         while self._pending:
             self._count_step()
             yield
 
     @property
     def counts(self) -> SubscriptionCounts:
-        """The counts of all topics."""
+        """Counts by topic, after all deferred changes."""
         while self._pending:
             self._count_step()
         return self._counts

@@ -1,4 +1,4 @@
-"""Topics for groups: ids, numbers of partitions, and the hash that shows changes.
+"""Topic metadata for consumer, share and streams groups: ids, partition counts, and the metadata hash of KIP-1101.
 
 Source: ``Utils.computeTopicHash``, ``Utils.computeGroupHash`` (apache/kafka 4.3.1).
 """
@@ -18,19 +18,19 @@ _INT = struct.Struct("<i")
 
 
 def _hash(raw: bytes) -> int:
-    """XXH3 in 64 bits with a sign, as Java has it."""
+    """Return the 64-bit XXH3 hash of bytes as a signed integer."""
     value = xxh3_64_intdigest(raw)
     return value - (1 << 64) if value >> 63 else value
 
 
 def _text(text: str) -> bytes:
-    """Return a string in the form that is hashed: its UTF-16 code units, followed by their number."""
+    """Return the form in which a string is hashed: its UTF-16 code units (little endian), followed by their number."""
     raw = text.encode("utf-16-le", "surrogatepass")
     return raw + _INT.pack(len(raw) // 2)
 
 
 def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
-    """Return the hash of a topic: name, id, partitions, and the racks their replicas are in."""
+    """Return the hash of a topic's name, id, partitions, and the racks of the replicas."""
     count = len(topic.partitions)
     parts = [b"\x00", topic.id[7::-1], topic.id[:7:-1], _text(topic.name)]
     racks = {number: broker.rack for number, broker in image.brokers.items() if broker.rack is not None}
@@ -50,12 +50,13 @@ def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
 
 
 MAX_HASHED_PER_SLICE = 500
-"""So many topics are looked at in one turn of the loop, fewer where they have many partitions; a member may be the
-first to want very many."""
+"""Topics that are hashed in one time slice (fewer where they have many partitions): a member may subscribe to very many
+topics without a known hash.
+"""
 HASHING_WORK = MAX_HASHED_PER_SLICE + 1
-"""In rows of a slice: what is cold never goes at once."""
+"""Work of a continuation that computes topic hashes: more than a time slice, so that it never runs at once."""
 _PARTITIONS_PER_WORK_UNIT = 8
-"""So many partitions are as much work as a topic is."""
+"""Number of partitions that cost as much work as one topic."""
 
 
 def _hashing_work(topic: TopicImage) -> int:
@@ -63,18 +64,22 @@ def _hashing_work(topic: TopicImage) -> int:
 
 
 class GroupTopicMetadata:
-    """A shard's view of the metadata. Hashes are kept until a topic is touched."""
+    """Metadata image of a shard, with a cache of topic hashes that is invalidated as topics change."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         self.last_new_topic_offset = image.offset
-        """The offset of the last image that brought a topic."""
+        """Metadata offset of the last image that created a topic."""
         self._hashes: dict[str, int] = {}
         self._name_hashes: dict[str, int] = {}
-        """Java's, of names of topics: all of a large cluster's are too many for `java_order` to remember."""
+        """Java hash codes of topic names: the cache of `iteration_order.string_hash` is too small for a large cluster.
+        """
 
     def on_metadata_changed(self, image: MetadataImage, touched: Iterable[str], *, has_new: bool) -> None:
-        """Handle a new image with these changed topics."""
+        """Replace the image and drop the cached hashes of the topics in ``touched``.
+
+        ``has_new``: topics were created.
+        """
         self.image = image
         if has_new:
             self.last_new_topic_offset = image.offset
@@ -83,24 +88,30 @@ class GroupTopicMetadata:
             self._name_hashes.pop(name, None)
 
     def remove(self, name: str) -> None:
-        """Remove a topic without subscribers."""
+        """Drop the cached hash of a topic that has no more subscribers."""
         self._hashes.pop(name, None)
 
     def existing(self, names: Collection[str]) -> list[str]:
-        """Return the topics that exist, in any order: of the names and the topics the fewer are looked up."""
+        """Return the topics of ``names`` that exist, in any order.
+
+        The smaller of ``names`` and the topics of the image is iterated.
+        """
         topics = self.image.topics
         if len(names) > len(topics) and isinstance(names, Set | Mapping):
             return [name for name in topics if name in names]
         return [name for name in names if name in topics]
 
     def unhashed(self, *subscriptions: Collection[str]) -> list[str]:
-        """Return the topics without a known hash, if they exceed one time slice; else none."""
+        """Return the existing topics without a cached hash if hashing them exceeds one time slice.
+
+        Else an empty list.
+        """
         topics, hashes = self.image.topics, self._hashes
         found = {name: None for names in subscriptions for name in self.existing(names) if name not in hashes}
         return list(found) if sum(_hashing_work(topics[name]) for name in found) > MAX_HASHED_PER_SLICE else []
 
     def topic_hashes_job(self, names: list[str], at_once: int = MAX_HASHED_PER_SLICE) -> Generator[None, None, None]:
-        """Have the hashes of these at hand, step by step; what was touched meanwhile is found later."""
+        """Compute and cache the hashes of topics; yield between two steps of ``at_once`` units of work."""
         work = 0
         for name in names:
             topic = self.image.topics.get(name)
@@ -112,7 +123,7 @@ class GroupTopicMetadata:
                 work = 0
 
     def hash_of(self, names: Collection[str]) -> int:
-        """Return the hash of those topics that exist; 0 where there are none."""
+        """Return the metadata hash (``computeGroupHash``) of the existing topics of ``names``; 0 if none exists."""
         parts, topics = [], self.image.topics
         for name in iteration_order.sort_strings(self.existing(names)):
             known = self._hashes.get(name)
@@ -122,12 +133,12 @@ class GroupTopicMetadata:
         return _hash(b"".join(parts)) if parts else 0
 
     def ids(self, names: Collection[str]) -> list[bytes]:
-        """Return the ids of those topics that exist."""
+        """Return the ids of the existing topics of ``names``."""
         topics = self.image.topics
         return [topics[name].id for name in self.existing(names)]
 
     def ids_in_hash_set_order(self, names: Collection[str]) -> list[bytes]:
-        """Return the ids of existing topics, in the order of a ``HashSet`` that was copied from all names."""
+        """Return the ids of the existing topics of ``names``, in the order of Java's ``new HashSet<>(names)``."""
         topics = self.image.topics
         there = self.existing(names)
         for name in there:
@@ -137,7 +148,7 @@ class GroupTopicMetadata:
         return [topics[name].id for name in order]
 
     def total_partitions(self, *subscriptions: Collection[str]) -> int:
-        """Return how many partitions the topics of subscriptions have together."""
+        """Return the total number of partitions of the distinct existing topics of the subscriptions."""
         topics = self.image.topics
         found = {name for names in subscriptions for name in self.existing(names)}
         return sum(len(topics[name].partitions) for name in found)

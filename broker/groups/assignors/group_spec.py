@@ -1,4 +1,4 @@
-"""Input and output of an assignor.
+"""Input and output of the server-side assignors of consumer groups.
 
 Source: ``GroupSpecImpl.java``, ``SubscribedTopicDescriberImpl.java``, ``ConsumerGroupPartitionAssignor`` (apache/kafka
 4.3.1), KIP-848.
@@ -12,23 +12,26 @@ from typing import NamedTuple
 from ottla.broker.groups.java_collections import iteration_order
 
 Assignment = Mapping[bytes, tuple[int, ...]]
-"""Partitions by topic id, in the order Java would have them."""
+"""Assigned partitions by topic id, in the iteration order of Kafka's Java collections."""
 MutableAssignment = dict[bytes, dict[int, None]]
-"""A target that is being changed."""
+"""Target assignment of a member under construction: topic id -> partition -> None (an ordered set)."""
 EMPTY_ASSIGNMENT: Assignment = {}
 PARTITIONS_PER_STEP = 500
-"""So many partitions, or topics, are looked at in one step."""
+"""Partitions or topics that an assignor processes in one step."""
 
 AssignmentJob = Generator[None, None, dict[str, Assignment]]
-"""Job that computes targets by member; members not in it have none."""
+"""Job that returns the target assignment by member id; a member that is not in it is assigned no partitions."""
 
 
 class PartitionAssignorException(Exception):
-    """The targets so far cannot be gone on from: a member of the older protocol brought them along."""
+    """Current target assignment that an assignor cannot continue from (such as a partition that does not exist).
+
+    A member of the classic protocol may have brought it into the group.
+    """
 
 
 class MemberSubscriptionAndAssignment(NamedTuple):
-    """Subscription and assignment of a member: ids of existing topics, number of subscribed names, current target."""
+    """Member as input of an assignor: ids of existing subscribed topics, number of subscribed names, current target."""
 
     topics: tuple[bytes, ...]
     subscribed_name_count: int
@@ -37,7 +40,11 @@ class MemberSubscriptionAndAssignment(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """A group: members in the order Kafka looks at them, whether all want the same, partitions of each topic."""
+    """Group as input of an assignor.
+
+    Members are in Kafka's iteration order; ``homogeneous``: all members subscribe to the same topics; ``partitions``:
+    number of partitions by topic id.
+    """
 
     members: Mapping[str, MemberSubscriptionAndAssignment]
     homogeneous: bool
@@ -45,10 +52,10 @@ class GroupSpec(NamedTuple):
 
 
 def mutable_copy(target: Assignment) -> MutableAssignment:
-    """Return a mutable copy of a target."""
+    """Return a mutable copy of a member's target assignment."""
     return {topic: dict.fromkeys(partitions) for topic, partitions in target.items()}
 
 
 def freeze_assignment(draft: MutableAssignment) -> Assignment:
-    """Return the target as an immutable assignment, ordered like one that is decoded from a record."""
+    """Return a target assignment in its immutable form, ordered like one that is decoded from a record."""
     return {topic: iteration_order.integer_hash_set_order(partitions) for topic, partitions in draft.items()}

@@ -1,4 +1,4 @@
-"""The range assignor: of each topic the members get ranges, in order of their ids; the same member the same range.
+"""Range assignor: each topic is divided into ranges of partitions, which its subscribers receive in order of their ids.
 
 Source: ``RangeAssignor.java`` (apache/kafka 4.3.1).
 """
@@ -10,7 +10,7 @@ from ottla.broker.groups.java_collections.iteration_order import java_string_sor
 
 
 class _TopicAssignment:
-    """Progress of assigning a topic."""
+    """Partitions of a topic, divided into one range for each subscriber."""
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
@@ -19,7 +19,7 @@ class _TopicAssignment:
         self._extra = -1
 
     def next_range(self) -> range:
-        """Return the next member's range; with a remainder, the first members get one partition more."""
+        """Return the range of the next subscriber; with a remainder, the first subscribers get one partition more."""
         if self._extra < 0:
             self._extra = self.partitions % self.subscribers
         quota = self.partitions // self.subscribers
@@ -31,7 +31,7 @@ class _TopicAssignment:
 
 
 def _in_order(spec: GroupSpec) -> list[str]:
-    """Return static members by instance id, then the others by member id; in Java's order of strings."""
+    """Return the member ids: static members by instance id, then dynamic ones by member id, in Java's string order."""
 
     def key(member_id: str) -> tuple[bool, bytes]:
         instance = spec.members[member_id].instance_id
@@ -41,7 +41,7 @@ def _in_order(spec: GroupSpec) -> list[str]:
 
 
 def assign_range(spec: GroupSpec) -> AssignmentJob:
-    """Assign the partitions of every topic to its subscribers."""
+    """Assign each topic's partitions to its subscribers in contiguous ranges."""
     topics: dict[bytes, _TopicAssignment] = {}
     order = _in_order(spec)
     for member_id in order:

@@ -1,4 +1,4 @@
-"""The assignors there are; each is loaded when it is first asked for."""
+"""Server-side assignors of consumer groups, by name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ottla.broker.groups.assignors.uniform_assignor import assign_uniform
 
 
 def assignor_by_name(name: str) -> Callable[[GroupSpec], AssignmentJob]:
-    """Return the assignor of that name: ``uniform`` or ``range``.
+    """Return the assignor named ``uniform`` or ``range``.
 
     Raises:
-        Unassignable: there is none of that name. A member's record may name one that no broker offers any more.
+        PartitionAssignorException: the name is unknown; a member's record may contain a name no longer configured.
     """
     if name == "range":
         return assign_range

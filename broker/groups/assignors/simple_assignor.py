@@ -1,7 +1,7 @@
-"""The assignor of share groups, ``simple``: every partition goes to equally many members, and each gets equally many.
+"""Assignor of share groups, ``simple``: equally many members per partition and equally many partitions per member.
 
-Partitions are shared, so where there are more members than partitions several read one. What a member has it keeps,
-if it is not too much.
+A partition may be assigned to several members, since share groups share partitions. Members keep their current
+partitions up to their quota.
 
 Source: ``SimpleAssignor.java``, ``SimpleHomogeneousAssignmentBuilder.java``,
 ``SimpleHeterogeneousAssignmentBuilder.java`` (apache/kafka 4.3.1), KIP-932.
@@ -19,12 +19,12 @@ from ottla.broker.groups.java_collections.hash_map import JavaHashMap, table_siz
 
 TargetPartition = tuple[bytes, int]
 MutableAssignment = dict[bytes, dict[int, None]]
-"""A target that is being changed."""
+"""Target assignment of a member under construction: topic id -> partition -> None (an ordered set)."""
 P = TypeVar("P", bound=Hashable)
 
 
 class ShareMemberSubscription(NamedTuple):
-    """Subscription and assignment of a member: ids of existing topics, number of subscribed names, current target."""
+    """Member as input of the assignor: ids of existing subscribed topics, number of subscribed names, target."""
 
     topics: tuple[bytes, ...]
     subscribed_name_count: int
@@ -32,12 +32,17 @@ class ShareMemberSubscription(NamedTuple):
 
 
 class ShareGroupSpec(NamedTuple):
-    """A group: members in the order Kafka looks at them, whether all want the same, partitions that are initialised."""
+    """Share group as input of the assignor.
+
+    Members are in Kafka's iteration order; ``homogeneous``: all members subscribe to the same topics; ``partitions``:
+    the
+    partitions by topic id whose share state is initialized.
+    """
 
     members: Mapping[str, ShareMemberSubscription]
     homogeneous: bool
     partitions: Mapping[bytes, tuple[int, ...]]
-    """Ascending."""
+    """Initialized partitions by topic id, ascending."""
 
 
 def _integer_hash(value: int) -> int:
@@ -45,12 +50,12 @@ def _integer_hash(value: int) -> int:
 
 
 def target_partition_hash(place: TargetPartition) -> int:
-    """``TopicIdPartition.hashCode`` of the coordinator's record."""
+    """Return ``TargetPartition.hashCode`` (Java record of topic id and partition) as an unsigned 32-bit integer."""
     return (31 * iteration_order.uuid_hash(place[0]) + place[1]) & 0xFFFFFFFF
 
 
 def assign_simple(spec: ShareGroupSpec) -> AssignmentJob:
-    """Assign all partitions, in steps."""
+    """Return the target assignment of a share group by member id; yield between two steps."""
     if not spec.members:
         return {}
     drafts = {name: {t: dict.fromkeys(parts) for t, parts in m.assignment.items()} for name, m in spec.members.items()}
@@ -79,14 +84,20 @@ class _ShareQuota(NamedTuple):
 
     @classmethod
     def compute(cls, targets: int, members: int) -> _ShareQuota:
-        """Evenly; where it does not divide, some get one more."""
+        """Return the quotas for ``targets`` partitions and ``members`` members.
+
+        A remainder is spread over the members.
+        """
         sharing = (members + targets - 1) // targets if targets else 0
         exact = sharing * targets / members
         return cls(sharing, [ceil(exact * (i + 1)) - ceil(exact * i) for i in range(members)])
 
 
 class _ShareBalancer(Generic[P]):
-    """Sharing out partitions among members by number: all of a group's at once, or one topic's after the other."""
+    """Balances partitions among members: all partitions of a homogeneous group at once, or those of one topic.
+
+    Members are indices into ``drafts``; ``place`` converts a partition of type P to (topic id, partition).
+    """
 
     def __init__(
         self,
@@ -111,12 +122,12 @@ class _ShareBalancer(Generic[P]):
         self.members_below_quota: JavaHashMap[int, None] = JavaHashMap(_integer_hash, table_size_for(len(drafts)))
 
     def add(self, member: int, partition: P) -> None:
-        """Add a partition to a member."""
+        """Record a partition as assigned to a member."""
         self.by_partition.compute_if_absent(partition, lambda: JavaHashMap(_integer_hash)).put(member, None)
         self.by_member.compute_if_absent(member, lambda: JavaHashMap(self._hash_of)).put(partition, None)
 
     def count(self, member: int) -> int:
-        """Return the number of assigned partitions."""
+        """Return the number of partitions assigned to a member."""
         held = self.by_member.get(member)
         return 0 if held is None else len(held)
 
@@ -129,7 +140,7 @@ class _ShareBalancer(Generic[P]):
         return self.count(member) > self._desired.get(member, 0)
 
     def add_missing_targets(self, initial_capacity: int | None = None) -> None:
-        """Add the target partitions without members."""
+        """Add the target partitions that are not assigned to any member, with an empty set of members."""
         for partition in self._targets:
             self.by_partition.compute_if_absent(partition, lambda: JavaHashMap(_integer_hash, initial_capacity or 16))
 
@@ -142,7 +153,7 @@ class _ShareBalancer(Generic[P]):
         return True
 
     def revoke_above_quota(self, members: Iterator[int]) -> None:
-        """Members with too much lose the first of what they have."""
+        """Revoke partitions from the members above their quota, in the order of their assignment."""
         for member in members:
             held = self.by_member[member]
             for partition in list(held):
@@ -153,7 +164,10 @@ class _ShareBalancer(Generic[P]):
                 held.remove(partition)
 
     def revoke_overshared(self, lost: Callable[[int], None]) -> Iterator[None]:
-        """Partitions that too many read lose the first of their readers."""
+        """Revoke partitions that are assigned to more members than the quota.
+
+        ``lost`` is called with each affected member.
+        """
         for partition in self.by_partition:
             readers = self.by_partition[partition]
             for member in list(readers):
@@ -166,7 +180,7 @@ class _ShareBalancer(Generic[P]):
             yield
 
     def assign_undershared(self) -> Iterator[None]:
-        """Partitions that too few read go to members with too little, one after the other and round again."""
+        """Assign partitions with fewer members than the quota to the members below their quota, round robin."""
         waiting, assigned = iter(self.members_below_quota), False
         for partition in self.by_partition:
             readers = self.by_partition[partition]

@@ -23,14 +23,14 @@ from ottla.broker.groups.java_collections import iteration_order
 
 
 def assign_uniform(spec: GroupSpec) -> AssignmentJob:
-    """Assign all partitions evenly."""
+    """Return the uniform target assignment by member id, for equal or different subscriptions of the members."""
     if spec.homogeneous:
         return _homogeneous(spec)
     return assign_heterogeneous(spec)
 
 
 class _Quotas:
-    """Quota of partitions per member; ``extra`` members get one more."""
+    """Partitions per member: ``least``; the first ``extra`` members get one more."""
 
     def __init__(self, partitions: int, members: int) -> None:
         self.least, self.extra = divmod(partitions, members)
@@ -74,7 +74,7 @@ def _homogeneous(spec: GroupSpec) -> AssignmentJob:
 
 
 def _unassigned_partitions(spec: GroupSpec, topics: list[bytes]) -> Generator[None, None, list[tuple[bytes, int]]]:
-    """Return the unassigned partitions, topic by topic; yield between two steps."""
+    """Return the partitions that no member is assigned, topic by topic; yield between two steps."""
     taken: dict[bytes, set[int]] = {topic: set() for topic in topics}
     yield
     for claim in spec.members.values():
@@ -98,9 +98,14 @@ def _retained_assignment(
     left: int,
     free: list[tuple[bytes, int]],
 ) -> tuple[MutableAssignment | None, int]:
-    """Return the partitions a member retains, None for all, and how many more it may get.
+    """Return the partitions that a member retains (None: all) and how many more it is to be assigned.
 
-    The revoked ones go to ``free``.
+    Args:
+        claim: the member's subscription and current target assignment.
+        wanted: ids of the subscribed topics.
+        quotas: quota per member; ``extra`` is reduced if this member gets an extra partition.
+        left: number of members from this one on.
+        free: unassigned partitions, to which revoked partitions are appended.
     """
     draft: MutableAssignment | None = None
     has_extra = quotas.extra > 0

@@ -1,7 +1,7 @@
 """Uniform assignor for different subscriptions: as even as the subscriptions allow, with few moves.
 
-Unassigned partitions go to the members with the fewest; then, topic by topic, partitions move from the members with the
-most to those with the fewest, until there is no improvement or after sixteen rounds.
+Unassigned partitions are assigned to the members with the fewest; then, topic by topic, partitions move from the
+members with the most to those with the fewest, until a round moves none or after sixteen rounds.
 
 Source: ``UniformHeterogeneousAssignmentBuilder.java`` (apache/kafka 4.3.1).
 """
@@ -27,7 +27,9 @@ MAX_ITERATIONS = 16
 class _SubscriberBalancer:
     """Iterator over a topic's subscribers: least loaded ones ascending, most loaded ones descending.
 
-    Each end is a range of members who have equally many partitions; it grows as its level moves.
+    ``sizes``: number of assigned partitions by member index. The least and the most loaded members are each a range of
+    the
+    sorted subscribers with equally many partitions, which grows as that number changes.
     """
 
     def __init__(self, sizes: list[int]) -> None:
@@ -35,7 +37,7 @@ class _SubscriberBalancer:
         self._members: list[int] = []
 
     def start_topic(self, subscribers: list[int]) -> int:
-        """Take up a topic; gives how far its subscribers are apart."""
+        """Reset to a topic's subscribers; return their largest minus their smallest number of partitions."""
         self._members = members = sorted(subscribers, key=lambda member: (self._sizes[member], member))
         self._least_end = 0
         self._least_level = self._sizes[members[0]] - 1
@@ -46,7 +48,7 @@ class _SubscriberBalancer:
         return self._sizes[members[-1]] - self._sizes[members[0]]
 
     def next_least_loaded(self) -> int:
-        """Return the next least loaded member."""
+        """Return the index of the next subscriber with the fewest partitions."""
         members = self._members
         if self._next_least >= self._least_end:
             self._least_level += 1
@@ -57,7 +59,7 @@ class _SubscriberBalancer:
         return members[self._next_least - 1]
 
     def next_most_loaded(self) -> int:
-        """Return the next most loaded member; -1 if there is none."""
+        """Return the index of the next subscriber with the most partitions; -1 if there is none."""
         members = self._members
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
@@ -80,12 +82,15 @@ class _SubscriberBalancer:
 
     @property
     def is_balanced(self) -> bool:
-        """True if the levels have met."""
+        """True if the numbers of partitions of most and least loaded subscribers differ by at most 1."""
         return self._most_level - self._least_level <= 1
 
 
 class _HeterogeneousAssignment:
-    """An assignment on its way: members are numbers here, owners stand by topic and partition."""
+    """Target assignment under construction.
+
+    Members are indices, owners (-1: none) are listed by topic and partition.
+    """
 
     def __init__(self, spec: GroupSpec) -> None:
         self.spec = spec
@@ -96,7 +101,7 @@ class _HeterogeneousAssignment:
         self.mutable_assignments: dict[int, MutableAssignment] = {}
 
     def initialize(self) -> Generator[None, None, None]:
-        """Collect the subscribers and the retained partitions."""
+        """Collect the subscribers of each topic and the partitions that members retain; yield between two steps."""
         for number, claim in enumerate(self.spec.members.values()):
             for topic in claim.topics:
                 if topic not in self.owners:
@@ -119,13 +124,13 @@ class _HeterogeneousAssignment:
             yield
 
     def mutable_assignment(self, number: int) -> MutableAssignment:
-        """Return a member's target, to be changed."""
+        """Return a member's target assignment for modification: a copy of the current one, made at the first call."""
         if number not in self.mutable_assignments:
             self.mutable_assignments[number] = mutable_copy(self.spec.members[self.ids[number]].assignment)
         return self.mutable_assignments[number]
 
     def assign_partition(self, topic: bytes, partition: int, number: int) -> None:
-        """Assign a partition to a member, removing it from its owner."""
+        """Assign a partition to a member (by index) and remove it from its previous owner, if any."""
         before = self.owners[topic][partition]
         if before >= 0:
             draft = self.mutable_assignment(before)
@@ -138,7 +143,7 @@ class _HeterogeneousAssignment:
         self.sizes[number] += 1
 
     def sorted_topics(self, topics: list[bytes]) -> list[bytes]:
-        """Most partitions a subscriber first, then fewest subscribers, then by id (signed halves, as Java's)."""
+        """Sort topics by partitions per subscriber (descending), number of subscribers, and id (as signed halves)."""
 
         def key(topic: bytes) -> tuple[float, int, int, int]:
             high, low = (int.from_bytes(part, "big", signed=True) for part in (topic[:8], topic[8:]))
@@ -149,7 +154,7 @@ class _HeterogeneousAssignment:
 
 
 def assign_heterogeneous(spec: GroupSpec) -> AssignmentJob:
-    """Assign all partitions as evenly as possible."""
+    """Return the target assignment by member id, as even as different subscriptions allow."""
     work = _HeterogeneousAssignment(spec)
     yield from work.initialize()
     if not work.owners:
@@ -176,7 +181,7 @@ def assign_heterogeneous(spec: GroupSpec) -> AssignmentJob:
 
 
 def _balance(work: _HeterogeneousAssignment, balancer: _SubscriberBalancer) -> Generator[None, None, None]:
-    """Balance all topics until a whole round moves no partition."""
+    """Move partitions topic by topic until a whole round moves none, at most `MAX_ITERATIONS` rounds."""
     topics = work.sorted_topics([topic for topic, members in work.subscribers.items() if len(members) >= 2])
     last = -1
     for _ in range(MAX_ITERATIONS):
@@ -191,7 +196,7 @@ def _balance(work: _HeterogeneousAssignment, balancer: _SubscriberBalancer) -> G
 def _balance_topic(
     work: _HeterogeneousAssignment, balancer: _SubscriberBalancer, topic: bytes
 ) -> Generator[None, None, int]:
-    """Move partitions of one topic; gives how many were moved."""
+    """Move partitions of one topic from the most to the least loaded subscribers; return the number of moves."""
     yield
     if balancer.start_topic(work.subscribers[topic]) <= 1:
         return 0

@@ -1,1 +1,1 @@
-"""Classic groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+"""Classic group protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""

@@ -1,4 +1,6 @@
-"""Soft state of a classic group: members, pending joins and syncs. Lost at failover by design; the rest is in records.
+"""Soft state of a classic group: members and pending JoinGroup and SyncGroup requests, which are lost at failover.
+
+Hard state is in the group metadata records.
 
 Source: ``ClassicGroup.java``, ``ClassicGroupMember.java``, ``ClassicGroupState.java`` (apache/kafka 4.3.1).
 """
@@ -19,11 +21,11 @@ from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 TOPICS_PER_STEP = 1_000
 MEMBERS_PER_STEP = 200
 CONSUMER_PROTOCOL_TYPE = "consumer"
-"""Protocol type of consumers; others (Connect, for example) use the same state machine with metadata of their own."""
+"""Protocol type of consumers; other clients, such as Connect, have their own protocol types and metadata formats."""
 
 
 class ClassicGroupState(Enum):
-    """State of a group; the value is that of DescribeGroups."""
+    """State of a classic group; the value is its name in DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -45,7 +47,10 @@ VALID_PREVIOUS_STATES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
 
 
 class GroupRequest(NamedTuple):
-    """A client's request on its way into the machine. ``new_member_id``: text for a member id, should one be needed."""
+    """Event: request of a group member.
+
+    ``new_member_id``: random suffix for the member id if the coordinator assigns one.
+    """
 
     pending_request: Any
     request: Any
@@ -54,12 +59,12 @@ class GroupRequest(NamedTuple):
     client_host: str
     new_member_id: str = ""
     can_describe: Callable[[str], bool] | None = None
-    """Predicate of the topics that the client may describe; None if all."""
+    """Returns True for a topic that the client is authorized to describe; None if it may describe all."""
 
 
 @dataclass(slots=True)
 class ClassicGroupMember:
-    """Group member."""
+    """Member of a classic group."""
 
     id: str
     instance_id: str | None
@@ -70,24 +75,24 @@ class ClassicGroupMember:
     protocols: list[tuple[str, bytes]]
     assignment: bytes = b""
     awaiting_join: GroupRequest | None = None
-    """The JoinGroup that waits for the next generation."""
+    """Pending JoinGroup request, which completes with the next generation."""
     awaiting_sync: GroupRequest | None = None
-    """The SyncGroup that waits for the leader's assignment."""
+    """Pending SyncGroup request, which completes with the leader's assignment."""
     is_new: bool = False
 
     @property
     def is_waiting(self) -> bool:
-        """True for a member with a pending request, which cannot send heartbeats and needs none."""
+        """True for a member with a pending request: it cannot send heartbeats, and its session does not expire."""
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
     def metadata_for(self, protocol: str) -> bytes:
-        """Return the member's metadata of a protocol."""
+        """Return the member's metadata for a protocol (assignor); empty if it does not support the protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """Classic group."""
+    """Soft state of a classic group."""
 
     id: str
     state: ClassicGroupState = ClassicGroupState.EMPTY
@@ -98,19 +103,19 @@ class ClassicGroup:
     members: dict[str, ClassicGroupMember] = field(default_factory=dict)
     static_member_ids: dict[str, str] = field(default_factory=dict)
     pending_join_members: dict[str, None] = field(default_factory=dict)
-    """Member ids that were handed out (MEMBER_ID_REQUIRED) and have not joined yet."""
+    """Member ids that were assigned in MEMBER_ID_REQUIRED responses and have not joined yet."""
     pending_sync_members: dict[str, None] = field(default_factory=dict)
     remaining_initial_delay_ms: int | None = None
-    """Remaining initial rebalance delay, extended in steps while members join; None outside it."""
+    """Remaining initial rebalance delay (ms), extended in steps while members join; None after the first join phase."""
     new_member_added: bool = False
     awaiting_join_count: int = 0
-    """Number of members with a pending JoinGroup."""
+    """Number of members with a pending JoinGroup request."""
     protocol_counts: dict[str, int] = field(default_factory=dict)
     """Number of members that support each protocol."""
     state_since_ms: int = -1
 
     def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
-        """Go to a state that may follow this one."""
+        """Change the state; the current state must be a valid previous state of the new one."""
         assert self.state in VALID_PREVIOUS_STATES[state], f"{self.id}: {self.state} to {state}"
         self.state = state
         self.state_since_ms = now_ms
@@ -122,22 +127,22 @@ class ClassicGroup:
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """True if an empty group's first wait is under way."""
+        """True during the initial rebalance delay of an empty group."""
         return self.remaining_initial_delay_ms is not None
 
     @property
     def has_all_members_joined(self) -> bool:
-        """True if every member, and every one that was promised an id, is waiting in JoinGroup."""
+        """True if every member has a pending JoinGroup and every assigned member id has been used."""
         return not self.pending_join_members and self.awaiting_join_count == len(self.members)
 
     def set_awaiting_join(self, member: ClassicGroupMember, call: GroupRequest | None) -> GroupRequest | None:
-        """Hold a member's JoinGroup, or none; gives the one held before."""
+        """Set or clear (None) the pending JoinGroup request of a member; return the previous one."""
         before, member.awaiting_join = member.awaiting_join, call
         self.awaiting_join_count += (call is not None) - (before is not None)
         return before
 
     def set_protocols(self, member: ClassicGroupMember, protocols: list[tuple[str, bytes]]) -> None:
-        """Set the protocols of a member."""
+        """Replace the protocols of a member and adjust the number of members by protocol."""
         for name, _ in member.protocols:
             self.protocol_counts[name] -= 1
             if not self.protocol_counts[name]:
@@ -147,7 +152,7 @@ class ClassicGroup:
             self.protocol_counts[name] = self.protocol_counts.get(name, 0) + 1
 
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Return True if a member with these protocols may join."""
+        """Return True if a member with this protocol type and these protocols may join the group."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         everybody = len(self.members)
@@ -155,11 +160,11 @@ class ClassicGroup:
 
     @property
     def has_common_protocol(self) -> bool:
-        """True if all members support at least one protocol."""
+        """True if at least one protocol is supported by all members."""
         return any(count == len(self.members) for count in self.protocol_counts.values())
 
     def select_protocol(self) -> str:
-        """By vote: each member votes for the first protocol of its list that all support."""
+        """Return the protocol with the most votes: each member votes for its first one that all members support."""
         everybody = len(self.members)
         votes = Counter(
             next(n for n, _ in m.protocols if self.protocol_counts[n] == everybody) for m in self.members.values()
@@ -167,7 +172,7 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
-        """Return the member that a request names.
+        """Return the member that a request names by member id and, if it is static, by instance id.
 
         Raises:
             ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -184,7 +189,7 @@ class ClassicGroup:
         return member
 
     def add(self, member: ClassicGroupMember) -> None:
-        """Take a member in; the first leads."""
+        """Add a member; the first member becomes the leader."""
         self.members[member.id] = member
         self.pending_join_members.pop(member.id, None)
         protocols, member.protocols = member.protocols, []
@@ -196,7 +201,7 @@ class ClassicGroup:
             self.leader = member.id
 
     def remove(self, member_id: str) -> None:
-        """Let a member go, or one that was only promised its id; the next member leads."""
+        """Remove a member or a pending member id; if it is the leader, the next member becomes the leader."""
         self.pending_join_members.pop(member_id, None)
         self.pending_sync_members.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -209,7 +214,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
 
     def replace_static_member(self, old_id: str, new_id: str) -> ClassicGroupMember:
-        """Replace a static member's id in its position; a pending request of the old id is dropped."""
+        """Replace the id of a static member in place, and return the member. Pending requests are left unchanged."""
         member = self.members[old_id]
         self.members = {new_id if k == old_id else k: m for k, m in self.members.items()}
         self.pending_sync_members = {new_id if k == old_id else k: None for k in self.pending_sync_members}
@@ -222,7 +227,10 @@ class ClassicGroup:
         return member
 
     def to_record_value(self, shares: Mapping[str, bytes] | None = None) -> offset_records.GroupMetadataValue:
-        """Return the group as a record; ``shares``: assignments that are not in effect yet."""
+        """Return the value of the group metadata record.
+
+        ``shares``: assignments by member id to write instead of the current.
+        """
         protocol = self.protocol or ""
         return offset_records.GroupMetadataValue(
             self.protocol_type or "",
@@ -247,16 +255,16 @@ class ClassicGroup:
 
     @classmethod
     def from_record_value(cls, group_id: str, value: offset_records.GroupMetadataValue) -> ClassicGroup:
-        """Return a group from its record."""
+        """Return the group of a group metadata record."""
         group = cls(group_id)
         for _ in group.restore(value):
             pass
         return group
 
     def restore(self, value: offset_records.GroupMetadataValue) -> Iterator[None]:
-        """Take over the record of this new group: stable where it has members, else empty. Yield between two steps.
+        """Initialize this new group from its record: STABLE if it has members, else EMPTY. Yield between two steps.
 
-        Clients may write to the log: of rows that name the same member, or the same instance, the last one counts.
+        Clients may write to the log: of members with the same member id or instance id, the last one remains.
         """
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
@@ -291,7 +299,7 @@ class ClassicGroup:
 def subscribed_topics(group: ClassicGroup) -> Generator[None, None, set[str] | None]:
     """Return the topics that the members of a consumer group subscribe to; None if a subscription cannot be parsed.
 
-    A step for each member, and more where it names very many topics.
+    Yield for each member, and more often for a subscription to very many topics.
     """
     out: set[str] = set()
     for member in list(group.members.values()):

@@ -1,7 +1,7 @@
-"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the timers between them, as one pure machine.
+"""State machine of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the timers of groups and members.
 
-Changes with a record (creation, assignment, a static member's new id) take effect once the record is committed:
-`on_write_result`. A rejected record changes no state.
+A change with a record (creation, assignment, new id of a static member) takes effect when the record is committed, in
+`ClassicGroups.on_write_result`. A failed write changes no state.
 
 Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/kafka 4.3.1).
 """
@@ -21,30 +21,30 @@ from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group, leave_group, offset_records, sync_group
 
 MAX_RESTORED_PER_SLICE = 200
-"""So many groups, or members, stand up in one slice."""
+"""Groups or members that are restored from records in one time slice."""
 
 
 class NewGroupJoin(NamedTuple):
-    """A group exists once its first record is committed; then the join that made it goes on."""
+    """Context of the write that creates a group; its JoinGroup request continues once the record is committed."""
 
     join_request: GroupRequest
 
 
 class ClassicGroups:
-    """The classic groups of one partition of `__consumer_offsets`."""
+    """Classic groups of one partition of `__consumer_offsets`."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.persisted_groups: dict[str, offset_records.GroupMetadataValue] = {}
-        """Hard state: each group's last record."""
+        """Hard state: value of each group's last record, by group id."""
         self.groups: dict[str, ClassicGroup] = {}
-        """Soft state."""
+        """Soft state of each group, by group id."""
         self._pending_member_ids = PendingMemberIds()
         self.is_loaded = False
-        """True if what comes now is written by ourselves."""
+        """True once the shard is loaded: records that are replayed from then on were written by this broker."""
 
     def replay(self, key: offset_records.GroupMetadataKey, value: offset_records.GroupMetadataValue | None) -> None:
-        """Take in a group's record."""
+        """Replay a group metadata record; None as ``value`` is a tombstone."""
         if value is None:
             self.persisted_groups.pop(key.group, None)
             self.groups.pop(key.group, None)
@@ -55,7 +55,7 @@ class ClassicGroups:
             self.groups[key.group] = ClassicGroup.from_record_value(key.group, value)
 
     def on_loaded(self, now_ms: int) -> GroupEffects:
-        """Restore the groups after their log was replayed: each member gets a session timeout to rejoin."""
+        """Restore the groups after replay: the session timeout of every member starts anew."""
         self.is_loaded = True
         return GroupEffects(continuation=self._restore(now_ms)) if self.persisted_groups else GroupEffects()
 
@@ -77,7 +77,7 @@ class ClassicGroups:
         yield fx
 
     def on_unloaded(self, error: ErrorCode) -> GroupEffects:
-        """Fail all pending requests when the shard is unloaded."""
+        """Complete all pending requests with ``error`` because the shard is unloaded."""
         fx = GroupEffects()
         for group in self.groups.values():
             for member in group.members.values():
@@ -91,7 +91,7 @@ class ClassicGroups:
         error: ErrorCode,
         now_ms: int,
     ) -> GroupEffects:
-        """Handle the result of a write."""
+        """Continue after the write of a record with the context ``what`` was committed, or failed with ``error``."""
         fx = GroupEffects()
         if isinstance(what, LeaderAssignment):
             group = self.groups.get(what.group_id)
@@ -111,10 +111,9 @@ class ClassicGroups:
         return self.join(call, now_ms)
 
     def on_disconnect(self, group_id: str, ticket: object, now_ms: int) -> GroupEffects:
-        """Handle the disconnection of a client with a pending request.
+        """Handle the disconnection of a client with a pending request: a member remains and may rejoin, as in Kafka.
 
-        A member may rejoin with its id and stays, as in Kafka. One that never received its id cannot: a new dynamic one
-        that joined before v4. In Kafka it stays until its join times out after five minutes.
+        A new dynamic member that joined before v4 never received its id and is removed; Kafka waits five minutes.
         """
         fx = GroupEffects()
         group = self.groups.get(group_id)
@@ -168,11 +167,10 @@ class ClassicGroups:
             self._join_known(group, call, request, now_ms, fx)
 
     def _accepts_joining_member(self, group: ClassicGroup, member_id: str) -> bool:
-        """Return True if a member may join by ``group.max.size``: existing members may rejoin.
+        """Return True if ``group.max.size`` allows a member to join: existing members may rejoin.
 
-        Others, with a promised id or not, only while there is room.
-
-        In a rebalance the pending ones are counted: of a group above the limit the last to join are rejected.
+        In a rebalance pending JoinGroups are counted: in a group above the limit, the last members to join are
+        rejected.
         """
         member = group.members.get(member_id)
         match group.state:
@@ -270,7 +268,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ sync
 
     def sync(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Handle a SyncGroup request; the leader's has the assignments of all members."""
+        """Handle a SyncGroup request; that of the leader contains the assignments of all members."""
         fx = GroupEffects()
         try:
             self._sync(call, call.request, fx)
@@ -300,7 +298,10 @@ class ClassicGroups:
             rebalance.store_leader_assignment(group, request, fx)
 
     def _require_current_member(self, request: Any, generation: int) -> tuple[ClassicGroup, ClassicGroupMember]:
-        """Return the group and the member that a request of the current generation names."""
+        """Return the group and the member of a request with the current generation.
+
+        Raise a `ProtocolError` if invalid.
+        """
         if not request.group_id:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(request.group_id)
@@ -314,7 +315,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ heartbeat, leave
 
     def heartbeat(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Handle a Heartbeat request; it returns REBALANCE_IN_PROGRESS during a rebalance."""
+        """Handle a Heartbeat request; its error code is REBALANCE_IN_PROGRESS during the join phase."""
         fx = GroupEffects()
         request: hb.HeartbeatRequest = call.request
         code = ErrorCode.NONE
@@ -329,7 +330,7 @@ class ClassicGroups:
         return fx
 
     def leave(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Members leave: one by id up to v2, several by id or instance id from v3."""
+        """Handle a LeaveGroup request: one member by id up to v2, several by member id or instance id from v3."""
         request: leave_group.LeaveGroupRequest = call.request
         group = self.groups.get(request.group_id)
         response = leave_group.LeaveGroupResponse()
@@ -377,7 +378,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ timers
 
     def on_timer(self, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-        """Handle an expired timer."""
+        """Handle an expired timer of a group (``join``, ``sync``) or member (``session``)."""
         fx = GroupEffects()
         group = self.groups.get(key[1])
         if key[0] == "session":

@@ -1,7 +1,7 @@
 """Member ids that were assigned (MEMBER_ID_REQUIRED) and not used yet, bounded by removing the oldest.
 
-A client joins with its id at once; one that does not is remembered for its session timeout. Kafka keeps all of them for
-that time.
+A client normally rejoins with its id at once; an unused id is kept for the session timeout. Kafka keeps all of them
+for that time, without a bound.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.broker.config.limits import (
 
 
 class PendingMemberIds:
-    """Assigned member ids, by group and in order of assignment."""
+    """Pending member ids in order of assignment, bounded for each group and in total by their number of characters."""
 
     __slots__ = ("_all", "_chars", "_group_chars", "_groups")
 
@@ -25,7 +25,7 @@ class PendingMemberIds:
         self._group_chars: dict[str, int] = {}
 
     def add(self, group_id: str, member_id: str) -> list[tuple[str, str]]:
-        """Add a member id; return groups and ids that are removed to stay within the limit."""
+        """Add a member id; return the (group id, member id) pairs that were removed to stay within the limits."""
         self.remove(group_id, member_id)
         chars = len(member_id) + PENDING_MEMBER_ID_OVERHEAD_CHARS
         self._all[group_id, member_id] = chars
@@ -43,7 +43,7 @@ class PendingMemberIds:
         return gone
 
     def remove(self, group_id: str, member_id: str) -> None:
-        """Remove a member id after its use or timeout."""
+        """Remove a member id after its use or session timeout; do nothing if it is absent."""
         chars = self._all.pop((group_id, member_id), 0)
         if chars:
             self._chars -= chars

@@ -1,7 +1,7 @@
 """Rebalance of a classic group.
 
-Each step takes the group and the `Effects` it adds to. Timers: ``("join", group)`` ends a rebalance, ``("sync",
-group)`` ends the wait for assignments, ``("session", group, member)`` ends a member.
+Each function changes the group and adds records, replies and timers to the `Effects`. Timers: ``("join", group)`` ends
+the join phase, ``("sync", group)`` ends the wait for SyncGroup, ``("session", group, member)`` expires a member.
 
 Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/kafka 4.3.1).
 
@@ -23,7 +23,7 @@ from ottla.wire.messages import join_group, offset_records, sync_group
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 MIN_STATIC_MEMBER_WAIT_MS = 1000
-"""Minimum wait for static members: they may have a rebalance timeout of 0."""
+"""Minimum time (ms) to wait for a static member to rejoin: the rebalance timeout may be 0."""
 
 if TYPE_CHECKING:
     GroupEffects = Effects[GroupRecord]
@@ -32,7 +32,7 @@ else:
 
 
 class GroupSettings(NamedTuple):
-    """The node's settings groups live by."""
+    """Group coordinator settings of a broker."""
 
     initial_rebalance_delay_ms: int = 3000
     min_session_timeout_ms: int = 6000
@@ -51,7 +51,7 @@ class GroupSettings(NamedTuple):
 
 
 class LeaderAssignment(NamedTuple):
-    """The leader's assignment is in force once its record is committed."""
+    """Context of the write of the leader's assignment, which takes effect once the record is committed."""
 
     group_id: str
     generation: int
@@ -59,14 +59,19 @@ class LeaderAssignment(NamedTuple):
 
 
 class ExpiredMember(NamedTuple):
-    """Context of the records of a timer: the owner is still the same object if no other record was written."""
+    """Context of the records that a timer of a member writes.
+
+    Attributes:
+        key: name of the timer.
+        owner: the member; another object is in its place once another record has changed the member.
+    """
 
     key: tuple[str, ...]
     owner: Any
 
 
 def append_group_record(group: ClassicGroup, fx: GroupEffects) -> None:
-    """Write the group's record."""
+    """Add the group metadata record with the current state to the effects."""
     fx.records.append(GroupRecord(offset_records.GroupMetadataKey(group.id), group.to_record_value()))
 
 
@@ -82,13 +87,13 @@ def cancel_session(group: ClassicGroup, member_id: str, fx: GroupEffects) -> Non
 
 
 def join_error(code: ErrorCode, member_id: str, version: int) -> join_group.JoinGroupResponse:
-    """Return a refusal of a join. Before v7 the protocol name is empty, after it null."""
+    """Return a JoinGroup response with an error code. The protocol name is empty before v7, null from v7."""
     name = None if version >= 7 else ""
     return join_group.JoinGroupResponse(error_code=code, member_id=member_id, generation_id=-1, protocol_name=name)
 
 
 def reply_join(group: ClassicGroup, member: ClassicGroupMember, message: Message, fx: GroupEffects) -> None:
-    """Answer the join a member waits in."""
+    """Complete the pending JoinGroup request of a member, if there is one."""
     parked = group.set_awaiting_join(member, None)
     if parked is not None:
         fx.replies.append(RequestReply(parked.pending_request, message))
@@ -97,18 +102,18 @@ def reply_join(group: ClassicGroup, member: ClassicGroupMember, message: Message
 def reject_join(
     group: ClassicGroup, member: ClassicGroupMember, code: ErrorCode, member_id: str, fx: GroupEffects
 ) -> None:
-    """Refuse the join a member waits in."""
+    """Complete the pending JoinGroup request of a member, if there is one, with an error code."""
     if member.awaiting_join is not None:
         reply_join(group, member, join_error(code, member_id, member.awaiting_join.version), fx)
 
 
 def reject_sync(member: ClassicGroupMember, code: ErrorCode, fx: GroupEffects) -> None:
-    """Refuse the sync a member waits in."""
+    """Complete the pending SyncGroup request of a member, if there is one, with an error code."""
     reply_sync(member, sync_group.SyncGroupResponse(error_code=code), fx)
 
 
 def reply_sync(member: ClassicGroupMember, message: Message, fx: GroupEffects) -> None:
-    """Answer the sync a member waits in."""
+    """Complete the pending SyncGroup request of a member, if there is one."""
     if member.awaiting_sync is not None:
         fx.replies.append(RequestReply(member.awaiting_sync.pending_request, message))
         member.awaiting_sync = None
@@ -117,7 +122,10 @@ def reply_sync(member: ClassicGroupMember, message: Message, fx: GroupEffects) -
 def build_join_response(
     group: ClassicGroup, member: ClassicGroupMember, *, members: bool, leader: str | None = None
 ) -> join_group.JoinGroupResponse:
-    """Return the response to a join: the current generation, and for the leader the metadata of all members."""
+    """Return the JoinGroup response of the current generation; ``members`` adds all members' metadata, for the leader.
+
+    ``leader``: member id to return as the leader instead of the current leader.
+    """
     rows: list[join_group.JoinGroupResponseMember] = []
     if members:
         protocol = group.protocol or ""
@@ -136,14 +144,14 @@ def build_join_response(
 
 
 def build_sync_response(group: ClassicGroup, member: ClassicGroupMember) -> sync_group.SyncGroupResponse:
-    """Return the response to a SyncGroup."""
+    """Return the SyncGroup response with the member's assignment."""
     return sync_group.SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
 
 
 def protocols_of(request: join_group.JoinGroupRequest) -> list[tuple[str, bytes]]:
-    """Return the protocols of a member in order; of duplicate names the first."""
+    """Return (name, metadata) of the protocols of a request in order; of duplicate names the first."""
     out: dict[str, bytes] = {}
     for protocol in request.protocols:
         out.setdefault(protocol.name, protocol.metadata)
@@ -151,14 +159,14 @@ def protocols_of(request: join_group.JoinGroupRequest) -> list[tuple[str, bytes]
 
 
 def rebalance_timeout_of(request: join_group.JoinGroupRequest) -> int:
-    """Version 0 has one timeout for both."""
+    """Return the rebalance timeout of a request (ms); the session timeout where it has none (v0)."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
 def update_member_and_hold_join(
     group: ClassicGroup, member: ClassicGroupMember, call: GroupRequest, fx: GroupEffects
 ) -> None:
-    """Update a member by its request, and hold the request; a request held before fails."""
+    """Update a member by its JoinGroup and hold the request; a previous one fails with REBALANCE_IN_PROGRESS."""
     request: join_group.JoinGroupRequest = call.request
     group.set_protocols(member, protocols_of(request))
     member.session_timeout_ms = request.session_timeout_ms
@@ -168,7 +176,7 @@ def update_member_and_hold_join(
 
 
 def store_leader_assignment(group: ClassicGroup, request: sync_group.SyncGroupRequest, fx: GroupEffects) -> None:
-    """Write the leader's assignment; it takes effect once committed."""
+    """Write the assignments of the leader's SyncGroup; they take effect once the record is committed."""
     given = {a.member_id: a.assignment for a in request.assignments}
     shares = {member_id: given.get(member_id, b"") for member_id in group.members}
     fx.records.append(GroupRecord(offset_records.GroupMetadataKey(group.id), group.to_record_value(shares)))
@@ -183,7 +191,7 @@ def on_assignment_outcome(
     now_ms: int,
     fx: GroupEffects,
 ) -> None:
-    """Propagate the committed assignment, or start another rebalance after a failed write."""
+    """Propagate the committed assignment or, if the write failed, start another rebalance."""
     if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != what.generation:
         return  # another rebalance has started and failed the pending requests
     if error is ErrorCode.NONE:
@@ -197,7 +205,7 @@ def on_assignment_outcome(
 def propagate_assignment(
     group: ClassicGroup, shares: Mapping[str, bytes], error: ErrorCode, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Send every member its assignment or an error, and restart their sessions."""
+    """Set the assignments of all members, complete their pending SyncGroups or fail them, restart their sessions."""
     fx.continue_with(_propagate_assignment(group, shares, error, now_ms), len(group.members))
 
 
@@ -222,7 +230,7 @@ def _propagate_assignment(
 
 
 def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
-    """Start a rebalance: pending SyncGroups fail with REBALANCE_IN_PROGRESS, then all members are awaited."""
+    """Start a rebalance: fail pending SyncGroups with REBALANCE_IN_PROGRESS, then wait for all members to join."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         propagate_assignment(group, {}, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, fx)
     fx.timers.append(CancelTimer(("sync", group.id)))
@@ -244,7 +252,7 @@ def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now_ms: int,
 def maybe_prepare_rebalance_or_complete_join(
     group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Start a rebalance, or complete the current one if possible."""
+    """Start a rebalance, or complete the current join phase if all members have joined."""
     if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY):
         prepare_rebalance(group, settings, now_ms, fx)
     else:
@@ -260,14 +268,14 @@ def maybe_complete_join(group: ClassicGroup, now_ms: int, fx: GroupEffects) -> N
 def complete_join_if_all_joined(group: ClassicGroup, now_ms: int, fx: GroupEffects) -> None:
     """Complete the join phase early if all members have joined, even during the initial delay.
 
-    Kafka does that when a session expires then (``removeMemberAndUpdateClassicGroup``).
+    Kafka does so when a session expires during the delay (``removeMemberAndUpdateClassicGroup``).
     """
     if group.state is ClassicGroupState.PREPARING_REBALANCE and group.has_all_members_joined:
         complete_join(group, now_ms, fx)
 
 
 def on_join_timeout(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
-    """Handle the end of the join phase; the initial delay is extended while members join."""
+    """Complete the join phase at its timeout, or extend the initial delay because members have joined."""
     if group.state is not ClassicGroupState.PREPARING_REBALANCE:
         return
     left = group.remaining_initial_delay_ms or 0
@@ -326,7 +334,10 @@ def _complete_join(group: ClassicGroup, now_ms: int) -> Iterator[GroupEffects]:
 
 
 def _maybe_elect_new_leader(group: ClassicGroup) -> bool:
-    """Return True if the leader has rejoined, or the first member that has becomes leader."""
+    """Return True if the leader has rejoined, or make the first member that has rejoined the leader.
+
+    False if none has.
+    """
     leader = group.members.get(group.leader or "")
     if leader is not None and leader.awaiting_join is not None:
         return True
@@ -338,7 +349,7 @@ def _maybe_elect_new_leader(group: ClassicGroup) -> bool:
 
 
 def on_sync_timeout(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
-    """Members that did not send SyncGroup in time are dropped, and the group goes round again."""
+    """Remove the members that did not send SyncGroup in time, and start another rebalance."""
     if group.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
         return
     if group.pending_sync_members:
@@ -360,7 +371,7 @@ def _remove_unsynced_members(
 
 
 def remove_member(group: ClassicGroup, member: ClassicGroupMember, fx: GroupEffects) -> None:
-    """Remove a member, failing its pending requests."""
+    """Remove a member; its pending requests fail with UNKNOWN_MEMBER_ID."""
     reject_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "", fx)
     reject_sync(member, ErrorCode.UNKNOWN_MEMBER_ID, fx)
     group.remove(member.id)
@@ -370,7 +381,7 @@ def remove_member(group: ClassicGroup, member: ClassicGroupMember, fx: GroupEffe
 def remove_member_and_rebalance(
     group: ClassicGroup, member: ClassicGroupMember, settings: GroupSettings, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Remove a member and rebalance the group."""
+    """Remove a member, then start a rebalance or complete the current join phase if all others have joined."""
     remove_member(group, member, fx)
     if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, settings, now_ms, fx)

@@ -1,4 +1,4 @@
-"""Static members that come back (KIP-345): the old id is fenced, and a stable group stays as it is if it can.
+"""Static members that rejoin (KIP-345): the old member id is fenced; a stable group does not rebalance where possible.
 
 Source: ``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin`` (apache/kafka 4.3.1).
 """
@@ -17,7 +17,7 @@ from ottla.wire.messages import join_group, offset_records
 
 
 class StaticMemberReplacement(NamedTuple):
-    """A member has its new id once the record that names it is committed."""
+    """Context of the write that replaces a static member's id; it takes effect once the record is committed."""
 
     join_request: GroupRequest
     generation: int
@@ -28,7 +28,10 @@ class StaticMemberReplacement(NamedTuple):
 def replace_static_member(
     group: ClassicGroup, call: GroupRequest, new_id: str, settings: GroupSettings, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Replace a static member that rejoined with a new id. A stable group writes the change first."""
+    """Replace the id of a static member that rejoined without its id.
+
+    In a stable group whose protocol stays the same, the record is written first and there is no rebalance.
+    """
     request: join_group.JoinGroupRequest = call.request
     assert request.group_instance_id is not None
     old_id = group.static_member_ids[request.group_instance_id]
@@ -55,7 +58,7 @@ def _keeps_protocol(group: ClassicGroup, member: ClassicGroupMember, request: jo
 def _replacement_record_value(
     group: ClassicGroup, request: join_group.JoinGroupRequest, old_id: str, new_id: str
 ) -> offset_records.GroupMetadataValue:
-    """Return the group's record with the static member replaced."""
+    """Return the group metadata value in which the static member has its new id and settings."""
     value = group.to_record_value()
     row = next(m for m in value.members if m.member_id == old_id)
     row.member_id = new_id
@@ -70,7 +73,7 @@ def _replacement_record_value(
 def _replace_member(
     group: ClassicGroup, call: GroupRequest, old_id: str, new_id: str, now_ms: int, fx: GroupEffects
 ) -> ClassicGroupMember:
-    """Fence a pending request of the old id; the new request waits in its place."""
+    """Replace a static member's id, hold its JoinGroup, and fail the old id's pending requests: FENCED_INSTANCE_ID."""
     member = group.members[old_id]
     rebalance.reject_join(group, member, ErrorCode.FENCED_INSTANCE_ID, old_id, fx)
     rebalance.reject_sync(member, ErrorCode.FENCED_INSTANCE_ID, fx)
@@ -84,9 +87,10 @@ def _replace_member(
 def on_replacement_outcome(
     group: ClassicGroup | None, what: StaticMemberReplacement, error: ErrorCode, now_ms: int
 ) -> GroupEffects | None:
-    """Complete the replacement once its record is committed, or undo it.
+    """Complete the replacement of a static member's id once its record is committed, or reply with the write error.
 
-    None if the group changed meanwhile: its next record has its members, and the request is an ordinary join.
+    Returns:
+        None if the group has changed meanwhile: the caller then handles the request as an ordinary join.
     """
     call = what.join_request
     member = group.members.get(what.old_id) if group is not None else None

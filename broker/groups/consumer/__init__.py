@@ -1,1 +1,1 @@
-"""Groups of the consumer protocol (KIP-848), whose assignment the coordinator computes."""
+"""Groups of the consumer protocol (KIP-848), with server-side assignment."""

@@ -1,4 +1,4 @@
-"""A member of the older protocol joins a consumer group, or comes back to follow it.
+"""JoinGroup of a member with the classic protocol to a consumer group, as a new member or to follow a new assignment.
 
 Source: ``GroupMetadataManager.classicGroupJoinToConsumerGroup`` (apache/kafka 4.3.1), KIP-848.
 """
@@ -26,14 +26,14 @@ from ottla.wire.messages import consumer_group_records, join_group
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
 MAX_BYTES_AT_ONCE = 16 * 1024
-"""Bytes of a subscription that is decoded without a pause."""
+"""Bytes of the largest subscription that is decoded without yielding to the event loop."""
 
 
 def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_ms: int) -> GroupEffects:
-    """Take a member in, or back.
+    """Add or update the member of a JoinGroup request; its response is in the returned effects.
 
     Raises:
-        ProtocolError: the member's answer.
+        ProtocolError: the error code of the JoinGroup response.
     """
     request: join_group.JoinGroupRequest = call.request
     member_id = request.member_id or call.new_member_id
@@ -57,7 +57,7 @@ def _join(
     now_ms: int,
     fx: GroupEffects,
 ) -> Generator[None, None, None]:
-    """Decode the subscription, which may hold 300,000 topics, and let the group follow it."""
+    """Decode the subscription (up to 300,000 topics), update member and group, and fill in ``response``."""
     request: join_group.JoinGroupRequest = call.request
     said, names = yield from _decode_subscription(request)
     member = _get_or_create_member(group, request, member_id, fx)
@@ -91,10 +91,10 @@ def _check(groups: ConsumerGroups, group: ConsumerGroup, request: join_group.Joi
 def _decode_subscription(
     request: join_group.JoinGroupRequest,
 ) -> Generator[None, None, tuple[ConsumerProtocolSubscription, Set[str]]]:
-    """Return the subscription of a member and its topics; yield between two steps.
+    """Return the subscription of a member and the set of its topics; yield between two steps.
 
     Raises:
-        ProtocolError: UNKNOWN_SERVER_ERROR: it is invalid, or the member's record would be too large.
+        ProtocolError: UNKNOWN_SERVER_ERROR: the subscription is malformed, or the member's record would be too large.
     """
     room = consumer_protocol.LARGEST_BYTES - sum(len(protocol.metadata) for protocol in request.protocols)
     try:
@@ -161,7 +161,7 @@ def _answer(
     *,
     stays: bool,
 ) -> None:
-    """Respond with the epoch as generation, and set the timer for SyncGroup."""
+    """Set the generation (the member epoch) in the response and, if the group ``stays``, the timer for SyncGroup."""
     assert moved.classic_metadata is not None
     response.member_id = moved.id
     response.generation_id = moved.epoch

@@ -1,7 +1,7 @@
-"""Members with the classic protocol in a consumer group: join, sync, heartbeat and leave.
+"""Members with the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-The generation of a member is its epoch. A change of its assignment appears as a rebalance; SyncGroup returns the
-assignment.
+The generation of a member is its member epoch. A change of its assignment appears to it as a rebalance; SyncGroup
+returns the assignment.
 
 Source: ``GroupMetadataManager.java``, the ``classicGroup...ToConsumerGroup`` methods (apache/kafka 4.3.1), KIP-848.
 """
@@ -31,7 +31,7 @@ LOOKUPS_PER_STEP = 500
 
 
 def handle_classic_request(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
-    """Handle a classic request to a consumer group."""
+    """Handle a JoinGroup, SyncGroup, Heartbeat or LeaveGroup request to a consumer group."""
     request, fx = call.request, GroupEffects()
     group = groups.groups[request.group_id]
     match request:
@@ -68,7 +68,7 @@ def _join(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_
 
 
 def _to_base64_uuid(java_uuid: str) -> str:
-    """Return a Java UUID of 36 characters as 22 characters of base64, Kafka's form of these member ids."""
+    """Return a Java UUID of 36 characters in base64 (22 characters), Kafka's form of member ids in consumer groups."""
     digits = java_uuid.replace("-", "")
     return urlsafe_b64encode(bytes.fromhex(digits)).decode().rstrip("=") if len(digits) == 32 else java_uuid
 
@@ -95,7 +95,7 @@ def _require_classic_member(
 def _await_join(
     groups: ConsumerGroups, group: ConsumerGroup, member: ConsumerGroupMember, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Set the timer for a member's rejoin: its rebalance timeout, from the first notification on."""
+    """Schedule the rebalance timeout of a member that is told to rejoin, unless it is running already."""
     if (group.id, member.id) not in groups.rejoining_members:
         groups.rejoining_members.add((group.id, member.id))
         fx.timers.append(ScheduleTimer(("consumer-join", group.id, member.id), now_ms + member.rebalance_timeout_ms))
@@ -151,7 +151,7 @@ def _heartbeat(
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-    """Return True if another member still owns a partition of this member's target."""
+    """Return True if another member still owns a partition of this member's target assignment."""
     return any(
         number not in member.assigned.get(topic, ()) and group.owner_epoch(topic, number) != -1
         for topic, numbers in group.target.get(member.id, {}).items()
@@ -179,7 +179,7 @@ def _leave_job(
     now_ms: int,
     fx: GroupEffects,
 ) -> Generator[None, None, None]:
-    """Set the result of each leaving member; remove the existing ones in one epoch."""
+    """Add the result of each member to the response ``answer``; remove all existing ones in one group epoch."""
     gone: dict[str, ConsumerGroupMember] = {}
     for number, one in enumerate(members):
         code = ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Consumer group as replayed from its records: members, epochs, targets, and counters derived from them.
+"""State of a consumer group, replayed from its records: members, epochs, target assignments and derived counts.
 
 Source: ``ModernGroup.java``, ``ConsumerGroup.java``, ``ConsumerGroupMember.java`` (apache/kafka 4.3.1).
 """
@@ -19,14 +19,14 @@ from ottla.broker.groups.subscription_counts import adjust_count
 from ottla.wire.messages.consumer_group_records import ClassicMemberMetadata
 
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
-"""The epoch of a static member that will be back."""
+"""Member epoch of a static member that leaves temporarily."""
 PartitionEpochs = Mapping[bytes, Mapping[int, int]]
-"""Partitions by topic id, each with the epoch it was assigned in."""
+"""Partitions by topic id, each with the member epoch at which it was assigned."""
 NO_PARTITIONS: PartitionEpochs = {}
 
 
 class ConsumerMemberState(IntEnum):
-    """State of a member's reconciliation; the value is that of its record."""
+    """State of a member's reconciliation; the value is that of the current assignment record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -40,7 +40,7 @@ class ConsumerMemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMember(ModernGroupMember):
-    """Group member. ``classic_metadata`` is set for one with the classic protocol."""
+    """Member of a consumer group; ``classic_metadata`` is None unless it uses the classic protocol."""
 
     state: ConsumerMemberState = ConsumerMemberState.STABLE
     instance_id: str | None = None
@@ -52,7 +52,7 @@ class ConsumerGroupMember(ModernGroupMember):
     classic_metadata: ClassicMemberMetadata | None = None
 
     def has_same_metadata(self, other: ConsumerGroupMember) -> bool:
-        """Return True if both have the same metadata record (type 5), and may share it."""
+        """Return True if both have the same subscription, assignor and classic metadata (compared by identity)."""
         return (
             self.subscribed_topic_names is other.subscribed_topic_names
             and self.classic_metadata is other.classic_metadata
@@ -67,16 +67,16 @@ class ConsumerGroupMember(ModernGroupMember):
 
     @property
     def is_revoking(self) -> bool:
-        """True if the member has partitions to revoke, within its rebalance timeout."""
+        """True if the member has partitions to revoke before its rebalance timeout."""
         return self.state is ConsumerMemberState.UNREVOKED_PARTITIONS
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Return True if the member has reconciled the target of an epoch."""
+        """Return True if the member has reconciled the target assignment of an epoch."""
         return self.state is ConsumerMemberState.STABLE and self.epoch == epoch
 
 
 class ResolvedRegularExpression(NamedTuple):
-    """The topics a regular expression stood for, as of an image's offset and a time (ms since 1970)."""
+    """Topics that a regular expression matches, with metadata offset and time (ms since the epoch) of resolution."""
 
     topics: Set[str]
     image_offset: int
@@ -84,22 +84,22 @@ class ResolvedRegularExpression(NamedTuple):
 
 
 class RegexUpdate(Enum):
-    """Change of a member's regular expression."""
+    """Change of a member's subscribed regular expression."""
 
     SAME = 0
     CHANGED = 1
     RESOLVED = 2
-    """Changed to an expression whose topics are known."""
+    """Changed to an expression whose matching topics are known."""
 
 
 class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
-    """Consumer group. `update` and `remove` are only for the replay of its records."""
+    """State of a consumer group. `update` and `remove` are only called to replay records."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.resolved_regexes: dict[str, ResolvedRegularExpression] = {}
         self.has_partition_metadata = False
-        """True if a record of type 4, of before 4.1, is still to be taken away."""
+        """True if a partition metadata record (type 4, written before 4.1) is still to be deleted."""
         self.static_member_ids: dict[str, str] = {}
         self.subscribed_regex_counts: dict[str, int] = {}
         self.assignor_counts: dict[str, int] = {}
@@ -110,7 +110,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     # ------------------------------------------------------------------ replay
 
     def update_job(self, member: ConsumerGroupMember) -> Iterator[None]:
-        """Replay the state of a member; yield between two steps."""
+        """Replay a record of a member: add the member, or replace it by its new state. Yield between two steps."""
         old = self.members.get(member.id)
         self.members[member.id] = member
         self._adjust_counts(old, member)
@@ -122,7 +122,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
             self.static_member_ids[member.instance_id] = member.id
 
     def remove(self, member_id: str) -> None:
-        """Replay the end of a member."""
+        """Replay the tombstone of a member: remove the member and its partitions' owner epochs."""
         old = self.members.pop(member_id, None)
         if old is None:
             return
@@ -147,7 +147,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
                     adjust_count(self.classic_protocol_counts, protocol.name, by)
 
     def _remove_owned(self, member: ConsumerGroupMember) -> Iterator[None]:
-        """Free the partitions of a member, except those that another one has taken over since."""
+        """Remove the owner epochs of a member's partitions, except those that another member has acquired since."""
         work = 0
         for topic, partitions in chain(member.assigned.items(), member.revoking.items()):
             owners = self.owner_epochs.get(topic)
@@ -175,7 +175,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
                     yield
 
     def set_resolved_regex(self, regex: str, resolved: ResolvedRegularExpression | None) -> None:
-        """Set the topics of a regular expression, or remove it."""
+        """Replay a regular expression record: set the matching topics, or remove the expression (None)."""
         old = self.resolved_regexes.pop(regex, None)
         if old is not None:
             self.subscriptions.adjust(old.topics, by_regex=-1)
@@ -186,29 +186,32 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     # ------------------------------------------------------------------ what follows from it
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
-        """Return the member with an instance id."""
+        """Return the member with an instance id; None if there is none."""
         member_id = None if instance_id is None else self.static_member_ids.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def owner_epoch(self, topic: bytes, partition: int) -> int:
-        """Return the epoch of a partition's owner, which may still have to revoke it; -1 without an owner."""
+        """Return the member epoch of a partition's owner, which may still have to revoke it; -1 without an owner."""
         owners = self.owner_epochs.get(topic)
         return -1 if owners is None else owners.get(partition, -1)
 
     def assignment_epoch(self, member: ConsumerGroupMember, offset: OffsetToCommit) -> int | None:
-        """Return the epoch since which a member has the partition of an offset; None where it does not have it."""
+        """Return the epoch at which the partition of ``offset`` was assigned to a member.
+
+        None if it is not assigned to it.
+        """
         assigned = member.assigned.get(offset.topic_id, {}).get(offset.partition)
         return member.revoking.get(offset.topic_id, {}).get(offset.partition) if assigned is None else assigned
 
     def target_for(self, member_id: str, instance_id: str | None) -> Assignment:
-        """Return a member's target; a static member that rejoins inherits that of its predecessor."""
+        """Return the target assignment of a member; that of a static member is looked up by its instance id."""
         if instance_id is not None:
             member_id = self.static_member_ids.get(instance_id, "")
         return self.target.get(member_id, EMPTY_ASSIGNMENT)
 
     @property
     def state(self) -> str:
-        """Empty, Assigning, Reconciling or Stable."""
+        """State of the group as in ConsumerGroupDescribe: Empty, Assigning, Reconciling or Stable."""
         if not self.members:
             return "Empty"
         if self.epoch > self.target_epoch:
@@ -219,9 +222,9 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     def preferred_assignor(
         self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
     ) -> str | None:
-        """Return the assignor that most members prefer, the first in Java's order if equal.
+        """Return the assignor that most members prefer, of equals the first in Java's hash order; None without any.
 
-        None without preferences.
+        ``old`` and ``new``: state of a member before and after a change that is not replayed yet.
         """
         counts = dict(self.assignor_counts)
         if old is not None:
@@ -231,6 +234,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         return max(iteration_order.hash_map_order(counts), key=counts.__getitem__, default=None)
 
     def subscribed_topics(self, member: ConsumerGroupMember) -> Set[str]:
-        """Return the topics a member subscribes to, by name and by its resolved regular expression."""
+        """Return the topics that a member subscribes to by name or by its resolved regular expression."""
         resolved = self.resolved_regexes.get(member.subscribed_regex) if member.subscribed_regex else None
         return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics

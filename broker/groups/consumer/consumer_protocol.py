@@ -1,4 +1,4 @@
-"""Embedded consumer protocol of classic members: subscriptions and assignments as bytes.
+"""Embedded consumer protocol of classic members: encoding of subscriptions and assignments.
 
 Source: ``ConsumerProtocol.java``, ``Utils.toConsumerProtocolAssignment`` (apache/kafka 4.3.1).
 """
@@ -21,15 +21,15 @@ from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 _VERSION = struct.Struct(">h")
 NEWEST_VERSION = 3
 LARGEST_BYTES = MAX_BATCH_BYTES
-"""The record of a member with more is larger than `__consumer_offsets` takes."""
+"""Largest embedded metadata: a member with more has a record that exceeds the batch size of `__consumer_offsets`."""
 M = TypeVar("M", bound=Message)
 
 
 def decode_version(raw: bytes) -> int:
-    """Return the version of embedded metadata; a newer one than known is read as the newest known.
+    """Return the version of embedded metadata; a newer version than known is decoded as the newest known.
 
     Raises:
-        WireError: no version.
+        WireError: the version is missing or negative.
     """
     if len(raw) < 2:
         raise WireError("embedded metadata without a version")
@@ -46,19 +46,19 @@ def _decode(cls: type[M], raw: bytes) -> Generator[None, None, M]:
 
 
 def decode_subscription(raw: bytes) -> Generator[None, None, consumer_protocol.ConsumerProtocolSubscription]:
-    """Decode the subscription of a member; yield between two steps.
+    """Decode the embedded subscription of a member; yield between two steps.
 
     Raises:
-        WireError: the bytes are invalid, or too many.
+        WireError: the bytes are malformed, or too many.
     """
     return _decode(consumer_protocol.ConsumerProtocolSubscription, raw)
 
 
 def decode_assignment(raw: bytes) -> Generator[None, None, consumer_protocol.ConsumerProtocolAssignment]:
-    """Decode the assignment of a member, which may be empty; yield between two steps.
+    """Decode the embedded assignment of a member, which may be empty; yield between two steps.
 
     Raises:
-        WireError: the bytes are invalid, or too many.
+        WireError: the bytes are malformed, or too many.
     """
     if not raw:
         return consumer_protocol.ConsumerProtocolAssignment()
@@ -68,14 +68,14 @@ def decode_assignment(raw: bytes) -> Generator[None, None, consumer_protocol.Con
 def owned_partitions(
     subscription: consumer_protocol.ConsumerProtocolSubscription, image: MetadataImage
 ) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
-    """Return the owned partitions of a subscription, of existing topics."""
+    """Return the owned partitions of a subscription by topic id, without topics that do not exist."""
     row = ConsumerGroupHeartbeatRequestTopicPartitions
     topics = image.topics
     return [row(topics[t.topic].id, t.partitions) for t in subscription.owned_partitions if t.topic in topics]
 
 
 def encode_assignment(held: Mapping[bytes, Iterable[int]], image: MetadataImage, version: int) -> bytes:
-    """Partitions as a member of the older protocol reads them; topics that are gone are left out."""
+    """Return partitions by topic id as an embedded assignment, without topics that do not exist."""
     rows = []
     for topic in iteration_order.uuid_hash_map_order(held):
         name = image.topic_names.get(topic)

@@ -1,6 +1,6 @@
-"""A consumer group becomes a classic group when the last member of the new protocol is gone.
+"""Conversion of a consumer group to a classic group when its last member with the consumer protocol leaves.
 
-The classic group stands up from its record, as after a restart, stable; then its members are asked to come together.
+The classic group is restored from its record in state Stable, as after a restart; then a rebalance may start.
 
 Source: ``GroupMetadataManager.convertToClassicGroup``, ``ClassicGroup.fromConsumerGroup`` (apache/kafka 4.3.1),
 KIP-848.
@@ -31,7 +31,10 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 def is_downgrade_due(
     groups: ConsumerGroups, group: ConsumerGroup, gone: Collection[ConsumerGroupMember], *, replaced: bool = False
 ) -> bool:
-    """Return True if only classic members are left without these, or after one is ``replaced`` by a classic member."""
+    """Return True if the group is to be converted because only classic members remain without the members ``gone``.
+
+    ``replaced``: the one member in ``gone`` is replaced by a member with the classic protocol.
+    """
     left = len(group.members) - len(gone)
     classic = group.classic_member_count - sum(member.classic_metadata is not None for member in gone)
     if classic != left or (replaced and any(member.classic_metadata is not None for member in gone)):
@@ -41,22 +44,22 @@ def is_downgrade_due(
 
 
 WORK_PER_MEMBER = 4
-"""About how much work a member is, in rows of a slice."""
+"""Approximate work for a member, in records of a time slice."""
 MEMBERS_PER_STEP = 50
 MAX_CANCELLED_PER_SLICE = 200
 
 
 class GroupDowngrade(NamedTuple):
-    """Conversion of a consumer group to a classic one: without removed members.
+    """Conversion of a consumer group to a classic group, without the removed members.
 
-    ``joining_member`` takes the place of the static member of its instance id.
+    ``joining_member`` replaces the static member with its instance id.
     """
 
     group: ConsumerGroup
     removed_ids: Collection[str]
     joining_member: ConsumerGroupMember | None
     triggers_rebalance: bool
-    """True if all are asked to come together."""
+    """True if the classic group starts a rebalance."""
     now_ms: int
 
 
@@ -66,10 +69,11 @@ def downgrade(
     fx: GroupEffects,
     instead: Callable[[], Iterator[GroupEffects | None]] | None = None,
 ) -> None:
-    """Convert the group and write it, a large one in parts. If a member's metadata is invalid, ``instead`` runs.
+    """Write the converted group, a large one in parts. If a member's metadata is malformed, ``instead`` runs.
 
     Raises:
-        ProtocolError: GROUP_ID_NOT_FOUND, in a part of a large group whose conversion is impossible.
+        ProtocolError: GROUP_ID_NOT_FOUND: the group cannot be converted and ``instead`` is None; raised by the
+            continuation if the group is large.
     """
     made: list[ClassicGroup] = []
     fx.continue_with(_write(groups, back, made, instead), len(back.group.members) * WORK_PER_MEMBER)
@@ -112,7 +116,11 @@ def _write(
 def _to_classic_group(
     groups: ConsumerGroups, back: GroupDowngrade, before: ConsumerGroupMember | None
 ) -> Generator[GroupEffects | None, None, ClassicGroup]:
-    """Yield the group as one of the older kind, each member with what it is to have. Raises: WireError."""
+    """Build the classic group with its members and their assignments; yield None between two steps.
+
+    Raises:
+        WireError: the metadata of a member is malformed, or the members have no common protocol.
+    """
     group, joining, image = back.group, back.joining_member, groups.topics.image
     classic = ClassicGroup(
         group.id, ClassicGroupState.STABLE, group.epoch, CONSUMER_PROTOCOL_TYPE, state_since_ms=back.now_ms
@@ -163,7 +171,7 @@ def _to_classic_member(member: ConsumerGroupMember) -> ClassicGroupMember:
 def _restore_classic_group(
     groups: ConsumerGroups, made: list[ClassicGroup], back: GroupDowngrade
 ) -> Iterator[GroupEffects | None]:
-    """Complete the group after its record is replayed: add missing fields, and start sessions or a rebalance."""
+    """Complete the classic group after replay of its record: set all protocols, start sessions or a rebalance."""
     for classic in made:
         fx = GroupEffects()
         group = groups.classic_groups.groups[classic.id]

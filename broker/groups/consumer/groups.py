@@ -1,4 +1,4 @@
-"""The consumer groups of one partition of `__consumer_offsets`: what all their rules stand on.
+"""Consumer groups of one partition of `__consumer_offsets`, with their timers.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
 """
@@ -17,7 +17,7 @@ from ottla.jobs.state_machine import CancelTimer, ScheduleTimer
 
 
 class ConsumerGroups(AssignedGroups[ConsumerGroup]):
-    """Consumer groups, beside the classic ones of the same partition."""
+    """Consumer groups of one partition of `__consumer_offsets`, and the classic groups that may be converted."""
 
     type_name = "consumer"
 
@@ -26,12 +26,12 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup]):
         super().__init__(self.settings.bounded_settings, topics, classic.groups.__contains__)
         self.classic_groups = classic
         self.regex_searches: dict[str, Generator[None, None, dict[str, ResolvedRegularExpression]]] = {}
-        """Soft: groups whose regular expressions are being resolved."""
+        """Soft state: running resolution of the regular expressions, by group id."""
         self.rejoining_members: set[tuple[str, str]] = set()
-        """Soft: members of the older protocol that were told to join again, (group, member)."""
+        """Soft state: (group id, member id) of classic members that were told to rejoin."""
 
     def arm_session(self, group_id: str, member: ConsumerGroupMember, now_ms: int, fx: GroupEffects) -> None:
-        """Start the session of a member anew; one of the classic protocol has named its timeout."""
+        """Restart the session timeout of a member: the group's setting, or a classic member's own timeout."""
         if member.classic_metadata is None:
             super().arm_session(group_id, member, now_ms, fx)
         else:
@@ -39,12 +39,15 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup]):
             fx.timers.append(ScheduleTimer(("consumer-session", group_id, member.id), now_ms + wait))
 
     def watch_revocation(self, group_id: str, member: ConsumerGroupMember, now_ms: int, fx: GroupEffects) -> None:
-        """Give a member its rebalance timeout to revoke; one of the classic protocol has timers of its own."""
+        """Schedule or cancel a member's rebalance timeout for revocation.
+
+        A classic member has join and sync timers instead.
+        """
         if member.classic_metadata is None:
             super().watch_revocation(group_id, member, now_ms, fx)
 
     def cancel_timers(self, group_id: str, member_id: str, fx: GroupEffects) -> None:
-        """Cancel the timers of a member that is gone."""
+        """Cancel all timers of a removed member."""
         self.rejoining_members.discard((group_id, member_id))
         super().cancel_timers(group_id, member_id, fx)
         fx.timers += [CancelTimer((name, group_id, member_id)) for name in ("consumer-join", "consumer-sync")]

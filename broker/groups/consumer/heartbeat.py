@@ -38,7 +38,7 @@ from ottla.wire.messages import consumer_group_heartbeat, offset_records
 
 
 def heartbeat(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
-    """Handle a heartbeat: a member joins, stays or leaves."""
+    """Handle a ConsumerGroupHeartbeat request: a member joins, remains or leaves."""
     request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
     response = consumer_group_heartbeat.ConsumerGroupHeartbeatResponse()
     fx = GroupEffects(replies=[RequestReply(call.pending_request, response)])
@@ -59,9 +59,9 @@ def answer_unchanged_heartbeat(
     now_ms: int,
     fx: GroupEffects,
 ) -> bool:
-    """Respond to a heartbeat without changes on either side, as nearly all are.
+    """Respond to a heartbeat that changes nothing, which is the usual case; return True if it is one.
 
-    Return False, without effects, otherwise.
+    Otherwise return False and leave ``response`` and ``fx`` unchanged.
     """
     request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
     group = groups.groups.get(request.group_id)
@@ -105,12 +105,12 @@ def _answer(
 
 
 def error_response(error: ProtocolError) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
-    """Return the error response of a heartbeat."""
+    """Return the ConsumerGroupHeartbeat response of an error."""
     return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def to_response_assignment(held: PartitionEpochs) -> consumer_group_heartbeat.Assignment:
-    """Return the assignment of a response."""
+    """Return partitions by topic id as the assignment of a ConsumerGroupHeartbeat response."""
     row = consumer_group_heartbeat.ConsumerGroupHeartbeatResponseTopicPartitions
     return consumer_group_heartbeat.Assignment(
         [
@@ -125,7 +125,7 @@ def _new_or_old(new: str | None, old: str | None) -> str | None:
 
 
 class _ConsumerHeartbeat:
-    """Processing of one heartbeat."""
+    """Processing of a ConsumerGroupHeartbeat request that is not a leave or an unchanged heartbeat."""
 
     def __init__(
         self,
@@ -143,10 +143,10 @@ class _ConsumerHeartbeat:
         self._fx = fx
 
     def run(self) -> None:
-        """Update the member by its request, then the group.
+        """Update the member by its request, then the group; create or convert the group for a joining member.
 
         Raises:
-            ProtocolError: the error response.
+            ProtocolError: error of the response.
         """
         request = self._request
         known = self._groups.groups.get(request.group_id)
@@ -165,7 +165,7 @@ class _ConsumerHeartbeat:
         self._update_group(ConsumerGroup(request.group_id))
 
     def _upgrade(self, classic: ClassicGroup) -> Iterator[GroupEffects | None]:
-        """Convert a classic group to a consumer group, and decide on everything before the first record is written."""
+        """Convert a classic group and update it; nothing is written until the first record of the update is known."""
         group = yield from upgrade.convert_classic_group(self._groups, classic)
         self._fx = fx = GroupEffects()
         self._update_group(group)
@@ -223,7 +223,7 @@ class _ConsumerHeartbeat:
         return known
 
     def _updated_member(self, member: ConsumerGroupMember, names: Set[str]) -> ConsumerGroupMember:
-        """Return the member updated by the request; omitted fields stay."""
+        """Return the member with the fields of the request; omitted fields are unchanged."""
         request = self._request
         return replace(
             member,
@@ -241,7 +241,7 @@ class _ConsumerHeartbeat:
         )
 
     def _finish(self, group_id: str, member: ConsumerGroupMember, moved: ConsumerGroupMember, fx: GroupEffects) -> None:
-        """Respond after the member's reconciliation."""
+        """Fill in the response after the member's reconciliation; ``moved``: the reconciled member."""
         request, response = self._request, self._response
         _answer(self._groups, group_id, response, moved, self._now_ms, fx)
         says_all = (

@@ -1,4 +1,4 @@
-"""A member of a consumer group before and after its request."""
+"""Change of a consumer group member by its request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.broker.groups.consumer.groups import ConsumerGroups
 
 
 class MemberChange(NamedTuple):
-    """A member before and after its request."""
+    """Member before (``member``) and after (``updated``) a JoinGroup or heartbeat, with the group and the request."""
 
     groups: ConsumerGroups
     group: ConsumerGroup

@@ -1,4 +1,4 @@
-"""Epochs that members of consumer groups name in their heartbeats.
+"""Validation of the member epoch in heartbeats of consumer groups.
 
 Source: ``GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid`` (apache/kafka 4.3.1).
 """
@@ -11,7 +11,7 @@ from ottla.broker.groups.member_epochs import check_member_epoch
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, owned: OwnedPartitions) -> None:
-    """Check that a member sends its current epoch, joins, or missed the last response.
+    """Check the epoch of a heartbeat: current, 0 to join, or the previous one with a subset of the assigned partitions.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.

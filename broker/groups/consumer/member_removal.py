@@ -1,4 +1,4 @@
-"""Members that leave, for good or for a while, and members that are given up.
+"""Removal of consumer group members: leaving members, temporarily leaving static members, and expired members.
 
 Source: ``GroupMetadataManager.consumerGroupLeave``, ``consumerGroupFenceMembers`` (apache/kafka 4.3.1), KIP-848.
 """
@@ -35,7 +35,7 @@ RECORDS_PER_MEMBER = 3
 
 
 def leave_group(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms: int, fx: GroupEffects) -> str:
-    """Remove a leaving member; return its id.
+    """Remove a leaving member, or set the epoch of a static member that leaves temporarily; return the member's id.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -61,7 +61,7 @@ def leave_group(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, 
 def fence_members(
     groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], now_ms: int, fx: GroupEffects
 ) -> None:
-    """Remove members; the group continues in its next epoch, or as a classic group."""
+    """Remove members and bump the group epoch, or convert the group to a classic group if only classic ones remain."""
     cold = groups.topics.unhashed(group.subscribed_topic_names)
     if group.classic_member_count and is_downgrade_due(groups, group, members):
         back = GroupDowngrade(group, {member.id for member in members}, None, triggers_rebalance=True, now_ms=now_ms)
@@ -76,9 +76,10 @@ def fence_members(
 def _remove_members(
     groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], cold: list[str]
 ) -> Iterator[GroupEffects | None]:
-    """Yield the removal of members from the group, in its next epoch.
+    """Yield the records and timers that remove members and bump the group epoch.
 
-    For very many the epoch is written first, so that after a crash the target is computed again.
+    ``cold``: topics whose hash is computed first. For very many members the epoch record is written first, so that the
+    target assignment is recomputed after a crash.
     """
     yield from groups.topics.topic_hashes_job(cold)
     records = [record for member in members for record in cr.member_tombstones(group.id, member.id)]
@@ -99,7 +100,7 @@ def _remove_members(
 
 
 def on_timer(groups: ConsumerGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-    """Handle an expired session or rebalance timeout of a member."""
+    """Handle an expired timer: session or rebalance timeout of a member, or a step of a group's regex resolution."""
     if key[0] == "consumer-regex":
         # lazy: 3.1 ms, 152 kB
         from ottla.broker.groups.consumer.regex_subscriptions import continue_search

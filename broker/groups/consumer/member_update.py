@@ -1,6 +1,6 @@
-"""Effects of a member's request on its group: a new epoch, a new target, and the member's reconciliation.
+"""Update of a consumer group by a member's request: group epoch, target assignment and the member's reconciliation.
 
-Common to members of both protocols; ``on_finished`` makes the response.
+Common to members of both protocols; ``on_finished`` fills in the response of the protocol.
 
 Source: ``GroupMetadataManager.updateSubscriptionMetadata``, ``maybeUpdateTargetAssignment``, ``maybeReconcile``
 (apache/kafka 4.3.1).
@@ -37,7 +37,10 @@ from ottla.broker.groups.subscription_counts import (
 
 
 def write_member(change: MemberChange, fx: GroupEffects) -> tuple[bool, RegexUpdate]:
-    """Write the record of the member; return whether its topic names changed, and what its regular expression did.
+    """Write the member's metadata record if it changed.
+
+    Returns:
+        Whether the subscribed topic names changed, and how the regular expression changed.
 
     Raises:
         ProtocolError: INVALID_REGULAR_EXPRESSION.
@@ -55,7 +58,7 @@ def write_member(change: MemberChange, fx: GroupEffects) -> tuple[bool, RegexUpd
 
 
 class MemberUpdate(NamedTuple):
-    """A member before and after its request, and what its group makes of that."""
+    """Member before and after its request, and the update of its group."""
 
     groups: ConsumerGroups
     group: ConsumerGroup
@@ -63,19 +66,19 @@ class MemberUpdate(NamedTuple):
     updated: ConsumerGroupMember
     has_subscription_changed: bool
     bumps_epoch: bool
-    """True if the group needs a new epoch in any case."""
+    """True if the group epoch is bumped even if the metadata hash is unchanged."""
     owned: OwnedPartitions
     now_ms: int
     on_finished: Callable[[ConsumerGroupMember, GroupEffects], None]
-    """Answers the member, as it is after its next step."""
+    """Called with the reconciled member and the effects, to fill in the response."""
 
     @property
     def looks_at_topics(self) -> bool:
-        """True if the metadata hash must be computed again."""
+        """True if the metadata hash of the group must be recomputed."""
         return self.bumps_epoch or self.group.is_metadata_stale
 
     def update_group(self, fx: GroupEffects) -> None:
-        """Let the group follow; a large group in a continuation.
+        """Bump the epoch if needed, assign or reconcile, and respond; as a continuation of ``fx`` in a large group.
 
         Raises:
             ProtocolError: FENCED_MEMBER_EPOCH; in the continuation UNKNOWN_SERVER_ERROR, from `compute_targets`.
@@ -92,7 +95,7 @@ class MemberUpdate(NamedTuple):
         run_update_with_hashes(self.groups.groups, group.id, self.groups.topics, names, fx, update)
 
     def new_epoch(self, fx: GroupEffects) -> Generator[None, None, tuple[int, bool]]:
-        """Return the group's epoch, incremented after a change; and True if all members subscribe to the same topics.
+        """Return the group epoch, bumped after a change, and whether all members subscribe to the same topics.
 
         Yield between two steps.
         """
@@ -119,9 +122,9 @@ class MemberUpdate(NamedTuple):
         return epoch, is_homogeneous_subscription(regexes, (yield from distinct_counts_job(names)), members)
 
     def _assign_or_reconcile(self, epoch: int, fx: GroupEffects, *, homogeneous: bool | None) -> None:
-        """Compute the target of an epoch where it is due, else bring the member nearer to the one there is.
+        """Compute the target assignment of ``epoch`` if it is due, else reconcile the member with the current target.
 
-        ``homogeneous``: whether all members subscribe to the same topics, where that is known.
+        ``homogeneous``: whether all members subscribe to the same topics; None if it must be computed.
         """
         groups, group, updated = self.groups, self.group, self.updated
         if group.target_epoch >= epoch or not group.is_assignment_due(
@@ -139,7 +142,7 @@ class MemberUpdate(NamedTuple):
         fx.continue_with(self._assign(plan), plan.work_units(wanted))
 
     def _assign(self, plan: target_assignment.ConsumerAssignmentInput) -> Iterator[GroupEffects | None]:
-        """Compute the targets, write them, and let the member go on."""
+        """Compute the target assignment, write its records, then reconcile the member and respond."""
         new = yield from target_assignment.compute_targets(plan, self.groups.topics)
         for rows in target_assignment.target_records(plan, new):
             yield GroupEffects(records=rows)
@@ -152,11 +155,11 @@ class MemberUpdate(NamedTuple):
 
     @property
     def present_target(self) -> tuple[int, Assignment]:
-        """The epoch of the group's target, and the member's part of it."""
+        """Epoch of the group's current target assignment, and the target assignment of the member."""
         return self.group.target_epoch, self.group.target_for(self.updated.id, self.updated.instance_id)
 
     def reconcile(self, goal: tuple[int, Assignment], fx: GroupEffects) -> ConsumerGroupMember:
-        """Reconcile the member with a target, if needed.
+        """Reconcile the member with a target assignment (epoch, partitions), if needed; return the member.
 
         Raises:
             ProtocolError: FENCED_MEMBER_EPOCH, from `reconcile`.

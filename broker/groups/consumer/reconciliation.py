@@ -1,4 +1,4 @@
-"""Reconciliation of a member with its target: it revokes partitions first, then gets those revoked by others.
+"""Reconciliation of a member with its target assignment: it revokes partitions first, then is assigned the free ones.
 
 Source: ``CurrentAssignmentBuilder.java`` (apache/kafka 4.3.1), KIP-848.
 """
@@ -20,12 +20,15 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 
 OwnedPartitions = Sequence[ConsumerGroupHeartbeatRequestTopicPartitions] | None
-"""Owned partitions reported by a member; None if not reported."""
+"""Partitions that a member reports to own; None if the request has no such field."""
 _NO_EPOCHS: dict[int, int] = {}
 
 
 class ConsumerMemberTarget(NamedTuple):
-    """Goal of a reconciliation: target and epoch, current topics, owners of partitions."""
+    """Input of a reconciliation: target epoch and assignment, ids of the subscribed topics, and owners of partitions.
+
+    ``owner_epoch`` returns the member epoch of a partition's owner, -1 without one.
+    """
 
     epoch: int
     target: Assignment
@@ -36,7 +39,7 @@ class ConsumerMemberTarget(NamedTuple):
 
 
 def reconcile(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> ConsumerGroupMember:
-    """Return the member after its next step; unchanged if it must wait.
+    """Return the member after its next transition; unchanged if it must wait for revocations.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH: the member's state is unknown.
@@ -58,7 +61,7 @@ def reconcile(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> Consum
 
 
 def check_member_state(member: ConsumerGroupMember, owned: OwnedPartitions) -> None:
-    """Check that the member's state is known, or that it owns no partitions.
+    """Check that the member's state is known, or that the member reports to own no partitions.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
@@ -69,14 +72,17 @@ def check_member_state(member: ConsumerGroupMember, owned: OwnedPartitions) -> N
 
 
 def _owns_any(owned: OwnedPartitions, held: PartitionEpochs) -> bool:
-    """Return True if a member still owns any of these partitions, as far as reported."""
+    """Return True if a member reports to own any of the partitions ``held``, or reports nothing (None)."""
     if owned is None:
         return True
     return any(not held.get(row.topic_id, _NO_EPOCHS).keys().isdisjoint(row.partitions) for row in owned)
 
 
 def _without_unsubscribed(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> ConsumerGroupMember:
-    """Take from a member the topics it does not want any more; the rest stays until its next step."""
+    """Return the member with the partitions of unsubscribed topics moved to revocation.
+
+    Other partitions are unchanged.
+    """
     gone = [topic for topic in member.assigned if topic not in goal.subscribed]
     if not gone:
         return member
@@ -91,7 +97,10 @@ def _without_unsubscribed(member: ConsumerGroupMember, goal: ConsumerMemberTarge
 
 
 def _next_assignment(member: ConsumerGroupMember, goal: ConsumerMemberTarget, epoch: int) -> ConsumerGroupMember:
-    """Return the member with retained, revoked and newly assigned partitions; it keeps the epoch while revoking."""
+    """Return the member with retained, revoked and newly assigned partitions.
+
+    It has ``epoch`` until all are revoked.
+    """
     kept: dict[bytes, dict[int, int]] = {}
     revoking: dict[bytes, dict[int, int]] = {}
     taken: dict[bytes, list[int]] = {}

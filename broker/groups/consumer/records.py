@@ -1,4 +1,4 @@
-"""The records of a consumer group, made and read: types 3 to 8 and 16 of `__consumer_offsets`.
+"""Records of a consumer group, built and replayed: types 3 to 8 and 16 of `__consumer_offsets`.
 
 Source: ``GroupCoordinatorRecordHelpers.java``, ``Utils.assignmentFromTopicPartitions`` (apache/kafka 4.3.1), KIP-848,
 KIP-1251 for the epoch beside each partition.
@@ -29,7 +29,7 @@ MAX_RECORDS_PER_SLICE = 200
 PARTITIONS_PER_WORK_UNIT = 24
 """Number of partitions whose assignment costs as much work as one record."""
 TOPIC_COST_IN_PARTITIONS = 4
-"""Work of a topic, in partitions."""
+"""Work of a topic in an assignment record, in partitions."""
 RECORDS = AssignedRecords(
     consumer_group_records.ConsumerGroupMetadataKey,
     consumer_group_records.ConsumerGroupTargetAssignmentMetadataKey,
@@ -61,7 +61,7 @@ def member_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
 def with_metadata(
     group: ConsumerGroup, member: ConsumerGroupMember, value: consumer_group_records.ConsumerGroupMemberMetadataValue
 ) -> Generator[None, None, ConsumerGroupMember]:
-    """Return a member with its metadata record (type 5); yield between two steps."""
+    """Return a member with the fields of its metadata record (type 5); yield between two steps."""
     names = yield from group.shared_subscription(member, (yield from read_names(value.subscribed_topic_names)))
     return replace(
         member,
@@ -78,7 +78,7 @@ def with_metadata(
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
-    """Return a group's epoch, and the hash of its topics (type 3)."""
+    """Return the record of a group's epoch and metadata hash (type 3)."""
     return GroupRecord(
         consumer_group_records.ConsumerGroupMetadataKey(group_id),
         consumer_group_records.ConsumerGroupMetadataValue(epoch, metadata_hash),
@@ -86,7 +86,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
 
 
 def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> GroupRecord:
-    """Return the record of a member's target (type 7)."""
+    """Return the record of a member's target assignment (type 7)."""
     rows = [
         consumer_group_records.TopicPartition(topic, list(target[topic]))
         for topic in iteration_order.uuid_hash_map_order(target)
@@ -120,7 +120,7 @@ def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> Gro
 def with_assignment(
     member: ConsumerGroupMember, value: consumer_group_records.ConsumerGroupCurrentMemberAssignmentValue
 ) -> Generator[None, None, ConsumerGroupMember]:
-    """Return a member with its current assignment record (type 8); yield between two steps."""
+    """Return a member with the fields of its current assignment record (type 8); yield between two steps."""
 
     def epochs(row: consumer_group_records.TopicPartitions) -> dict[int, int]:
         known = row.assignment_epochs
@@ -139,7 +139,7 @@ def with_assignment(
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegularExpression) -> GroupRecord:
-    """Return the topics a regular expression stands for (type 16)."""
+    """Return the record of the topics that a regular expression matches (type 16)."""
     value = consumer_group_records.ConsumerGroupRegularExpressionValue(
         list(iteration_order.sort_strings(resolved.topics)), resolved.image_offset, resolved.resolved_ms
     )
@@ -147,17 +147,17 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegularExpression)
 
 
 def regex_tombstone(group_id: str, regex: str) -> GroupRecord:
-    """Return the tombstone of an unused regular expression."""
+    """Return the tombstone of a regular expression that no member subscribes to (type 16)."""
     return GroupRecord(consumer_group_records.ConsumerGroupRegularExpressionKey(group_id, regex), None)
 
 
 def partition_metadata_tombstone(group_id: str) -> GroupRecord:
-    """Return the tombstone of the record written before 4.1 (type 4)."""
+    """Return the tombstone of the partition metadata record, which Kafka wrote before 4.1 (type 4)."""
     return GroupRecord(consumer_group_records.ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
 def slice_records(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
-    """Yield records in parts: smaller ones if they name many partitions."""
+    """Yield records in parts of about `MAX_RECORDS_PER_SLICE`, fewer if they contain many partitions."""
     part: list[GroupRecord] = []
     weight = 0
     for record in records:
@@ -178,9 +178,9 @@ def _partition_work(value: object) -> int:
 
 
 def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = None) -> Iterator[GroupRecord]:
-    """Yield the records that remove a group.
+    """Yield the tombstones of a group.
 
-    ``renamed``: a member of it and the id that the member has just got, in records that are not replayed yet.
+    ``renamed``: old and new id of a static member that was replaced in records not replayed yet.
     """
     members = list(group.members)
     if renamed is not None:

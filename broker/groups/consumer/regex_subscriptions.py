@@ -1,6 +1,6 @@
-"""Subscriptions by regular expression: resolved to topics apart from heartbeats, and stored.
+"""Subscriptions by regular expression: resolved to topics outside of heartbeats, and stored in records.
 
-Until a member's expression is resolved it matches no topic. Each group has at most one resolution at a time, over the
+A member's expression matches no topic until it is resolved. Each group has at most one resolution at a time, over the
 topics that the member whose heartbeat started it may describe; it runs in time slices between other events of the
 shard.
 
@@ -31,14 +31,14 @@ from ottla.jobs.state_machine import ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 REFRESH_MS = 600_000
-"""``group.consumer.regex.refresh.interval.ms``, which Kafka keeps to itself."""
+"""``group.consumer.regex.refresh.interval.ms``, an internal setting in Kafka."""
 NAMES_PER_STEP = 10
 
 RegexSearch = Generator[None, None, dict[str, ResolvedRegularExpression]]
 
 
 def update_regex(change: MemberChange, fx: GroupEffects) -> RegexUpdate:
-    """Take in a member's expression, and begin a search where one is needed.
+    """Apply a change of a member's regular expression; start a resolution of the group's expressions if one is due.
 
     Raises:
         ProtocolError: INVALID_REGULAR_EXPRESSION.
@@ -79,7 +79,7 @@ def _compiled(regex: str) -> Any:
     """Return the compiled pattern.
 
     Raises:
-        ProtocolError: INVALID_REGULAR_EXPRESSION: RE2 does not take it.
+        ProtocolError: INVALID_REGULAR_EXPRESSION: RE2 rejects the expression.
     """
     options = re2.Options()
     options.log_errors, options.never_capture, options.max_mem = False, True, MAX_PATTERN_BYTES
@@ -95,7 +95,10 @@ def _compiled(regex: str) -> Any:
 def _search(
     topics: GroupTopicMetadata, regexes: Iterable[str], sees: Callable[[str], bool] | None, now_ms: int
 ) -> RegexSearch:
-    """Return the topics each expression stands for, in steps; very many are looked at here already."""
+    """Return the topics that each expression matches, among those for which ``sees`` returns True (None: all).
+
+    Yield between two steps. If the topics are very many, their hashes are computed as well.
+    """
     out: dict[str, ResolvedRegularExpression] = {}
     image = topics.image
     for regex in regexes:
@@ -116,9 +119,9 @@ def _search(
 
 
 def continue_search(groups: ConsumerGroups, group_id: str, now_ms: int) -> GroupEffects:
-    """Continue the resolution of a group's expressions by `NAMES_PER_STEP` steps.
+    """Run `NAMES_PER_STEP` steps of the resolution of a group's expressions; write the result after the last.
 
-    Between two timers, not in a continuation: all other events of the shard would wait for it.
+    The resolution runs on a timer, not as a continuation, for which all other events of the shard would wait.
     """
     fx = GroupEffects()
     search = groups.regex_searches.get(group_id)
@@ -140,7 +143,7 @@ def continue_search(groups: ConsumerGroups, group_id: str, now_ms: int) -> Group
 def _write_resolved(
     groups: ConsumerGroups, group: ConsumerGroup, found: dict[str, ResolvedRegularExpression], fx: GroupEffects
 ) -> None:
-    """Write down what was found; where it is not what was known, the group needs a new target."""
+    """Write the resolved expressions; bump the group epoch if their topics or the metadata hash changed."""
     names, bump = dict(group.subscribed_topic_names), False
     for regex, resolved in found.items():
         if regex not in group.subscribed_regex_counts:

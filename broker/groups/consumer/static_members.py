@@ -1,4 +1,4 @@
-"""Static members of consumer groups: they go for a while and come back to what they had.
+"""Static members of consumer groups: they leave temporarily, and a member that rejoins inherits the assignment.
 
 Source: ``GroupMetadataManager.getOrMaybeSubscribeStaticConsumerGroupMember``, ``replaceMember`` (apache/kafka 4.3.1),
 KIP-345, KIP-848.
@@ -21,7 +21,7 @@ from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 
 
 def require_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerGroupMember:
-    """Return the static member of an instance id, if its member id is this one.
+    """Return the static member with an instance id; its member id must be ``member_id``.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -38,9 +38,7 @@ def require_static_member(group: ConsumerGroup, member_id: str, instance_id: str
 def get_or_replace_static_member(
     group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, fx: GroupEffects
 ) -> ConsumerGroupMember:
-    """Return the static member of a consumer group heartbeat.
-
-    One that comes back takes its forerunner's place.
+    """Return the static member of a ConsumerGroupHeartbeat; one that rejoins with a new id replaces its predecessor.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID.
@@ -65,7 +63,7 @@ def get_or_replace_static_member(
 def replace_member(
     group: ConsumerGroup, old: ConsumerGroupMember, member_id: str, fx: GroupEffects
 ) -> ConsumerGroupMember:
-    """Return the same member under another id, in epoch 0, with the target and all it had."""
+    """Write and return the member under another id, in epoch 0, with the same target and current assignment."""
     new = replace(old, id=member_id, epoch=0, previous_epoch=0)
     fx.records += records.member_tombstones(group.id, old.id)
     fx.records += [

@@ -1,8 +1,8 @@
 """Target assignment of a consumer group: computed in steps, and written so that a crash leaves a valid state.
 
-A large group's targets do not fit into one append. Whichever part of them is written at a crash, no partition may be in
-two targets: the next computation would leave it there. So for many members all targets are first reduced to the
-retained partitions, then extended.
+A large group's target assignment does not fit into one append. Whichever part of it is written at a crash, no
+partition may be in the target of two members: the next computation would retain both. So for many members all targets
+are first reduced to the retained partitions, then extended.
 
 Source: ``TargetAssignmentBuilder.java`` (apache/kafka 4.3.1).
 """
@@ -33,29 +33,32 @@ MEMBERS_PER_STEP = 100
 
 
 class ConsumerAssignmentInput(NamedTuple):
-    """Input of the computation, as of the heartbeat of ``updated_member``."""
+    """Snapshot of the group for the computation, as of the heartbeat of ``updated_member``."""
 
     group_id: str
     epoch: int
     members: dict[str, ConsumerGroupMember]
     target: dict[str, Assignment]
     topics_by_regex: Mapping[str, Set[str]]
-    """Topics of each regular expression."""
+    """Topics that each resolved regular expression matches."""
     updated_member: ConsumerGroupMember
     replaced_member_id: str | None
-    """Member whose instance id the updated one has taken over."""
+    """Static member that the updated member replaces (same instance id); None if there is none."""
     is_homogeneous: bool
     assignor: str
 
     def work_units(self, partitions: int) -> int:
-        """About how much work it is, in members, where so many partitions are wanted."""
+        """Return the approximate work of the computation, in members.
+
+        ``partitions``: number of subscribed partitions.
+        """
         return len(self.members) + sum(len(target) for target in self.target.values()) // 4 + partitions // 5
 
 
 def capture_input(
     group: ConsumerGroup, epoch: int, updated: ConsumerGroupMember, *, homogeneous: bool, name: str
 ) -> ConsumerAssignmentInput:
-    """Keep what the computation needs: the group goes on while it runs in slices."""
+    """Return a snapshot of the group, which may change while the computation runs in time slices."""
     before = group.static_member_ids.get(updated.instance_id) if updated.instance_id is not None else None
     return ConsumerAssignmentInput(
         group.id,
@@ -73,10 +76,10 @@ def capture_input(
 def compute_targets(
     plan: ConsumerAssignmentInput, topics: GroupTopicMetadata
 ) -> Generator[None, None, dict[str, Assignment]]:
-    """Return the new target of every member, in Kafka's order; yield between two steps.
+    """Return the new target assignment of every member, in Kafka's order; yield between two steps.
 
     Raises:
-        ProtocolError: UNKNOWN_SERVER_ERROR: the targets so far make no sense.
+        ProtocolError: UNKNOWN_SERVER_ERROR: the assignor cannot continue from the current target assignment.
     """
     spec = yield from _group_spec(plan, topics)
     try:
@@ -117,7 +120,7 @@ def _group_spec(plan: ConsumerAssignmentInput, topics: GroupTopicMetadata) -> Ge
 
 
 def has_target_changed(old: Assignment | None, new: Assignment) -> bool:
-    """Return True if a member's target has changed; a member without one gets a record even for an empty target."""
+    """Return True if a member's target changed or is new (``old`` None): a new one needs a record even if empty."""
     if old is None:
         return True
     return old is not new and (
@@ -126,7 +129,7 @@ def has_target_changed(old: Assignment | None, new: Assignment) -> bool:
 
 
 def target_records(plan: ConsumerAssignmentInput, new: Mapping[str, Assignment]) -> Iterator[list[GroupRecord]]:
-    """Yield the records that make the new target, some at a time."""
+    """Yield the target assignment records of the changed members, in parts."""
     changed = [name for name, target in new.items() if has_target_changed(plan.target.get(name), target)]
     yield from records.slice_records(_changed_target_records(plan, new, changed))
 

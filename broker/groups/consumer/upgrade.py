@@ -1,6 +1,6 @@
 """Conversion of a classic group to a consumer group when a member with the consumer protocol joins.
 
-Its members stay, with the classic protocol, and their epoch is their generation. A large group is written in parts;
+The existing members keep the classic protocol; their epoch is the generation. A large group is written in parts;
 members that were written before a crash get ILLEGAL_GENERATION.
 
 Source: ``GroupMetadataManager.getOrMaybeCreateConsumerGroup``, ``convertToConsumerGroup``,
@@ -27,7 +27,7 @@ from ottla.wire.messages import consumer_group_records, offset_records
 
 WORK_PER_STEP = 300
 WORK_PER_MEMBER = 6
-"""About how much work a member is, in rows of a slice."""
+"""Approximate work for a member, in records of a time slice."""
 BYTES_PER_WORK_UNIT = 16
 
 
@@ -37,15 +37,15 @@ def _work_units(member: ClassicGroupMember, classic: ClassicGroup) -> int:
 
 
 def work_units(classic: ClassicGroup) -> int:
-    """Return the approximate number of elements that a conversion of the group handles."""
+    """Return the approximate work of converting the group, in records of a time slice."""
     return sum(_work_units(member, classic) for member in classic.members.values())
 
 
 def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Generator[None, None, ConsumerGroup]:
-    """Return the converted group, in steps; no record is written yet.
+    """Return the converted group without writing records; yield between two steps.
 
     Raises:
-        ProtocolError: GROUP_ID_NOT_FOUND: it cannot be converted.
+        ProtocolError: GROUP_ID_NOT_FOUND: the group cannot be converted.
     """
     _check(groups, classic)
     group = ConsumerGroup(classic.id)
@@ -71,7 +71,7 @@ def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Gene
 def write_conversion(
     groups: ConsumerGroups, classic: ClassicGroup, group: ConsumerGroup, now_ms: int
 ) -> Iterator[GroupEffects]:
-    """Write the converted group in parts, and fail the pending requests of the classic one."""
+    """Yield the records of the converted group in parts; fail the classic group's pending requests first."""
     fx = GroupEffects()
     for waiting in classic.members.values():
         rebalance.reject_join(classic, waiting, ErrorCode.REBALANCE_IN_PROGRESS, waiting.id, fx)

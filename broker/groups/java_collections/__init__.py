@@ -1,1 +1,1 @@
-"""Iteration orders of Java's hash tables and priority queue, on which Kafka's assignments depend."""
+"""Iteration orders of Java's hash tables and priority queue, on which Kafka's assignors depend."""

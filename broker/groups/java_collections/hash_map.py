@@ -1,11 +1,10 @@
-"""A table in the order of ``java.util.HashMap``, also while it changes: for rules that go through one as they fill it.
+"""Map that iterates in the order of ``java.util.HashMap``, for rules that iterate over a map while it changes.
 
-New keys go to the end of their bucket, or to its head where they came by ``computeIfAbsent``, which grows a table that
-is too small only when it is next called. Growing keeps the order inside a bucket. Buckets of eight and more, which
-Java may turn into trees, are not followed.
+New keys are inserted at the end of their bucket, or at its head by ``computeIfAbsent``, which resizes a full table only
+at the next call. Resizing keeps the order inside a bucket. Buckets of eight and more keys, which Java may turn into
+trees, are not reproduced.
 
-Source: ``java.util.HashMap`` of the JDK; where it decides: ``SimpleHomogeneousAssignmentBuilder.java`` (apache/kafka
-4.3.1).
+Source: ``java.util.HashMap`` of the JDK; used as in ``SimpleHomogeneousAssignmentBuilder.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _MIN_BUCKETS = 16
 
 
 def table_size_for(count: int) -> int:
-    """Return the number of buckets of Kafka's table for a number of keys (``AssignorHelpers.newHashMap``)."""
+    """Return the number of buckets of a map that Kafka creates with ``AssignorHelpers.newHashMap(count)``."""
     return _next_power_of_two(int((count + 1) / 0.75 + 1))
 
 
@@ -28,10 +27,15 @@ def _next_power_of_two(wanted: int) -> int:
 
 
 class JavaHashMap(Generic[K, V]):
-    """``HashMap``; with unused values it is a ``HashSet``."""
+    """Map with the iteration order of Java's ``HashMap``; with unused values it serves as a ``HashSet``."""
 
     def __init__(self, hash_of: Callable[[K], int], buckets: int = _MIN_BUCKETS) -> None:
-        """``hash_of`` gives ``hashCode`` as 32 bits without a sign; ``buckets`` is a power of two."""
+        """Initialize an empty map.
+
+        Args:
+            hash_of: returns the ``hashCode`` of a key as an unsigned 32-bit integer.
+            buckets: initial number of buckets, a power of two.
+        """
         self._hash_of = hash_of
         self._values: dict[K, V] = {}
         self._buckets: list[list[K]] = [[] for _ in range(buckets)]
@@ -46,11 +50,11 @@ class JavaHashMap(Generic[K, V]):
         return self._values[key]
 
     def get(self, key: K) -> V | None:
-        """Return the value, if there is one."""
+        """Return the value of a key; None if the key is absent."""
         return self._values.get(key)
 
     def __iter__(self) -> Iterator[K]:
-        """Yield the keys; the key yielded last may be removed."""
+        """Yield the keys; the key yielded last may be removed during the iteration."""
         for bucket in self._buckets:
             yield from list(bucket)
 
@@ -69,7 +73,7 @@ class JavaHashMap(Generic[K, V]):
             self._bucket(key).append(key)
 
     def put(self, key: K, value: V) -> None:
-        """``put``, or ``add`` of a set."""
+        """Set the value of a key (``HashMap.put``, ``HashSet.add``); a new key is inserted at the end of its bucket."""
         known = key in self._values
         self._values[key] = value
         if not known:
@@ -78,7 +82,7 @@ class JavaHashMap(Generic[K, V]):
                 self._grow()
 
     def compute_if_absent(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value; compute a missing one."""
+        """Return the value of a key; an absent key is inserted at the head of its bucket with the value ``make()``."""
         if self._is_full:
             self._grow()
         if key not in self._values:
@@ -87,7 +91,7 @@ class JavaHashMap(Generic[K, V]):
         return self._values[key]
 
     def remove(self, key: K) -> bool:
-        """Remove a key; return True if it existed."""
+        """Remove a key; return True if it was present."""
         if key not in self._values:
             return False
         del self._values[key]

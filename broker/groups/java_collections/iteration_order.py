@@ -1,9 +1,9 @@
 """Iteration orders of Java's hash tables, for rules of Kafka that iterate over one.
 
-Members with equal claims are distinguished by that order only, and an Apache Kafka node that takes over a group must
-find the assignment it would compute itself. A table of ours keeps the order of insertion; these give the keys as the
-named table would. Buckets that Java turns into trees (eight keys in one) keep that order as well, but for their first
-key: that is not followed.
+This order decides between members that are otherwise equal, and an Apache Kafka node that becomes the coordinator of a
+group must compute the same assignment. Python's dicts keep the order of insertion; these functions return the keys in
+the order of the named Java table. Buckets that Java turns into trees (eight keys in one bucket) keep that order too,
+except for their first key, which is not reproduced.
 
 Source: ``java.util.HashMap``; ``BaseHashTable``, ``SnapshottableHashTable`` (apache/kafka 4.3.1).
 """
@@ -26,14 +26,14 @@ _POWERS = [pow(31, n, 1 << 32) for n in range(512)][::-1]
 
 
 def java_string_sort_key(text: str) -> bytes:
-    """Return a sort key with the order of ``String.compareTo``."""
+    """Return a sort key with the order of Java's ``String.compareTo`` (by UTF-16 code units)."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 class JavaSortedStrings(Set[str]):
-    """Distinct strings in the order of ``Collections.sort``, made step by step.
+    """Immutable set of strings in the order of Java's ``Collections.sort``, built in steps.
 
-    A ``frozenset`` of 300,000 strings takes tens of milliseconds to be made or copied, in one piece.
+    A ``frozenset`` of 300,000 strings takes tens of milliseconds to build or copy, without a step between.
     """
 
     __slots__ = ("_content_hash", "_keys")
@@ -44,7 +44,7 @@ class JavaSortedStrings(Set[str]):
         self.append(in_order)
 
     def append(self, part: Iterable[str]) -> None:
-        """Add the next strings in order; only for the one that makes the set."""
+        """Append the next strings in sorted order; only for the job that builds the set."""
         keys = dict.fromkeys(part)
         self._keys.update(keys)
         self._content_hash = self._content_hash + sum(map(hash, keys)) & 0xFFFFFFFFFFFF
@@ -91,7 +91,7 @@ def as_set(texts: Iterable[str]) -> Set[str]:
 
 
 def sort_strings(texts: Iterable[str]) -> Collection[str]:
-    """Texts as ``Collections.sort`` leaves them; nearly all there are compare here as they do there."""
+    """Return strings in the order of Java's ``Collections.sort``; ASCII strings, the usual case, need no sort key."""
     if isinstance(texts, JavaSortedStrings):
         return texts
     every = list(texts)
@@ -99,10 +99,10 @@ def sort_strings(texts: Iterable[str]) -> Collection[str]:
 
 
 def sort_strings_job(texts: Iterable[str], most_chars: int | None = None) -> Generator[None, None, JavaSortedStrings]:
-    """Return the distinct strings in the order of ``Collections.sort``; yield between two steps.
+    """Return the distinct strings in the order of Java's ``Collections.sort``; yield between two steps.
 
     Raises:
-        OverflowError: they have more than ``most_chars`` characters together.
+        OverflowError: the strings have more than ``most_chars`` characters in total.
     """
     distinct: dict[str, None] = {}
     is_plain, rest, chars = True, iter(texts), 0
@@ -124,7 +124,7 @@ def sort_strings_job(texts: Iterable[str], most_chars: int | None = None) -> Gen
 
 @lru_cache(maxsize=4096)
 def string_hash(text: str) -> int:
-    """``String.hashCode``, as 32 bits without a sign."""
+    """Return Java's ``String.hashCode`` as an unsigned 32-bit integer."""
     raw = text.encode("utf-16-le", "surrogatepass")
     units = memoryview(raw).cast("H").tolist() if raw else []
     value = 0
@@ -135,7 +135,7 @@ def string_hash(text: str) -> int:
 
 
 def uuid_hash(uuid: bytes) -> int:
-    """``Uuid.hashCode`` of a topic's id, as 32 bits without a sign."""
+    """Return ``Uuid.hashCode`` of a topic id as an unsigned 32-bit integer."""
     mixed = int.from_bytes(uuid[:8], "big") ^ int.from_bytes(uuid[8:], "big")
     return (mixed >> 32) ^ (mixed & 0xFFFFFFFF)
 
@@ -147,7 +147,7 @@ def _buckets_after_growth(count: int, buckets: int) -> int:
 
 
 def _buckets_of_copy(count: int) -> int:
-    """Return the number of buckets of ``new HashSet<>(others)``: for that many, and at least 16."""
+    """Return the number of buckets of ``new HashSet<>(other)`` for ``count`` keys: load factor 0.75, at least 16."""
     wanted, buckets = int(count / _LOAD_FACTOR + 1), _MIN_BUCKETS
     while buckets < wanted:
         buckets *= 2
@@ -161,41 +161,45 @@ def _bucket_index(value: int, buckets: int) -> int:
 def hash_map_order(
     keys: Collection[str], *, copied: int | None = None, most: int = 0, hash_of: Callable[[str], int] = string_hash
 ) -> list[str]:
-    """Texts in a ``HashMap`` that grew with them, and held ``most`` at a time, or in a ``HashSet`` of copied ones.
+    """Return strings in the order of a ``HashMap`` with default capacity, or of a ``HashSet`` copied from a collection.
 
-    ``hash_of`` gives what `string_hash` does.
+    Args:
+        keys: the strings, in order of insertion.
+        copied: size of the collection that the ``HashSet`` was copied from; None for a ``HashMap``.
+        most: largest number of keys that the ``HashMap`` has had.
+        hash_of: returns the hash code of a string, as `string_hash` does.
     """
     buckets = _buckets_after_growth(max(len(keys), most), _MIN_BUCKETS) if copied is None else _buckets_of_copy(copied)
     return sorted(keys, key=lambda text: _bucket_index(hash_of(text), buckets))
 
 
 def hash_map_order_job(keys: Collection[str]) -> Generator[None, None, list[str]]:
-    """Return strings in the order of a ``HashMap`` that grew with them; yield between two steps."""
+    """Return strings in the order of a ``HashMap`` with default capacity; yield between two steps."""
     buckets = _buckets_after_growth(len(keys), _MIN_BUCKETS)
     return (yield from sort_job(keys, lambda text: _bucket_index(string_hash(text), buckets)))
 
 
 def presized_hash_map_order(keys: Collection[str], count: int) -> list[str]:
-    """Texts in a ``HashMap`` that was made with room for ``count`` buckets, and grew with them."""
+    """Return strings in the order of a ``HashMap`` created with the initial capacity ``count``."""
     buckets = _buckets_after_growth(len(keys), 1 << max(count - 1, 0).bit_length())
     return sorted(keys, key=lambda text: _bucket_index(string_hash(text), buckets))
 
 
 def uuid_hash_map_order(keys: Collection[bytes], *, copied_from: int | None = None) -> list[bytes]:
-    """Topic ids in a ``HashMap`` that grew with them, or in a ``HashSet`` made for ``copied_from`` of them."""
+    """Return topic ids in the order of a ``HashMap``, or of a ``HashSet`` sized for ``copied_from`` keys."""
     buckets = _buckets_after_growth(len(keys), _MIN_BUCKETS) if copied_from is None else _buckets_of_copy(copied_from)
     buckets = _buckets_after_growth(len(keys), buckets)
     return sorted(keys, key=lambda uuid: _bucket_index(uuid_hash(uuid), buckets))
 
 
 def uuid_hash_map_order_job(keys: Collection[bytes]) -> Generator[None, None, list[bytes]]:
-    """Return topic ids as `uuid_hash_map_order`; yield between two steps."""
+    """Return topic ids in the order of a ``HashMap`` with default capacity; yield between two steps."""
     buckets = _buckets_after_growth(len(keys), _MIN_BUCKETS)
     return (yield from sort_job(keys, lambda uuid: _bucket_index(uuid_hash(uuid), buckets)))
 
 
 def integer_hash_set_order(keys: Iterable[int]) -> tuple[int, ...]:
-    """Partition numbers in a ``HashSet`` copied from a list."""
+    """Return the distinct partition numbers in the order of a ``HashSet<Integer>`` copied from a list."""
     every = dict.fromkeys(keys)
     if len(every) <= 1:
         return tuple(every)
@@ -206,7 +210,7 @@ def integer_hash_set_order(keys: Iterable[int]) -> tuple[int, ...]:
 
 
 def integer_hash_set_order_job(keys: Iterable[int]) -> Generator[None, None, tuple[int, ...]]:
-    """Return partition numbers as `integer_hash_set_order`; yield between two steps."""
+    """Return partition numbers as `integer_hash_set_order` does; yield between two steps."""
     every: dict[int, None] = {}
     rest = iter(keys)
     while part := list(islice(rest, MAX_COMPARED_PER_STEP)):
@@ -217,7 +221,7 @@ def integer_hash_set_order_job(keys: Iterable[int]) -> Generator[None, None, tup
 
 
 def timeline_hash_map_order(keys: Collection[str]) -> list[str]:
-    """Texts in a ``TimelineHashMap``: slots by the high bits of a product, the newest of a slot first."""
+    """Return strings in the order of Kafka's ``TimelineHashMap``: by slot, in a slot the newest first."""
     slots = 2
     while len(keys) * _LOAD_FACTOR > slots:
         slots *= 2

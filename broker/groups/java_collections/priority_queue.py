@@ -1,6 +1,6 @@
-"""A queue in the order of ``java.util.PriorityQueue``: of equals it gives the one Java's heap would.
+"""Priority queue that returns items of equal rank in the order of ``java.util.PriorityQueue``.
 
-Source: ``java.util.PriorityQueue`` of the JDK; where it decides: ``StickyTaskAssignor.java`` (apache/kafka 4.3.1).
+Source: ``java.util.PriorityQueue`` of the JDK; used as in ``StickyTaskAssignor.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class JavaPriorityQueue(Generic[T]):
-    """Filled one by one. What stands in it must keep its rank; what was taken out may change and come again."""
+    """Binary heap by ``rank``, smallest first; the rank of an item must not change while it is in the queue."""
 
     def __init__(self, rank: Callable[[T], float], items: Iterable[T] = ()) -> None:
         self._rank = rank
@@ -24,7 +24,7 @@ class JavaPriorityQueue(Generic[T]):
         return len(self._heap)
 
     def add(self, item: T) -> None:
-        """Put an item in: it rises while it is smaller than what is above it."""
+        """Add an item: it moves up the heap while its rank is smaller than its parent's."""
         heap, rank = self._heap, self._rank
         own, at = rank(item), len(heap)
         heap.append(item)
@@ -36,7 +36,7 @@ class JavaPriorityQueue(Generic[T]):
         heap[at] = item
 
     def poll(self) -> T:
-        """Take the smallest out; there must be one. The last takes its place and sinks."""
+        """Remove and return the item of smallest rank; the queue must not be empty."""
         heap, rank = self._heap, self._rank
         first, item = heap[0], heap.pop()
         if not heap:

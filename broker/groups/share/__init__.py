@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): membership and assignment."""
+"""Share groups (KIP-932): membership, assignment, and administration of start offsets."""

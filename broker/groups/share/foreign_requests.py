@@ -1,4 +1,4 @@
-"""Responses to requests of other group types for a share group.
+"""Error responses to requests of the classic and consumer protocols for the id of a share group.
 
 Source: ``GroupMetadataManager.classicGroupJoin``, ``getOrMaybeCreateConsumerGroup`` (apache/kafka 4.3.1).
 """
@@ -14,7 +14,7 @@ from ottla.wire.messages import consumer_group_heartbeat, join_group
 
 
 def reject_foreign_request(call: GroupRequest) -> GroupEffects:
-    """Reject a request: members of other types cannot join a share group."""
+    """Reply with the error code for a request of another group protocol: such members cannot join a share group."""
     request = call.request
     if isinstance(request, consumer_group_heartbeat.ConsumerGroupHeartbeatRequest):
         why = f"Group {request.group_id} is not a consumer group."

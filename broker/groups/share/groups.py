@@ -1,4 +1,4 @@
-"""The share groups of one partition of `__consumer_offsets`: what all their rules stand on.
+"""Share groups of one partition of `__consumer_offsets`, and the initialization of their share state.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -24,12 +24,12 @@ from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 from ottla.jobs.state_machine import RequestReply
 
 INITIALIZE_RETRY_MS = 30_000
-"""So long a partition may be on its way to its state before that is asked for again."""
+"""Time after which the share state of a partition is initialized again, because no result has arrived."""
 TopicIdPartitions = Mapping[bytes, frozenset[int]]
 
 
 class ShareGroups(AssignedGroups[ShareGroup]):
-    """Share groups, beside the others of the same partition."""
+    """Share groups of one partition of `__consumer_offsets`."""
 
     type_name = "share"
 
@@ -37,10 +37,13 @@ class ShareGroups(AssignedGroups[ShareGroup]):
         super().__init__(settings.bounded_settings, topics, taken)
         self.settings = settings
         self.initializing_since_ms: dict[tuple[str, bytes], int] = {}
-        """Soft: when a group's partitions of a topic were last asked to be initialised."""
+        """Soft state: time of the last request to initialize share state, by group id and topic id."""
 
     def remove_topics(self, ids: frozenset[bytes]) -> Iterator[GroupRecord | None]:
-        """Topics are gone: groups forget which of their partitions had a state."""
+        """Yield records that remove deleted topics from the state partition metadata of all groups.
+
+        None where unaffected.
+        """
         for group in list(self.groups.values()):
             yield None
             if (
@@ -55,17 +58,17 @@ class ShareGroups(AssignedGroups[ShareGroup]):
             yield records.state_partition_metadata_record(group.id, initializing, initialized, deleting)
 
     def get_or_create_group(self, group_id: str) -> ShareGroup:
-        """Return a share group, or a new one, which its first records make.
+        """Return the share group with an id, or a new one, which its first records will create.
 
         Raises:
-            ProtocolError: GROUP_ID_NOT_FOUND: the id is another kind of group's.
+            ProtocolError: GROUP_ID_NOT_FOUND: the id belongs to a group of another type.
         """
         if group_id in self.groups or self.is_other_group(group_id):
             return self.require_group(group_id)
         return ShareGroup(group_id)
 
     def on_timer(self, key: tuple[str, ...]) -> GroupEffects:
-        """Handle an expired session of a member."""
+        """Handle an expired session timer: remove the member."""
         fx = GroupEffects()
         group = self.groups.get(key[1])
         if group is not None and key[2] in group.members:
@@ -73,7 +76,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
         return fx
 
     def fence_member(self, group: ShareGroup, member_id: str, fx: GroupEffects) -> None:
-        """Remove a member; the group continues in its next epoch."""
+        """Remove a member and bump the group epoch."""
         member = group.require_member(member_id)
 
         def remove(rest: GroupEffects) -> Generator[None, None, None]:
@@ -97,9 +100,9 @@ class ShareGroups(AssignedGroups[ShareGroup]):
     def partitions_to_initialize(
         self, group: ShareGroup, names: Collection[str], now_ms: int
     ) -> dict[bytes, NamedTopicPartitions]:
-        """Partitions of these topics that have no state yet, and are not on their way to one.
+        """Return the partitions of these topics without share state, by topic id, unless they are being initialized.
 
-        None while the persister forgets what there is: it might forget the new one.
+        Empty while the persister deletes the state of the group, since it might delete the new state as well.
         """
         if self.is_deleting_state(group, now_ms):
             return {}
@@ -120,16 +123,19 @@ class ShareGroups(AssignedGroups[ShareGroup]):
     def mark_initializing(
         self, group: ShareGroup, new: Mapping[bytes, NamedTopicPartitions], now_ms: int, fx: GroupEffects
     ) -> None:
-        """Record partitions as initializing; their topics are no longer to be deleted."""
+        """Write partitions as initializing to the state partition metadata.
+
+        Their topics are no longer to be deleted.
+        """
         self.initializing_since_ms.update(((group.id, topic), now_ms) for topic in new)
         initializing = merge_partitions(group.initializing, new)
         deleting = {topic: name for topic, name in group.deleting.items() if topic not in initializing}
         fx.records.append(records.state_partition_metadata_record(group.id, initializing, group.initialized, deleting))
 
     def on_initialized(self, ticket: Any, group_id: str, partitions: TopicIdPartitions, *, done: bool) -> GroupEffects:
-        """Handle the result of an initialization by the persister; the reply is True.
+        """Handle the result of an initialization by the persister (``done``: success); the reply is True.
 
-        What is not on its way any more has been given up meanwhile, and may be forgotten by now.
+        Partitions that are no longer initializing are ignored: their state may have been deleted meanwhile.
         """
         fx = GroupEffects(replies=[RequestReply(ticket, True)])
         for topic in partitions:

@@ -1,7 +1,7 @@
-"""A member's heartbeat in a share group: joins, stays or leaves, and updates the group.
+"""ShareGroupHeartbeat: a member joins, remains or leaves, and the group is updated.
 
-A member gets its target at once, without revocations. A partition is assigned only once its share state is initialized
-(`ottla.broker.share_partitions`): the first heartbeat with a topic starts that, and a later one assigns it.
+A member is assigned its target at once, without revocations. A partition is assigned only once its share state is
+initialized (`ottla.broker.share_partitions`): the first heartbeat with a topic starts the initialization.
 
 Source: ``GroupMetadataManager.shareGroupHeartbeat``, ``ShareGroupAssignmentBuilder.java`` (apache/kafka 4.3.1),
 KIP-932.
@@ -35,12 +35,12 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_group_heartbeat
 
 PARTITIONS_PER_WORK_UNIT = 5
-"""So many partitions are as much work as a member is."""
+"""Number of partitions that cost the assignor as much work as one member."""
 
 
 @dataclass(slots=True)
 class ShareHeartbeatResult:
-    """Response to a heartbeat, and the partitions to initialize before they are assigned."""
+    """Response to a ShareGroupHeartbeat, group epoch, and partitions whose share state the caller must initialize."""
 
     response: share_group_heartbeat.ShareGroupHeartbeatResponse
     epoch: int = 0
@@ -48,10 +48,10 @@ class ShareHeartbeatResult:
 
 
 def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
-    """Handle a heartbeat; the reply is a `ShareHeartbeatResult`, sent independently of continuations.
+    """Handle a ShareGroupHeartbeat; the reply is a `ShareHeartbeatResult`, sent before continuations have run.
 
     Raises:
-        ProtocolError: the error response.
+        ProtocolError: error of the response.
     """
     beaten = ShareHeartbeatResult(share_group_heartbeat.ShareGroupHeartbeatResponse())
     fx = GroupEffects(replies=[RequestReply(ticket, beaten)])
@@ -60,7 +60,7 @@ def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: GroupReque
 
 
 class _ShareHeartbeat:
-    """Processing of one heartbeat."""
+    """Processing of a ShareGroupHeartbeat request."""
 
     def __init__(
         self, groups: ShareGroups, call: GroupRequest, beaten: ShareHeartbeatResult, now_ms: int, fx: GroupEffects
@@ -76,7 +76,7 @@ class _ShareHeartbeat:
         """Update the member by its request, then the group.
 
         Raises:
-            ProtocolError: the error response.
+            ProtocolError: error of the response.
         """
         groups, request = self._groups, self._request
         if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
@@ -128,7 +128,10 @@ class _ShareHeartbeat:
         *,
         bump: bool,
     ) -> None:
-        """Update the group; ``new``: subscription counts, if they have changed."""
+        """Bump the epoch if needed, and assign or respond.
+
+        ``new``: topic counts of the group if they must be checked, or None.
+        """
         groups, fx = self._groups, self._fx
         epoch, names = group.epoch, group.subscribed_topic_names if new is None else new
         if new is not None:
@@ -153,7 +156,7 @@ class _ShareHeartbeat:
         self._result.epoch = group.epoch
 
     def _updated_member(self, member: ShareGroupMember, names: Set[str]) -> ShareGroupMember:
-        """Return the member updated by the request; omitted fields stay."""
+        """Return the member with the fields of the request; omitted fields are unchanged."""
         request = self._request
         return replace(
             member,
@@ -164,7 +167,7 @@ class _ShareHeartbeat:
         )
 
     def _new_epoch(self, group: ShareGroup, names: SubscriptionCounts, *, bump: bool) -> tuple[int, bool]:
-        """Return the group's epoch, one more where there is a reason; and whether there is."""
+        """Return the group epoch and whether it was bumped: on request, or because the metadata hash changed."""
         metadata_hash = self._groups.topics.hash_of(names)
         bump = bump or metadata_hash != group.metadata_hash
         epoch = group.epoch + bump
@@ -183,7 +186,7 @@ class _ShareHeartbeat:
         *,
         bump: bool,
     ) -> Iterator[GroupEffects | None]:
-        """Compute the targets, write those that are new, and let the member go on."""
+        """Compute the target assignment, write the changed targets, assign the member its target and respond."""
         old = dict(group.target)
         new = yield from assign_simple(_group_spec(self._groups, group, updated, names))
         fx = GroupEffects()
@@ -208,7 +211,7 @@ class _ShareHeartbeat:
         bump: bool,
         fx: GroupEffects,
     ) -> None:
-        """Give the member what it is to have, and answer it."""
+        """Assign the member its target, fill in the response, and initialize partitions without share state."""
         groups, request = self._groups, self._request
         moved = updated
         if bump or updated.epoch != goal[0]:
@@ -235,7 +238,7 @@ class _ShareHeartbeat:
 
 
 def _with_target(groups: ShareGroups, member: ShareGroupMember, epoch: int, target: Assignment) -> ShareGroupMember:
-    """Return the member with the target's partitions of its subscribed topics."""
+    """Return the member assigned its target, limited to its subscribed topics."""
     wanted = set(groups.topics.ids(member.subscribed_topic_names))
     assigned = {topic: numbers for topic, numbers in target.items() if topic in wanted}
     if epoch == member.epoch:
@@ -244,7 +247,7 @@ def _with_target(groups: ShareGroups, member: ShareGroupMember, epoch: int, targ
 
 
 def _members_in_order(group: ShareGroup, updated: ShareGroupMember) -> list[str]:
-    """Return the member ids in Kafka's order."""
+    """Return the member ids of the group and the updated member in Kafka's iteration order."""
     known = iteration_order.timeline_hash_map_order(group.members)
     if updated.id not in group.members:
         known.append(updated.id)

@@ -1,4 +1,4 @@
-"""Administrative changes and deletions of a share group's start offsets, while the group is empty.
+"""AlterShareGroupOffsets, DeleteShareGroupOffsets and deletion of a share group: only while the group is empty.
 
 Source: ``GroupMetadataManager.alterShareGroupOffsets``, ``sharePartitionsEligibleForOffsetDeletion``,
 ``shareGroupBuildPartitionDeleteRequest`` (apache/kafka 4.3.1), KIP-932.
@@ -18,14 +18,17 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class ShareOffsetsToAlter(NamedTuple):
-    """Start offsets to initialize in the persister, and the state epoch: result of `alter_offsets`."""
+    """Result of `alter_offsets`: state epoch, and partitions whose start offsets the persister must initialize."""
 
     epoch: int
     partitions: TopicIdPartitions
 
 
 class ShareOffsetsToDelete(NamedTuple):
-    """State to delete in the persister, and unknown topics: result of `delete_offsets` and `start_group_deletion`."""
+    """Result of `delete_offsets` and `start_group_deletion`: share state that the persister must delete.
+
+    Unknown topics.
+    """
 
     partitions: TopicIdPartitions
     unknown_topics: list[str]
@@ -40,7 +43,7 @@ def _require_empty_group(group: ShareGroup) -> ShareGroup:
 def alter_offsets(
     groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str, topics: Mapping[str, frozenset[int]]
 ) -> GroupEffects:
-    """Start the change of start offsets of existing partitions; a missing group is created.
+    """Start to change the start offsets of existing partitions; create the group if it does not exist.
 
     The reply is a `ShareOffsetsToAlter`.
 
@@ -64,9 +67,12 @@ def alter_offsets(
 
 
 def delete_offsets(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: list[str]) -> GroupEffects:
-    """Topics are to be forgotten, first of all by the persister.
+    """Start to delete the share state of topics: write them as deleting; the persister then deletes their state.
 
-    The answer is a `ShareOffsetsToDelete`. Raises ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    The reply is a `ShareOffsetsToDelete`.
+
+    Raises:
+        ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
     group = _require_empty_group(groups.require_group(group_id))
     image, initialized, deleting = groups.topics.image, dict(group.initialized), dict(group.deleting)
@@ -93,7 +99,10 @@ def delete_offsets(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, t
 def complete_offset_deletion(
     groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: frozenset[bytes]
 ) -> GroupEffects:
-    """Complete the deletion of topics after the persister's; the reply is True."""
+    """Remove deleting topics from the state partition metadata after the persister deleted their state.
+
+    The reply is True.
+    """
     fx = GroupEffects(replies=[RequestReply(ticket, True)])
     group = groups.groups.get(group_id)
     if group is not None:
@@ -105,13 +114,17 @@ def complete_offset_deletion(
 
 
 def start_group_deletion(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str) -> GroupEffects:
-    """Start the deletion of a group: its state in the persister is deleted first.
+    """Start the deletion of a group: the persister must delete all its share state first.
 
-    That includes initializing partitions and earlier failed deletions: a group created again with this id starts in an
-    epoch that the persister rejects if it has a later one. For topics being deleted all partitions count, since those
-    with a state are unknown.
+    This includes initializing partitions and those of earlier failed deletions: a group created again with this id
+    starts
+    in an epoch that the persister rejects if it has state of a later one. For topics being deleted, all partitions are
+    included, since it is unknown which of them have state.
 
-    The reply is a `ShareOffsetsToDelete`. Raises ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    The reply is a `ShareOffsetsToDelete`.
+
+    Raises:
+        ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
     group = _require_empty_group(groups.require_group(group_id))
     image, doubtful = groups.topics.image, dict[bytes, NamedTopicPartitions]()

@@ -1,4 +1,4 @@
-"""The records of a share group, made and read: types 10 to 15 of `__consumer_offsets`.
+"""Records of a share group, built and replayed: types 10 to 15 of `__consumer_offsets`.
 
 Source: ``GroupCoordinatorRecordHelpers.java``, ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka
 4.3.1), KIP-932.
@@ -46,7 +46,7 @@ def member_record(group_id: str, member: ShareGroupMember) -> GroupRecord:
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
-    """Return a group's epoch, and the hash of its topics (type 11)."""
+    """Return the record of a group's epoch and metadata hash (type 11)."""
     return GroupRecord(
         share_group_records.ShareGroupMetadataKey(group_id),
         share_group_records.ShareGroupMetadataValue(epoch, metadata_hash),
@@ -54,7 +54,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
 
 
 def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> GroupRecord:
-    """Return the record of a member's target (type 13)."""
+    """Return the record of a member's target assignment (type 13)."""
     rows = [
         share_group_records.TopicPartition(topic, list(target[topic]))
         for topic in iteration_order.uuid_hash_map_order(target)
@@ -94,7 +94,7 @@ def state_partition_metadata_record(
 
 
 def group_tombstones(group: ShareGroup) -> Iterator[GroupRecord]:
-    """Yield the records that remove a group without members."""
+    """Yield the tombstones of a share group without members."""
     state = GroupRecord(share_group_records.ShareGroupStatePartitionMetadataKey(group.id), None)
     return RECORDS.group_tombstones(group.id, (), state)
 
@@ -102,7 +102,7 @@ def group_tombstones(group: ShareGroup) -> Iterator[GroupRecord]:
 def with_metadata(
     group: ShareGroup, member: ShareGroupMember, value: share_group_records.ShareGroupMemberMetadataValue
 ) -> Generator[None, None, ShareGroupMember]:
-    """Return a member with its metadata record (type 10); yield between two steps."""
+    """Return a member with the fields of its metadata record (type 10); yield between two steps."""
     names = yield from group.shared_subscription(member, (yield from read_names(value.subscribed_topic_names)))
     return replace(
         member,
@@ -116,7 +116,7 @@ def with_metadata(
 def with_assignment(
     member: ShareGroupMember, value: share_group_records.ShareGroupCurrentMemberAssignmentValue
 ) -> Generator[None, None, ShareGroupMember]:
-    """Return a member with its current assignment record (type 14); yield between two steps."""
+    """Return a member with the fields of its current assignment record (type 14); yield between two steps."""
     assigned = yield from read_assignment(value.assigned_partitions)
     return replace(member, epoch=value.member_epoch, previous_epoch=value.previous_member_epoch, assigned=assigned)
 
@@ -124,7 +124,7 @@ def with_assignment(
 def read_partitions_info(
     rows: list[share_group_records.TopicPartitionsInfo],
 ) -> Generator[None, None, dict[bytes, NamedTopicPartitions]]:
-    """Return rows of the record of partitions with share state (type 15); yield between two steps."""
+    """Return topics of a state partition metadata record (type 15) by id; yield between two steps."""
     return (
         yield from read_table(
             rows, attrgetter("topic_id"), lambda row: NamedTopicPartitions(row.topic_name, frozenset(row.partitions))

@@ -1,4 +1,4 @@
-"""Share group as replayed from its records: members, epochs, targets, and partitions with share state.
+"""State of a share group, replayed from its records: members, epochs, targets, and partitions with share state.
 
 Source: ``ShareGroup.java``, ``ShareGroupMember.java``, ``ModernGroup.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -15,24 +15,24 @@ from ottla.broker.groups.modern_group import ModernGroup, ModernGroupMember
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupMember(ModernGroupMember):
-    """Member of a share group. It gets its target at once, without revocations of other members."""
+    """Member of a share group. It is assigned its target at once, without waiting for revocations by other members."""
 
     assigned: Assignment = field(default_factory=dict)
 
 
 class NamedTopicPartitions(NamedTuple):
-    """Partitions of a topic, and the name it had."""
+    """Name of a topic and a set of its partitions."""
 
     name: str
     partitions: frozenset[int]
 
 
 NamedPartitionsById = Mapping[bytes, NamedTopicPartitions]
-"""Partitions by topic id."""
+"""Topic names and partitions by topic id."""
 
 
 class ShareGroup(ModernGroup[ShareGroupMember]):
-    """A share group. `update` and `remove` are for the replay of its records alone."""
+    """State of a share group. `update` and `remove` are only called to replay records."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -40,29 +40,29 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
         self.initialized: dict[bytes, NamedTopicPartitions] = {}
         self.deleting: dict[bytes, str] = {}
         self.state_deletion_started_ms: int | None = None
-        """Soft: time at which the deletion of all share state began, because the group is to be deleted."""
+        """Soft state: time at which the persister was asked to delete the state of the group; None if it was not."""
 
     def update_job(self, member: ShareGroupMember) -> Iterator[None]:
-        """Replay the state of a member; yield between two steps."""
+        """Replay a record of a member: add the member, or replace it by its new state. Yield between two steps."""
         old = self.members.get(member.id)
         self.members[member.id] = member
         self.count_subscription(old, member)
         yield
 
     def remove(self, member_id: str) -> None:
-        """Replay the end of a member."""
+        """Replay the tombstone of a member: remove the member from the group."""
         old = self.members.pop(member_id, None)
         if old is not None:
             self.count_subscription(old, None)
 
     @property
     def state(self) -> str:
-        """State: Empty or Stable."""
+        """State of the group as in DescribeGroups: Empty or Stable."""
         return "Stable" if self.members else "Empty"
 
     @property
     def has_unassigned_partitions(self) -> bool:
-        """True if initialized partitions are in no target, or targets have partitions that are not initialized."""
+        """True if the targets of a subscribed topic do not contain exactly its initialized partitions."""
         if not self.members:
             return False
         assigned: dict[bytes, set[int]] = {}
@@ -76,7 +76,7 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
 
 
 def merge_partitions(some: NamedPartitionsById, more: NamedPartitionsById) -> dict[bytes, NamedTopicPartitions]:
-    """Return the union; a topic's name is that of the second."""
+    """Return the union of the partitions by topic id; a topic's name is taken from ``more``."""
     out = dict(some)
     for topic, named in more.items():
         old = out.get(topic)
@@ -89,7 +89,7 @@ def merge_partitions(some: NamedPartitionsById, more: NamedPartitionsById) -> di
 def subtract_partitions(
     some: NamedPartitionsById, less: Mapping[bytes, frozenset[int]]
 ) -> dict[bytes, NamedTopicPartitions]:
-    """Return the first, less some partitions; topics of which none is left go."""
+    """Return ``some`` without the partitions ``less``; topics without remaining partitions are omitted."""
     out = {
         topic: named._replace(partitions=named.partitions - less.get(topic, frozenset()))
         for topic, named in some.items()

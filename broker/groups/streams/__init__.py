@@ -1,1 +1,1 @@
-"""Groups of Kafka Streams applications (KIP-1071), whose tasks the coordinator assigns."""
+"""Streams groups (KIP-1071): groups of Kafka Streams applications with server-side task assignment."""

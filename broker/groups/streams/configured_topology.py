@@ -1,4 +1,4 @@
-"""A topology with the topics there are: how many tasks it has, which internal topics it needs and how large they are.
+"""Configured topology: number of tasks by subtopology, and internal topics with their numbers of partitions.
 
 Source: ``InternalTopicManager.java``, ``ConfiguredTopology.java``, ``ChangelogTopics.java`` (apache/kafka 4.3.1),
 KIP-1071.
@@ -24,21 +24,21 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_records
 
 MAX_TOPICS_SHOWN = 3
-"""So many topics are named where several are wrong."""
+"""Number of topic names in an error message."""
 
 
 class ConfiguredInternalTopic(NamedTuple):
-    """A topic the application needs for itself."""
+    """Internal topic (repartition or changelog) of a Streams application, with its settings."""
 
     name: str
     partitions: int
     replication_factor: int
-    """0: not set by the application."""
+    """Replication factor; 0 for the default of the cluster."""
     configs: tuple[tuple[str, str], ...]
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """Subtopology with as many tasks as its largest source has partitions."""
+    """Subtopology with one task for each partition of its largest source topic."""
 
     task_count: int
     source_topics: frozenset[str]
@@ -48,32 +48,33 @@ class ConfiguredSubtopology(NamedTuple):
 
     @property
     def is_stateful(self) -> bool:
-        """True if it has state stores: only then it has standby tasks."""
+        """True if the subtopology has state stores (changelog topics), and therefore standby tasks."""
         return bool(self.changelog_topics)
 
 
 class ConfiguredTopology(NamedTuple):
-    """Result of the configuration."""
+    """Result of `configure_topology`: tasks and internal topics, or the problem that prevents an assignment."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """By id, in order; None where they could not be made out."""
+    """Subtopologies by id, in order of the ids; None if the topology cannot be configured."""
     missing_internal_topics: Mapping[str, ConfiguredInternalTopic]
-    """Internal topics that are to be made."""
+    """Internal topics by name that are to be created."""
     problem: tuple[StreamsGroupStatus, str] | None
-    """Status for members; None without a problem."""
+    """Status and detail for the heartbeat responses; None without a problem."""
 
     @property
     def is_ready(self) -> bool:
-        """True if tasks may be given out."""
+        """True if tasks can be assigned."""
         return self.problem is None
 
 
 def configure_topology(topology: StreamsTopology, image: MetadataImage) -> ConfiguredTopology:
-    """See what a topology needs.
+    """Return the topology configured with the existing topics of the metadata image.
 
     Raises:
-        ProtocolError: STREAMS_INVALID_TOPOLOGY; UNKNOWN_SERVER_ERROR for numbers that make no sense, as in Kafka.
+        ProtocolError: STREAMS_INVALID_TOPOLOGY; UNKNOWN_SERVER_ERROR for invalid indices or partition counts, as in
+            Kafka.
     """
     groups = [group for row in topology.subtopologies.values() for group in _copartition_groups(row)]
     try:
@@ -105,7 +106,7 @@ def _abbreviate(names: Iterable[str]) -> str:
 
 
 def _copartition_groups(row: streams_group_records.Subtopology) -> list[frozenset[str]]:
-    """Topics of a subtopology that must have as many partitions as each other."""
+    """Return the sets of topics of a subtopology that must have equal numbers of partitions."""
 
     def at(names: list[str], places: list[int]) -> list[str]:
         if any(not 0 <= place < len(names) for place in places):
@@ -131,7 +132,7 @@ def _check_sources(topology: StreamsTopology, image: MetadataImage) -> None:
 def _decide_partition_counts(
     topology: StreamsTopology, image: MetadataImage, groups: list[frozenset[str]]
 ) -> PartitionCounts:
-    """Decide on the number of partitions of each topic."""
+    """Return the number of partitions of every source, repartition and changelog topic of the topology."""
     counts = PartitionCounts(image)
     rows = list(topology.subtopologies.values())
     counts.decided.update(repartition_topic_counts(rows, counts))
@@ -183,7 +184,7 @@ def _check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology]) -> None:
 def _missing(
     topology: StreamsTopology, subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
 ) -> dict[str, ConfiguredInternalTopic]:
-    """Return the missing internal topics, and check the partitions of existing ones."""
+    """Return the missing internal topics by name, and check the partition counts of the existing ones."""
     needed: dict[str, ConfiguredInternalTopic] = {}
     for subtopology in subtopologies.values():
         needed.update(subtopology.repartition_source_topics)

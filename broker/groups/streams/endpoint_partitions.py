@@ -1,4 +1,4 @@
-"""Endpoints of an application's members for interactive queries, with their partitions.
+"""Endpoints of a streams group's members for interactive queries, with the partitions of their tasks.
 
 Deviation: where a topic or the configured topology is missing, Kafka fails the heartbeat; here it is left out.
 
@@ -18,7 +18,10 @@ from ottla.wire.messages import streams_group_heartbeat
 def build_endpoint_partitions(
     group: StreamsGroup, updated: StreamsGroupMember, image: MetadataImage
 ) -> list[streams_group_heartbeat.EndpointToPartitions]:
-    """Return a row for each member with an endpoint; the requesting member last, in its updated form."""
+    """Return ``partitions_by_user_endpoint`` of a heartbeat response: the partitions of each member with an endpoint.
+
+    The member of the request is last, in its state ``updated``. Results are cached in the group.
+    """
     out = []
     for member in [*(member for member in group.members.values() if member.id != updated.id), updated]:
         if member.endpoint is None:

@@ -1,4 +1,4 @@
-"""Responses to requests of other group types for a streams group.
+"""Responses to requests of the classic and consumer protocols for the id of a streams group.
 
 Source: ``GroupMetadataManager.classicGroupJoin``, ``maybeDeleteEmptyStreamsGroup`` (apache/kafka 4.3.1).
 """
@@ -14,7 +14,7 @@ from ottla.wire.messages import join_group
 
 
 def handle_foreign_request(groups: StreamsGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
-    """Handle a classic request to a streams group: a classic member that joins replaces an empty one."""
+    """Reject a request of another group protocol; a classic JoinGroup replaces a streams group without members."""
     group = groups.groups[call.request.group_id]
     if not isinstance(call.request, join_group.JoinGroupRequest) or group.members:
         return reject_foreign_request(call)

@@ -1,4 +1,4 @@
-"""The streams groups of one partition of `__consumer_offsets`: what all their rules stand on.
+"""Streams groups of one partition of `__consumer_offsets`, with their timers and initial rebalance delay.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1), KIP-1071.
 """
@@ -23,12 +23,12 @@ STANDBY_REPLICAS_CONFIG = "num.standby.replicas"
 
 
 class StreamsGroups(AssignedGroups[StreamsGroup]):
-    """Streams groups, beside the others of the same partition."""
+    """Streams groups of one partition of `__consumer_offsets`."""
 
     type_name = "streams"
 
     def __init__(self, classic: ClassicGroups, topics: GroupTopicMetadata, taken: Callable[[str], bool]) -> None:
-        """``taken``: returns whether a consumer or share group has an id."""
+        """Initialize without groups. ``taken``: returns True if the id belongs to a consumer or share group."""
         self.settings = classic.settings.streams
         super().__init__(
             self.settings.bounded_settings,
@@ -36,15 +36,15 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
             lambda group_id: taken(group_id) or group_id in classic.groups,
         )
         self.delayed_groups: set[str] = set()
-        """Soft: groups whose first members are waited for."""
+        """Soft state: ids of groups in their initial rebalance delay."""
         self.classic_groups = classic
         self._is_modern_group = taken
 
     def get_or_create_group(self, group_id: str, fx: GroupEffects) -> StreamsGroup:
-        """Return a streams group, created if missing; it replaces an empty classic group.
+        """Return the streams group with an id, or a new one, which replaces an empty classic group.
 
         Raises:
-            ProtocolError: GROUP_ID_NOT_FOUND: the id is another kind of group's.
+            ProtocolError: GROUP_ID_NOT_FOUND: the id belongs to a group of another type.
         """
         group = self.groups.get(group_id)
         if group is not None:
@@ -59,13 +59,13 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
     # ------------------------------------------------------------------ settings
 
     def assignor_configs(self, group_id: str) -> dict[str, str]:
-        """Return the assignor's configuration."""
+        """Return the configuration of the task assignor for a group: its number of standby replicas."""
         return {STANDBY_REPLICAS_CONFIG: str(self.setting(group_id, STANDBY_REPLICAS_CONFIG))}
 
     # ------------------------------------------------------------------ timers
 
     def delay_first_assignment(self, group: StreamsGroup, now_ms: int, fx: GroupEffects) -> None:
-        """Delay the first target of an empty group, so that more members can join."""
+        """Start the initial rebalance delay of a group without members, in which more members can join."""
         wait = self.setting(group.id, "initial.rebalance.delay.ms")
         if not group.members and wait > 0 and group.id not in self.delayed_groups:
             self.delayed_groups.add(group.id)
@@ -78,7 +78,7 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
             fx.timers.append(CancelTimer((INITIAL_DELAY_TIMER, group_id)))
 
     def fence_member(self, group: StreamsGroup, member_id: str, fx: GroupEffects) -> None:
-        """Remove a member; the group continues in its next epoch."""
+        """Remove a member and bump the group epoch."""
         fx.records += records.member_tombstones(group.id, member_id)
         fx.records.append(
             records.epoch_record(group.id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.configs)

@@ -1,7 +1,7 @@
-"""A member's heartbeat in a streams group: it joins, goes on, or leaves; and what the group makes of it.
+"""StreamsGroupHeartbeat: a member joins, remains or leaves, and the group is updated.
 
-Records stand in Kafka's order: a tombstone of an empty classic group, the member (19), the topology (23), the group's
-epoch (17), targets (21), their epoch (20), what the member does (22).
+Records are in Kafka's order: a tombstone of an empty classic group, the member (19), the topology (23), the group's
+epoch (17), targets (21), their epoch (20), the member's current assignment (22).
 
 Source: ``GroupMetadataManager.streamsGroupHeartbeat`` and what it calls (apache/kafka 4.3.1), KIP-1071.
 """
@@ -47,17 +47,17 @@ from ottla.wire.messages import streams_group_heartbeat
 
 @dataclass(slots=True)
 class StreamsHeartbeatResult:
-    """The answer to a heartbeat, and the internal topics that are to be made."""
+    """Response to a StreamsGroupHeartbeat, and the internal topics by name that the caller must create."""
 
     response: streams_group_heartbeat.StreamsGroupHeartbeatResponse
     internal_topics_to_create: Mapping[str, ConfiguredInternalTopic] = field(default_factory=dict)
 
 
 def heartbeat(groups: StreamsGroups, ticket: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
-    """Handle a heartbeat; the reply is a `StreamsHeartbeatResult`, sent independently of continuations.
+    """Handle a StreamsGroupHeartbeat; the reply is a `StreamsHeartbeatResult`, sent before continuations have run.
 
     Raises:
-        ProtocolError: the error response.
+        ProtocolError: error of the response.
     """
     beaten = StreamsHeartbeatResult(streams_group_heartbeat.StreamsGroupHeartbeatResponse())
     fx = GroupEffects(replies=[RequestReply(ticket, beaten)])
@@ -80,7 +80,7 @@ def _leave(groups: StreamsGroups, call: GroupRequest, beaten: StreamsHeartbeatRe
 
 
 class _StreamsHeartbeat:
-    """Processing of one heartbeat."""
+    """Processing of a StreamsGroupHeartbeat request that is not a leave."""
 
     def __init__(
         self, groups: StreamsGroups, call: GroupRequest, beaten: StreamsHeartbeatResult, now_ms: int, fx: GroupEffects
@@ -102,7 +102,7 @@ class _StreamsHeartbeat:
         """Update the member by its request, then the group.
 
         Raises:
-            ProtocolError: the error response.
+            ProtocolError: error of the response.
         """
         groups, fx = self._groups, self._fx
         group, member = self._member()
@@ -169,7 +169,7 @@ class _StreamsHeartbeat:
         return group, group.members.get(request.member_id) or StreamsGroupMember(request.member_id)
 
     def _updated_member(self, member: StreamsGroupMember) -> StreamsGroupMember:
-        """Return the member updated by the request; omitted fields stay."""
+        """Return the member with the fields of the request; omitted fields are unchanged."""
         request, endpoint, tags = self._request, self._request.user_endpoint, self._request.client_tags
         named = {} if tags is None else {tag.key: tag.value for tag in tags}
         if tags is not None and len(named) < len(tags):
@@ -188,7 +188,12 @@ class _StreamsHeartbeat:
         )
 
     def _topology(self, group: StreamsGroup) -> StreamsTopology:
-        """Return the group's topology: the first one holds."""
+        """Return the topology of the group, which the first heartbeat with a topology sets.
+
+        Raises:
+            ProtocolError: INVALID_REQUEST: the request has another topology; UNKNOWN_SERVER_ERROR: there is no
+                topology.
+        """
         if self._request.topology is None:
             if group.topology is None:
                 raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # only where the log is not whole
@@ -202,7 +207,7 @@ class _StreamsHeartbeat:
         return group.topology
 
     def _configured(self, group: StreamsGroup, topology: StreamsTopology) -> tuple[ConfiguredTopology, int]:
-        """Return the configured topology and the hash of its topics; computed again if they may have changed."""
+        """Return the configured topology and the metadata hash; recomputed if the group's topics may have changed."""
         known = group.configured
         if group.topology is not None and known is not None and not group.is_metadata_stale:
             return known, group.metadata_hash
@@ -222,7 +227,7 @@ class _StreamsHeartbeat:
         configured: ConfiguredTopology,
         fx: GroupEffects,
     ) -> None:
-        """Bring the member nearer to its target, and answer it."""
+        """Reconcile the member with its target, and fill in the response."""
         groups, request = self._groups, self._request
         moved = updated if updated.is_reconciled_to(goal.epoch) else reconcile(updated, goal, group)
         if moved != updated:

@@ -1,4 +1,4 @@
-"""Validation of the tasks and the epoch that a member reports.
+"""Validation of the tasks and the member epoch that a StreamsGroupHeartbeat reports.
 
 Source: ``GroupMetadataManager.throwIfStreamsGroupMemberEpochIsInvalid``, ``throwIfRequestContainsInvalidTasks``
 (apache/kafka 4.3.1), KIP-1071.
@@ -20,7 +20,7 @@ ReportedTasks = tuple[ReportedRole, ReportedRole, ReportedRole]
 
 
 def check_epoch(member: StreamsGroupMember, epoch: int, rows: ReportedTasks) -> None:
-    """Check that a member sends its current epoch, or missed the last response.
+    """Check that the epoch of a heartbeat is current, or the previous one with a subset of the assigned tasks.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
@@ -41,7 +41,7 @@ def _is_part(role: ReportedRole, has: Mapping[str, Collection[int]]) -> bool:
 
 
 def check_tasks_exist(subtopologies: Mapping[str, ConfiguredSubtopology], rows: ReportedTasks) -> None:
-    """Check that the tasks exist.
+    """Check that the subtopology and partition number of each reported task exist.
 
     Raises:
         ProtocolError: INVALID_REQUEST.
@@ -61,10 +61,10 @@ def check_tasks_exist(subtopologies: Mapping[str, ConfiguredSubtopology], rows: 
 
 
 def owned_tasks(rows: ReportedTasks) -> TasksTuple | None:
-    """Return the reported tasks; None if one of the three is omitted.
+    """Return the reported tasks; None if one of the three roles is omitted.
 
     Raises:
-        ProtocolError: UNKNOWN_SERVER_ERROR where it names a subtopology twice, as in Kafka.
+        ProtocolError: UNKNOWN_SERVER_ERROR if a subtopology is repeated, as in Kafka.
     """
 
     def tasks(role: ReportedRole) -> TasksBySubtopology:

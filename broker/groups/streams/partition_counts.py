@@ -1,7 +1,7 @@
-"""Numbers of partitions of a streams application's internal topics.
+"""Numbers of partitions of a Streams application's internal topics.
 
-A repartition topic has as many as the largest source of the subtopologies that write it; copartitioned topics have
-equally many.
+A repartition topic has as many partitions as the largest source of the subtopologies that write to it; copartitioned
+topics have equally many.
 
 Source: ``RepartitionTopics.java``, ``CopartitionedTopicsEnforcer.java`` (apache/kafka 4.3.1), KIP-1071.
 """
@@ -19,19 +19,23 @@ from ottla.wire.messages import streams_group_records
 
 
 class PartitionCounts:
-    """Partitions of topics: those that exist, else what has been decided of those that do not."""
+    """Number of partitions by topic: of existing topics by the metadata image, of others as decided so far."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self.decided: dict[str, int] = {}
 
     def get(self, name: str) -> int | None:
-        """Return the number of partitions; None if unknown."""
+        """Return the number of partitions of a topic; None if unknown."""
         topic = self._image.topics.get(name)
         return self.decided.get(name) if topic is None else len(topic.partitions)
 
     def require(self, name: str) -> int:
-        """Return the number of partitions. Raises ProtocolError: UNKNOWN_SERVER_ERROR if unknown, as in Kafka."""
+        """Return the number of partitions of a topic.
+
+        Raises:
+            ProtocolError: UNKNOWN_SERVER_ERROR if it is unknown, as in Kafka.
+        """
         count = self.get(name)
         if count is None:
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -45,16 +49,18 @@ def _invalid(why: str) -> ProtocolError:
 def repartition_topic_counts(
     rows: Sequence[streams_group_records.Subtopology], counts: PartitionCounts
 ) -> dict[str, int]:
-    """Return the repartition topics with their number of partitions: set by the application, or that of their sources.
+    """Return the number of partitions of each repartition topic: set by the application, or that of its sources.
+
+    ``rows``: the subtopologies; ``counts``: the known numbers of partitions.
 
     Raises:
-        ProtocolError: STREAMS_INVALID_TOPOLOGY.
+        ProtocolError: STREAMS_INVALID_TOPOLOGY: a number cannot be computed.
     """
     out = {
         topic.name: topic.partitions for row in rows for topic in row.repartition_source_topics if topic.partitions != 0
     }
     readers: dict[str, list[int]] = {}
-    """Topics that are not known yet, with the places of those who read them."""
+    """Repartition topics with an unknown number of partitions -> indices of the subtopologies that read them."""
     for place, row in enumerate(rows):
         for topic in row.repartition_source_topics:
             if topic.name not in out:
@@ -86,7 +92,7 @@ def repartition_topic_counts(
 def _largest_source(
     row: streams_group_records.Subtopology, out: Mapping[str, int], counts: PartitionCounts
 ) -> int | None:
-    """As far as it is known now: sources that are not are passed over."""
+    """Return the largest known number of partitions among the sources of a subtopology; None if none is known."""
     known = [out.get(topic.name) for topic in row.repartition_source_topics]
     known += [counts.get(name) for name in row.source_topics]
     return max((count for count in known if count is not None), default=None)
@@ -95,9 +101,9 @@ def _largest_source(
 def enforce_copartitioning(
     group: Set[str], fixed: Mapping[str, int], flexible: Set[str], counts: PartitionCounts
 ) -> dict[str, int]:
-    """Return the partitions of copartitioned repartition topics.
+    """Return the number of partitions of the repartition topics in a copartition group.
 
-    ``fixed``: topics of the whole topology with a number set by the application; ``flexible``: the others.
+    ``fixed``: repartition topics of the whole topology with a number set by the application; ``flexible``: all others.
 
     Raises:
         TopicConfigurationException: the topics cannot be copartitioned.

@@ -1,7 +1,8 @@
-"""Reconciliation of a member with its target: it revokes tasks first, then gets those revoked by others.
+"""Reconciliation of a member with its target: it revokes tasks first, then is assigned the free ones.
 
 A task is active in one process at a time, and a process has it in one role. So a new active task is free once no
-process does it and the member's own has it in no role; a new standby task once the own process has it in none.
+process has it active and the member's process has it in no role; a new standby or warm-up task once the member's
+process has it in no role.
 
 Source: ``CurrentAssignmentBuilder.java`` (apache/kafka 4.3.1), KIP-1071.
 """
@@ -26,7 +27,7 @@ _NO_PROCESSES: set[str] = set()
 
 
 class StreamsMemberTarget(NamedTuple):
-    """Goal of a reconciliation: target and epoch, and the reported tasks; None if not reported."""
+    """Input of a reconciliation: target epoch, target tasks, and the tasks that the member reports (None: omitted)."""
 
     epoch: int
     target: TasksTuple
@@ -34,7 +35,7 @@ class StreamsMemberTarget(NamedTuple):
 
 
 def check_member_state(member: StreamsGroupMember, owned: TasksTuple | None) -> None:
-    """Check that the member's state is known, or that it owns no tasks.
+    """Check that the member's state is known, or that the member reports to own no tasks.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
@@ -45,7 +46,10 @@ def check_member_state(member: StreamsGroupMember, owned: TasksTuple | None) -> 
 
 
 def reconcile(member: StreamsGroupMember, goal: StreamsMemberTarget, group: StreamsGroup) -> StreamsGroupMember:
-    """Return the member, after `check_member_state`, after its next step; the same where it must wait."""
+    """Return the member after its next transition; unchanged if it must wait.
+
+    `check_member_state` is to be called before.
+    """
     match member.state:
         case StreamsMemberState.STABLE:
             return member if member.epoch == goal.epoch else _next_tasks(member, goal, group, member.epoch)
@@ -60,7 +64,7 @@ def reconcile(member: StreamsGroupMember, goal: StreamsMemberTarget, group: Stre
 
 
 def _holds(group: StreamsGroup, process_id: str, name: str, number: int) -> bool:
-    """Return whether a process has a task that is not active with it."""
+    """Return True if a process has a task as a standby or warm-up task."""
     return any(
         process_id in at.get(name, {}).get(number, _NO_PROCESSES)
         for at in (group.standby_process_ids, group.warmup_process_ids)
@@ -68,7 +72,7 @@ def _holds(group: StreamsGroup, process_id: str, name: str, number: int) -> bool
 
 
 class _RoleReconciliation(NamedTuple):
-    """Reconciliation of one role: retained, revoked and assignable tasks, and whether one must wait."""
+    """Reconciliation of one role: retained, revoked and assignable tasks; ``is_waiting``: a task is not free yet."""
 
     kept: TasksBySubtopology
     revoked: TasksBySubtopology
@@ -113,7 +117,7 @@ def _merge_tasks(some: TasksBySubtopology, more: TasksBySubtopology) -> TasksByS
 def _next_tasks(
     member: StreamsGroupMember, goal: StreamsMemberTarget, group: StreamsGroup, epoch: int
 ) -> StreamsGroupMember:
-    """Return the member with retained, revoked and newly assigned tasks; it keeps the epoch while revoking."""
+    """Return the member with retained, revoked and newly assigned tasks; it has ``epoch`` until all are revoked."""
     had, target = member.assigned, goal.target
     active_had = {name: frozenset(since) for name, since in had.active.items()}
     active = _reconcile_role(active_had, target.active, member, group, active=True)

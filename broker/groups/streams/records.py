@@ -1,4 +1,4 @@
-"""The records of a streams group, made and read: types 17 and 19 to 23 of `__consumer_offsets`.
+"""Records of a streams group, built and replayed: types 17 and 19 to 23 of `__consumer_offsets`.
 
 Source: ``StreamsCoordinatorRecordHelpers.java`` (apache/kafka 4.3.1), KIP-1071.
 """
@@ -65,7 +65,7 @@ def sorted_tags(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 def with_metadata(
     group: StreamsGroup, member: StreamsGroupMember, value: streams_group_records.StreamsGroupMemberMetadataValue
 ) -> Generator[None, None, StreamsGroupMember]:
-    """Return a member with its metadata record (type 19); yield between two steps."""
+    """Return a member with the fields of its metadata record (type 19); yield between two steps."""
     tags = {row.key: row.value for row in value.client_tags}
     keys = yield from sort_job(tags, java_string_sort_key)
     return replace(
@@ -83,14 +83,14 @@ def with_metadata(
 
 
 def topology_record(group_id: str, topology: StreamsTopology) -> GroupRecord:
-    """Return the record of the topology (type 23)."""
+    """Return the record of a group's topology (type 23)."""
     return GroupRecord(streams_group_records.StreamsGroupTopologyKey(group_id), topology.value)
 
 
 def epoch_record(
     group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
 ) -> GroupRecord:
-    """Return the record of a group's epoch: topic hash, validated topology epoch, assignor configuration (type 17)."""
+    """Return the record of a group's epoch, metadata hash, validated topology epoch and assignor configs (type 17)."""
     told = [
         streams_group_records.LastAssignmentConfig(key, configs[key])
         for key in sorted(configs, key=java_string_sort_key)
@@ -100,7 +100,7 @@ def epoch_record(
 
 
 def target_assignment_record(group_id: str, member_id: str, target: TasksTuple) -> GroupRecord:
-    """Return the record of a member's target (type 21)."""
+    """Return the record of a member's target assignment (type 21)."""
 
     def rows(tasks: TasksBySubtopology) -> list[_TargetTasks]:
         return [_TargetTasks(name, sorted(tasks[name])) for name in sorted(tasks, key=java_string_sort_key)]
@@ -116,14 +116,14 @@ def _read_tasks(rows: Iterable[Any]) -> Generator[None, None, TasksBySubtopology
 def read_target(
     value: streams_group_records.StreamsGroupTargetAssignmentMemberValue,
 ) -> Generator[None, None, TasksTuple]:
-    """Return the target of a record (type 21); yield between two steps."""
+    """Return the tasks of a target assignment record (type 21); yield between two steps."""
     active = yield from _read_tasks(value.active_tasks)
     standby = yield from _read_tasks(value.standby_tasks)
     return TasksTuple(active, standby, (yield from _read_tasks(value.warmup_tasks)))
 
 
 def current_assignment_record(group_id: str, member: StreamsGroupMember) -> GroupRecord:
-    """Return the record of a member's current and revoked tasks (type 22)."""
+    """Return the record of a member's current assignment: assigned tasks and tasks to revoke (type 22)."""
 
     def active(since: TaskEpochs) -> list[_TasksWithEpochs]:
         rows = ((name, sorted(since[name])) for name in sorted(since, key=java_string_sort_key))
@@ -150,7 +150,7 @@ def current_assignment_record(group_id: str, member: StreamsGroupMember) -> Grou
 def with_assignment(
     member: StreamsGroupMember, value: streams_group_records.StreamsGroupCurrentMemberAssignmentValue
 ) -> Generator[None, None, StreamsGroupMember]:
-    """Return a member with its current assignment record (type 22); yield between two steps."""
+    """Return a member with the fields of its current assignment record (type 22); yield between two steps."""
 
     def epochs(row: _TasksWithEpochs) -> dict[int, int]:
         known = row.assignment_epochs
@@ -182,6 +182,6 @@ def with_assignment(
 
 
 def group_tombstones(group: StreamsGroup) -> Iterator[GroupRecord]:
-    """Yield the records that remove a group."""
+    """Yield the tombstones of a streams group."""
     yield from RECORDS.group_tombstones(group.id, group.members)
     yield GroupRecord(streams_group_records.StreamsGroupTopologyKey(group.id), None)

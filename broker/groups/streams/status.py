@@ -1,4 +1,4 @@
-"""Status of a streams group in heartbeat responses, besides tasks and errors.
+"""Status codes in StreamsGroupHeartbeat responses.
 
 Source: ``StreamsGroupHeartbeatResponse.Status``, ``TopicConfigurationException.java`` (apache/kafka 4.3.1), KIP-1071.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class StreamsGroupStatus(IntEnum):
-    """The codes of an answer's status."""
+    """Code of a status in a StreamsGroupHeartbeat response."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -20,7 +20,7 @@ class StreamsGroupStatus(IntEnum):
 
 
 class TopicConfigurationException(Exception):
-    """The topics there are do not fit a topology."""
+    """Existing topics are missing or do not fit a topology; ``status`` and ``message`` are returned to members."""
 
     def __init__(self, status: StreamsGroupStatus, message: str) -> None:
         super().__init__(message)

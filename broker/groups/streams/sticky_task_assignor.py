@@ -1,4 +1,4 @@
-"""Sticky assignor: tasks stay with their members within the quota, the others go to the least loaded members.
+"""Sticky task assignor: tasks remain with their members within the quota, others are assigned to the least loaded.
 
 Source: ``StickyTaskAssignor.java``, ``ProcessState.java`` (apache/kafka 4.3.1), KIP-1071.
 """
@@ -14,41 +14,41 @@ from ottla.broker.groups.java_collections.priority_queue import JavaPriorityQueu
 from ottla.broker.groups.streams.streams_group import TasksTuple
 
 TASKS_PER_STEP = 200
-"""So many tasks are placed in one step."""
+"""Tasks that are assigned in one step."""
 
 
 class AssignmentMemberSpec(NamedTuple):
-    """A member: its process, and its target so far."""
+    """Member as input of the assignor: its process id and its current target."""
 
     process_id: str
     previous_tasks: TasksTuple
 
 
 class SubtopologySpec(NamedTuple):
-    """Subtopology: number of tasks, and whether it is stateful."""
+    """Subtopology as input of the assignor: number of tasks, and whether it has state stores."""
 
     task_count: int
     is_stateful: bool
 
 
 class StreamsGroupSpec(NamedTuple):
-    """A group: members in the order Kafka looks at them, subtopologies in the order of their ids."""
+    """Streams group as input of the assignor: members in Kafka's iteration order, subtopologies in order of ids."""
 
     members: Mapping[str, AssignmentMemberSpec]
     subtopologies: dict[str, SubtopologySpec]
     standby_replicas: int
-    """Number of standby tasks of each stateful task."""
+    """Number of standby tasks for each stateful task."""
 
 
 class _Task(NamedTuple):
-    """Task."""
+    """Task: subtopology id and partition number."""
 
     subtopology: str
     partition: int
 
 
 class _ProcessState:
-    """Process with its members and their numbers of tasks."""
+    """Process of a Streams application: number of tasks by member, and the tasks assigned to it."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -58,15 +58,15 @@ class _ProcessState:
 
     @property
     def load(self) -> float:
-        """Tasks a member."""
+        """Number of tasks per member of the process."""
         return self.placed / len(self.counts)
 
     def has_task(self, task: _Task) -> bool:
-        """Return True if one of its members has a task, in any role."""
+        """Return True if a member of the process is assigned a task, in any role."""
         return task in self._tasks
 
     def add_task(self, member_id: str, task: _Task) -> int:
-        """Place a task with a member; gives how many it has now."""
+        """Assign a task to a member of the process; return the member's number of tasks."""
         self._queue = None
         return self._add_task(member_id, task)
 
@@ -77,7 +77,10 @@ class _ProcessState:
         return self.counts[member_id]
 
     def add_task_to_least_loaded(self, task: _Task) -> tuple[str, int]:
-        """Assign a task to the member with the fewest; return the member and its number of tasks."""
+        """Assign a task to the member of the process with the fewest tasks.
+
+        Return the member and its number of tasks.
+        """
         if len(self.counts) == 1:
             only = next(iter(self.counts))
             return only, self._add_task(only, task)
@@ -90,7 +93,7 @@ class _ProcessState:
 
 
 class _TaskQuota:
-    """Quota of tasks per member: an equal share of the remaining tasks among the remaining members."""
+    """Quota of tasks per member: an equal share of the remaining tasks among the members below the quota."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
@@ -101,7 +104,7 @@ class _TaskQuota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def record_count(self, count: int) -> None:
-        """Record a member's number of tasks."""
+        """Recompute the quota if ``count``, a member's number of tasks, has reached it."""
         if count == self.tasks_per_member:
             self._members -= 1
             self._tasks -= count
@@ -109,12 +112,12 @@ class _TaskQuota:
 
 
 TasksByMember = dict[str, dict[str, set[int]]]
-"""Member, subtopology -> partitions."""
+"""Member id -> subtopology id -> partition numbers."""
 TaskAssignmentJob = Generator[None, None, dict[str, TasksTuple]]
 
 
 class _StickyAssignment:
-    """Computation of one assignment."""
+    """Computation of one target assignment."""
 
     def __init__(self, spec: StreamsGroupSpec) -> None:
         self._spec = spec
@@ -140,7 +143,10 @@ class _StickyAssignment:
         self.standby: TasksByMember = {}
 
     def _by_partition(self, *, stateful: bool) -> Iterator[list[_Task]]:
-        """First the tasks of all subtopologies that read partition 0, in order of their ids, then partition 1, ..."""
+        """Yield the tasks of partition 0 of all subtopologies in order of their ids, then those of partition 1, etc.
+
+        ``stateful``: only of subtopologies with state stores.
+        """
         left = [(name, e.task_count) for name, e in self._spec.subtopologies.items() if e.is_stateful or not stateful]
         number = 0
         while left:
@@ -161,9 +167,10 @@ class _StickyAssignment:
     # ------------------------------------------------------------------ active tasks
 
     def assign_active(self) -> Generator[None, None, None]:
-        """Assign active tasks.
+        """Assign the active tasks; yield between two steps.
 
-        A task goes to its previous active member, else to a previous standby, else to the least loaded member.
+        A task is assigned to its previous active member, else to a previous standby member, else to the least loaded
+        member.
         """
         left: list[_Task] = []
         for tasks in self._by_partition(stateful=False):
@@ -203,7 +210,9 @@ class _StickyAssignment:
     def _least_loaded(self, members: list[str] | None, task: _Task | None) -> str | None:
         """Return the least loaded of a task's previous standby members by process and member; the first if equal.
 
-        Kafka finally checks the process of the first member instead of the chosen one, and so does this.
+        ``task``: members whose process has this task are skipped. None if there is no member. Like Kafka, the final
+        check is
+        made for the process of the first member instead of that of the chosen one.
         """
         if not members:
             return None
@@ -221,9 +230,10 @@ class _StickyAssignment:
     # ------------------------------------------------------------------ standby tasks
 
     def assign_standby(self) -> Generator[None, None, None]:
-        """Assign standby tasks, never two of a task in one process.
+        """Assign the standby tasks, never two of a task in one process; yield between two steps.
 
-        A task goes to its previous active member, else to a previous standby, else to the least loaded member.
+        A task is assigned to its previous active member, else to a previous standby member, else to the least loaded
+        member.
         """
         rounds = list(self._by_partition(stateful=True))
         later: dict[str, list[tuple[_Task, int]]] = {name: [] for name in reversed(self._spec.subtopologies)}
@@ -258,7 +268,10 @@ class _StickyAssignment:
         return True
 
     def _place_standby(self, queue: JavaPriorityQueue[_ProcessState], task: _Task) -> bool:
-        """With the process that has least to do of those that do not do the task; those passed over go back."""
+        """Assign a standby task to the least loaded process that does not have the task.
+
+        Return False if there is none.
+        """
         passed: list[_ProcessState] = []
         found = False
         while queue and not found:
@@ -275,7 +288,7 @@ class _StickyAssignment:
 
 
 def assign_sticky(spec: StreamsGroupSpec) -> TaskAssignmentJob:
-    """Return the new targets by member, in steps."""
+    """Return the target tasks by member id; yield between two steps."""
     assert spec.members
     work = _StickyAssignment(spec)
     yield from work.assign_active()

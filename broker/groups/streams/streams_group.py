@@ -1,4 +1,4 @@
-"""Streams group as replayed from its records: topology, members with tasks, targets, and owners of tasks.
+"""State of a streams group, replayed from its records: topology, members with tasks, targets, and owners of tasks.
 
 Source: ``StreamsGroup.java``, ``StreamsGroupMember.java``, ``TasksTupleWithEpochs.java`` (apache/kafka 4.3.1),
 KIP-1071.
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from ottla.broker.groups.streams.configured_topology import ConfiguredTopology
 
 TasksBySubtopology = Mapping[str, frozenset[int]]
-"""Tasks by subtopology: the numbers of the partitions they read."""
+"""Tasks: partition numbers by subtopology id."""
 TaskEpochs = Mapping[str, Mapping[int, int]]
-"""Tasks by subtopology, each with the epoch its member got it in."""
+"""Tasks by subtopology id and partition number, each with the member epoch at which it was assigned."""
 NO_TASKS: TasksBySubtopology = {}
 SUBTOPOLOGIES_PER_STEP = 200
-"""Replay of a member yields after so many subtopologies."""
+"""Number of subtopologies after which the replay of a member yields."""
 
 
 class TasksTuple(NamedTuple):
-    """Tasks of a member's target."""
+    """Active, standby and warm-up tasks of a member's target."""
 
     active: TasksBySubtopology = NO_TASKS
     standby: TasksBySubtopology = NO_TASKS
@@ -36,17 +36,17 @@ class TasksTuple(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """True without tasks."""
+        """True if there are no tasks in any role."""
         return not (self.active or self.standby or self.warmup)
 
     def overlaps(self, held: TasksTupleWithEpochs) -> bool:
-        """Return True if any of these tasks is held in the same role."""
+        """Return True if any of these tasks is in ``held`` in the same role."""
         roles = zip(self, (held.active, held.standby, held.warmup), strict=True)
         return any(not tasks[name].isdisjoint(others.get(name, ())) for tasks, others in roles for name in tasks)
 
 
 class TasksTupleWithEpochs(NamedTuple):
-    """Tasks that a member has, or has to revoke."""
+    """Active, standby and warm-up tasks that a member is assigned, or has to revoke."""
 
     active: TaskEpochs = {}  # noqa: RUF012  # never changed
     standby: TasksBySubtopology = NO_TASKS
@@ -54,7 +54,7 @@ class TasksTupleWithEpochs(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """True without tasks."""
+        """True if there are no tasks in any role."""
         return not (self.active or self.standby or self.warmup)
 
 
@@ -63,7 +63,7 @@ EMPTY_TASKS_WITH_EPOCHS = TasksTupleWithEpochs()
 
 
 class StreamsMemberState(IntEnum):
-    """State of a member's reconciliation; the numbers are those of its record."""
+    """State of a member's reconciliation; the value is that of the current assignment record."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
@@ -77,7 +77,7 @@ class StreamsMemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupMember:
-    """Group member: a thread of an application, in the process ``process_id``."""
+    """Member of a streams group: a stream thread of an application in the process ``process_id``."""
 
     id: str
     epoch: int = 0
@@ -93,52 +93,52 @@ class StreamsGroupMember:
     endpoint: tuple[str, int] | None = None
     """Endpoint for interactive queries: host and port."""
     tags: tuple[tuple[str, str], ...] = ()
-    """In order of their keys."""
+    """Client tags (key, value) in order of their keys."""
     assigned: TasksTupleWithEpochs = EMPTY_TASKS_WITH_EPOCHS
     revoking: TasksTupleWithEpochs = EMPTY_TASKS_WITH_EPOCHS
 
     @property
     def uses_classic_protocol(self) -> bool:
-        """True if the member joined with the classic protocol: never."""
+        """False: a member of a streams group never uses the classic protocol."""
         return False
 
     @property
     def is_revoking(self) -> bool:
-        """True if the member has tasks to revoke, within its rebalance timeout."""
+        """True if the member has tasks to revoke before its rebalance timeout."""
         return self.state is StreamsMemberState.UNREVOKED_TASKS
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Return True if the member has all tasks of the target of this epoch."""
+        """Return True if the member is assigned all tasks of the target of an epoch."""
         return self.state is StreamsMemberState.STABLE and self.epoch == epoch
 
 
 class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
-    """Streams group. `update` and `remove` are only for the replay of its records."""
+    """State of a streams group. `update` and `remove` are only called to replay records."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.validated_epoch = 0
-        """The topology's epoch once all its topics are as they must be; -1 while they are not."""
+        """Topology epoch for which all topics exist as required; -1 while they do not."""
         self.configs: dict[str, str] = {}
-        """What the assignor was told last."""
+        """Configuration of the assignor at the last group epoch."""
         self.topology: StreamsTopology | None = None
         self.active_process_ids: dict[str, dict[int, str]] = {}
-        """Subtopology, partition -> the process that does the task."""
+        """Subtopology id -> partition number -> id of the process that has the active task."""
         self.standby_process_ids: dict[str, dict[int, set[str]]] = {}
         self.warmup_process_ids: dict[str, dict[int, set[str]]] = {}
         self.configured: ConfiguredTopology | None = None
-        """Soft: what the topology comes to with the topics there are; None where nobody has looked yet."""
+        """Soft state: the topology configured with the existing topics; None until the first heartbeat."""
         self.shutdown_requested_by: str | None = None
-        """Soft: the member that wants the whole application to end."""
+        """Soft state: id of the member that requested the shutdown of the application; None if none did."""
         self.endpoint_epoch = 0
-        """Soft: goes up with every change of what members with endpoints do."""
+        """Soft state: epoch of the endpoint information, bumped when the tasks of a member with an endpoint change."""
         self.cached_endpoint_partitions: dict[str, Any] = {}
-        """Soft: what others are told of a member with an endpoint."""
+        """Soft state: endpoint and partitions of members with an endpoint, as in heartbeat responses, by member id."""
 
     # ------------------------------------------------------------------ replay
 
     def update_job(self, member: StreamsGroupMember) -> Iterator[None]:
-        """Replay the state of a member; yield between two steps."""
+        """Replay a record of a member: add the member, or replace it by its new state. Yield between two steps."""
         old = self.members.get(member.id)
         self.members[member.id] = member
         if old is not None:
@@ -149,7 +149,7 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
         self.cached_endpoint_partitions.pop(member.id, None)
 
     def remove(self, member_id: str) -> None:
-        """Replay the end of a member."""
+        """Replay the tombstone of a member: remove the member and the ownership of its tasks."""
         old = self.members.pop(member_id, None)
         if old is not None:
             for _ in self._remove_owned(old):
@@ -159,7 +159,7 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
             self.shutdown_requested_by = None
 
     def _remove_owned(self, member: StreamsGroupMember) -> Iterator[None]:
-        """Free the tasks of a member, except those that another process has taken over since."""
+        """Remove a member's process as owner of its tasks, except of those that another process has acquired since."""
         for held in (member.assigned, member.revoking):
             for number, (name, since) in enumerate(held.active.items()):
                 owners = self.active_process_ids.get(name, {})
@@ -191,18 +191,21 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
     # ------------------------------------------------------------------ what follows from it
 
     def assignment_epoch(self, member: StreamsGroupMember, offset: OffsetToCommit) -> int | None:
-        """Return the epoch since which a member has the active task that reads the partition of an offset."""
+        """Return the epoch at which a member was assigned the active task that reads a partition.
+
+        None if it was not.
+        """
         subtopology = self.topology.subtopology_by_source.get(offset.topic, "") if self.topology is not None else ""
         assigned = member.assigned.active.get(subtopology, {}).get(offset.partition)
         return member.revoking.active.get(subtopology, {}).get(offset.partition) if assigned is None else assigned
 
     def uses_any(self, topics: frozenset[str]) -> bool:
-        """Return whether the topology reads, or stores changes in, any of these topics."""
+        """Return True if any of these topics is a source, repartition or changelog topic of the topology."""
         return self.topology is not None and not topics.isdisjoint(self.topology.required_topics)
 
     @property
     def state(self) -> str:
-        """Empty, NotReady, Assigning, Reconciling or Stable."""
+        """State of the group as in StreamsGroupDescribe: Empty, NotReady, Assigning, Reconciling or Stable."""
         if not self.members:
             return "Empty"
         if self.topology is None or self.topology.epoch != self.validated_epoch:
@@ -214,5 +217,5 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
 
     @property
     def subscribed_topic_names(self) -> Mapping[str, str]:
-        """Topics its members read, with the subtopology that does; none while there are no members."""
+        """Source topics of the topology -> subtopology id; empty while the group has no members."""
         return self.topology.subtopology_by_source if self.members and self.topology is not None else {}

@@ -1,7 +1,7 @@
-"""A group's new target: what every member is to do. Computed in steps, and written in slices where it is large.
+"""Target assignment of a streams group: computed in steps, and written in slices where it is large.
 
-A target that was cut off when the node died does no harm: a process takes an active task only once no other does it,
-and the group's epoch stands before the target's until all of it is written.
+A target that a crash leaves incomplete does no harm: a process is assigned an active task only once no other process
+has it, and the group epoch is higher than the target's epoch until all of the target is written.
 
 Source: ``TargetAssignmentBuilder.java``, ``GroupMetadataManager.maybeUpdateStreamsTargetAssignment`` (apache/kafka
 4.3.1), KIP-1071.
@@ -36,16 +36,16 @@ from ottla.broker.groups.streams.streams_group import (
 
 MAX_RECORDS_PER_SLICE = 200
 OnTargetReady = Callable[[int, TasksTuple, GroupEffects], None]
-"""Takes the target's epoch, the target of the member that asks, and what to add to."""
+"""Called with the target epoch, the target of the member that sent the heartbeat, and the effects to extend."""
 
 
 class StreamsAssignmentInput(NamedTuple):
-    """Input of the computation, as of the heartbeat: the group may change while it runs in time slices."""
+    """Snapshot of the group as of the heartbeat; the group may change while the computation runs in time slices."""
 
     group_id: str
     epoch: int
     members: Mapping[str, str]
-    """Process ids by member, in the order Kafka looks at them."""
+    """Process ids by member id, in Kafka's iteration order."""
     target: Mapping[str, TasksTuple]
     configured: ConfiguredTopology
     standby_replicas: int
@@ -60,7 +60,10 @@ def capture_input(
     configs: Mapping[str, str],
     now_ms: int,
 ) -> StreamsAssignmentInput:
-    """Keep what the computation needs. ``updated``: the member that asks, as it is now."""
+    """Return a snapshot of the group.
+
+    ``updated``: the member that sent the heartbeat, in its new state; None without one.
+    """
     known = iteration_order.timeline_hash_map_order(group.members)
     if updated is not None and updated.id not in group.members:
         known.append(updated.id)
@@ -75,13 +78,13 @@ def capture_input(
 
 
 def work_units(todo: StreamsAssignmentInput) -> int:
-    """About how much work it is, in members: a task is a quarter of one."""
+    """Return the approximate work of the computation in members; a task costs a quarter of a member."""
     subtopologies = todo.configured.subtopologies or {}
     return len(todo.members) + sum(one.task_count for one in subtopologies.values()) // 4
 
 
 def compute_targets(todo: StreamsAssignmentInput) -> Generator[None, None, dict[str, TasksTuple]]:
-    """Return the new target of every member, in steps; empty while the topology's topics are invalid."""
+    """Return the target tasks by member id, without tasks if the topology is not ready; yield between two steps."""
     if not todo.configured.is_ready:
         return dict.fromkeys(todo.members, EMPTY_TASKS)
     members = {
@@ -96,7 +99,10 @@ def compute_targets(todo: StreamsAssignmentInput) -> Generator[None, None, dict[
 def compute_and_write_targets(
     todo: StreamsAssignmentInput, updated_id: str | None, finish: OnTargetReady
 ) -> Iterator[GroupEffects | None]:
-    """Compute a target, write what is new of it, and let the member that asks go on."""
+    """Compute the target, write the changed targets and the target epoch, and call ``finish``.
+
+    ``updated_id``: member whose target is passed to ``finish``; None for empty tasks.
+    """
     new = yield from compute_targets(todo)
     fx = GroupEffects()
     for name, target in new.items():
@@ -111,7 +117,7 @@ def compute_and_write_targets(
 
 
 def on_timer(groups: StreamsGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-    """Handle the end of the initial delay, or a timeout of a member."""
+    """Handle the end of a group's initial rebalance delay, or an expired session or rebalance timeout of a member."""
     fx = GroupEffects()
     group = groups.groups.get(key[1])
     if key[0] == INITIAL_DELAY_TIMER:
@@ -126,7 +132,10 @@ def on_timer(groups: StreamsGroups, key: tuple[str, ...], now_ms: int) -> GroupE
 
 
 def _assign_after_delay(groups: StreamsGroups, group: StreamsGroup, now_ms: int, fx: GroupEffects) -> None:
-    """Compute a group's first target after the delay, if its topology is configured; else the next heartbeat does."""
+    """Compute the first target after the initial delay if the topology is configured.
+
+    Else the next heartbeat does so.
+    """
     configured = group.configured
     if not group.members or configured is None or group.epoch <= group.target_epoch:
         return

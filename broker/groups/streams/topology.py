@@ -1,4 +1,4 @@
-"""The topology of a Kafka Streams application: which subtopology reads, writes and stores what.
+"""Topology of a Kafka Streams application: source, repartition and changelog topics of each subtopology.
 
 Source: ``StreamsTopology.java``, ``StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord`` (apache/kafka
 4.3.1), KIP-1071.
@@ -17,28 +17,28 @@ TOPICS_PER_STEP = 1_000
 
 
 class StreamsTopology:
-    """Topology of the group's first member, which all others must have."""
+    """Topology of a streams group, sent by its first member; all other members must have the same."""
 
     def __init__(self, value: streams_group_records.StreamsGroupTopologyValue) -> None:
         self.value = value
         self.epoch = value.epoch
         self.subtopologies: dict[str, streams_group_records.Subtopology] = {}
-        """By id, in the order Kafka looks at them."""
+        """Subtopologies by id, in Kafka's iteration order."""
         self.subtopology_by_source: dict[str, str] = {}
-        """The topics that are read, with the subtopology that reads them."""
+        """Source and repartition source topics -> id of the subtopology that reads them."""
         self.required_topics: set[str] = set()
-        """All topics it reads or stores changes in."""
+        """Names of all source, repartition source and changelog topics."""
 
     @classmethod
     def from_value(cls, value: streams_group_records.StreamsGroupTopologyValue) -> StreamsTopology:
-        """Return the topology of a record."""
+        """Return the indexed topology of a record's value."""
         topology = cls(value)
         for _ in topology.index():
             pass
         return topology
 
     def index(self) -> Generator[None, None, None]:
-        """Index the topics of a new topology; yield between two steps."""
+        """Fill the indices of subtopologies and topics from the value; yield between two steps."""
         named = {row.subtopology_id: row for row in self.value.subtopologies}
         for name in (yield from iteration_order.hash_map_order_job(named)):
             self.subtopologies[name] = row = named[name]
@@ -52,12 +52,12 @@ class StreamsTopology:
                 yield
 
     def has_same_content(self, other: StreamsTopology) -> bool:
-        """Return True for the same content and epoch; the order of subtopologies does not matter."""
+        """Return True if both topologies have the same epoch and subtopologies, in any order."""
         return self.epoch == other.epoch and self.subtopologies == other.subtopologies
 
 
 def source_topics(row: streams_group_records.Subtopology) -> Iterator[str]:
-    """Yield the topics a subtopology reads: the application's own and those it repartitions by."""
+    """Yield the source topics and repartition source topics of a subtopology."""
     yield from row.source_topics
     yield from (topic.name for topic in row.repartition_source_topics)
 
@@ -68,7 +68,7 @@ def _topics_in(row: streams_group_records.Subtopology) -> Iterator[str]:
 
 
 def topic_names_in(topology: streams_group_heartbeat.Topology) -> Iterator[str]:
-    """Yield every topic that a member's topology names, with repetitions."""
+    """Yield all topic names in the topology of a heartbeat request, with repetitions."""
     for row in topology.subtopologies:
         yield from row.source_topics
         yield from row.repartition_sink_topics
@@ -82,10 +82,10 @@ def _info(topic: streams_group_heartbeat.TopicInfo) -> streams_group_records.Top
 
 
 def from_request(topology: streams_group_heartbeat.Topology) -> StreamsTopology:
-    """Return a member's topology, as its record would have it.
+    """Return the topology of a heartbeat request in the form of a topology record.
 
     Raises:
-        ProtocolError: UNKNOWN_SERVER_ERROR where it has a negative epoch or names a subtopology twice, as in Kafka.
+        ProtocolError: UNKNOWN_SERVER_ERROR: the epoch is negative or a subtopology id is repeated, as in Kafka.
     """
     if topology.epoch < 0 or len({row.subtopology_id for row in topology.subtopologies}) < len(topology.subtopologies):
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
