@@ -1,1 +1,1 @@
-"""Common base of the coordinators of this node."""
+"""Coordinator runtime, common to the group, transaction and share coordinators of a broker."""

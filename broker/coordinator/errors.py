@@ -1,4 +1,4 @@
-"""Client errors for failed appends to a coordinator's log.
+"""Errors of coordinators: client error codes of failed appends, and failures of a state machine.
 
 Source: ``CoordinatorOperationExceptionHelper.java`` (apache/kafka 4.3.1).
 """
@@ -28,7 +28,7 @@ _CLIENT_ERRORS: dict[ErrorCode, ErrorCode] = {
 
 
 def to_client_error(error: ErrorCode) -> ErrorCode:
-    """Return the client's error code for an internal error; most stay unchanged."""
+    """Return the error code to send to the client for an error of an append; most codes stay unchanged."""
     return _CLIENT_ERRORS.get(error, error)
 
 
@@ -36,17 +36,17 @@ class CoordinatorStateError(Exception):
     """State machine failed on the state replayed from its log, or on a record of that log.
 
     Any client that may write to the internal topic may have written that state, so this is no broken invariant of the
-    node: it fails the shard whose state it is. The cause is in ``__cause__``.
+    node: only the shard with this state fails. The cause is in ``__cause__``.
     """
 
 
 def wrap_state_errors(
     results: Iterator[T], answers: tuple[type[Exception], ...] = (ProtocolError, WireError)
 ) -> Iterator[T]:
-    """Yield the results of a state machine's iterator.
+    """Yield the results of a state machine's iterator; convert unexpected exceptions.
 
     Raises:
-        ProtocolError, WireError: one of the ``answers``, raised by the state machine.
+        ProtocolError, WireError: one of the expected exceptions (``answers``), raised by the state machine.
         CoordinatorStateError: the state machine raised another exception.
     """
     while True:
@@ -62,6 +62,6 @@ def wrap_state_errors(
 
 
 def report_failure(error: CoordinatorStateError, topic: str, partition: int, event: str) -> None:
-    """Log that a coordinator has failed. Tests and the simulator replace this: there it is a bug of our own."""
+    """Log the failure of a coordinator's shard on an event. Tests and the simulator replace this function to fail."""
     text = "Coordinator of %s-%d failed: %s raised an exception; it returns NOT_COORDINATOR until it is loaded again"
     logger.critical(text, topic, partition, event, exc_info=error.__cause__)

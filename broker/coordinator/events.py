@@ -1,4 +1,4 @@
-"""Events from the runtime to a coordinator's state machine, besides client requests."""
+"""Events of the coordinator runtime for a coordinator's state machine, besides client requests."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ from ottla.wire.errors import ErrorCode
 
 
 class ShardLoaded(NamedTuple):
-    """The shard's log has been replayed; from now on there are requests."""
+    """Event: the log of the shard has been replayed; client requests follow."""
 
 
 class ShardUnloaded(NamedTuple):
-    """Unloading of the shard: pending requests fail with ``error``; no other effect is applied."""
+    """Event: the shard is unloaded.
+
+    Pending requests must fail with ``error``; effects other than replies are ignored.
+    """
 
     error: ErrorCode
 
 
 class TimerExpired(NamedTuple):
-    """A timer of this machine is due."""
+    """Event: the timer with this key has expired."""
 
     key: tuple[str, ...]
 
 
 class WriteResult(NamedTuple):
-    """Result of a write with its ``context``; ``error`` is NONE once the records are committed."""
+    """Event: the write with this ``context`` was committed (``error`` is NONE) or failed."""
 
     context: Any
     error: ErrorCode
 
 
 class RequestDisconnected(NamedTuple):
-    """Disconnection of the client whose request about ``key`` is pending."""
+    """Event: the client of a pending request has disconnected. ``key``: group id or transactional id of the request."""
 
     key: str
     pending_request: Any

@@ -1,4 +1,4 @@
-"""A place to wait for one answer of a coordinator."""
+"""Pending request to a coordinator of this broker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import trio
 
 
 class PendingBrokerRequest:
-    """Pending response: a message, a value, or a `ProtocolError`."""
+    """Future of a coordinator's reply: a message, a value, or a `ProtocolError` that is not raised."""
 
     __slots__ = ("__weakref__", "_event", "answer")
 
@@ -17,14 +17,14 @@ class PendingBrokerRequest:
         self.answer: Any = None
 
     def deliver(self, answer: Any) -> None:
-        """Set the result; later ones are ignored."""
+        """Complete the request with a reply; later replies are ignored."""
         if self.answer is None:
             self.answer = answer
             if self._event is not None:
                 self._event.set()
 
     async def wait(self) -> Any:
-        """Wait for the answer."""
+        """Wait for the reply and return it; an error is returned as a `ProtocolError`."""
         if self.answer is None:
             self._event = trio.Event()
             await self._event.wait()

@@ -1,6 +1,7 @@
-"""Batches of a coordinator's records, with the changes that each makes in the state machine once appended.
+"""Record batches of a coordinator: encoding of an event's records, and replay from the log.
 
-Records go in batches of at most ``max.message.bytes``; those of a transaction are one batch, and its end is a marker.
+Batches have at most ``max.message.bytes``. The records of a transaction are one batch; a transaction ends with a
+marker.
 
 Source: ``CoordinatorRuntime.java``, ``CoordinatorLoaderImpl.java`` (apache/kafka 4.3.1).
 """
@@ -34,61 +35,66 @@ M = TypeVar("M", bound=Message)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 MAX_BATCH_BYTES = 2 << 20
-"""A compressed batch of the log may come to so much, or to the topic's ``max.message.bytes``: coordinators write no
-larger one, and a few kilobytes that clients write could come to far more."""
+"""Size limit of a decompressed batch at replay, if ``max.message.bytes`` of the topic is not larger. Coordinators write
+no larger batch, but a compressed batch of a few kilobytes written by a client could expand to far more.
+"""
 MAX_RECORD_OVERHEAD_BYTES = 21
-"""At most so many bytes of a record are neither key nor value (``DefaultRecord.MAX_RECORD_OVERHEAD``)."""
+"""Maximum bytes of a record besides key and value (``DefaultRecord.MAX_RECORD_OVERHEAD``)."""
 LARGE_VALUE_BYTES = 16 * 1024
-"""A value of so many bytes is decoded in slices: one of a megabyte may hold a million names."""
+"""Size from which a record's value is decoded in steps: a value of 1 MB may contain a million names."""
 DECODED_PER_BYTE = 8
-"""Memory that a large value may take: `ottla.wire.codec.decode_budget.PER_REQUEST_BYTE` for so many times its bytes.
+"""Memory limit of a large decoded value, as a factor of its size in `ottla.wire.codec.decode_budget.PER_REQUEST_BYTE`.
 200,000 names of four letters in a megabyte are decoded; a million empty names, which no coordinator writes, are
-refused."""
+rejected.
+"""
 ELEMENT_COST_BYTES = 16
-"""Work for an element of an array, in bytes of records."""
+"""Work for an array element, in bytes of records."""
 REPLAY_STEP_BYTES = 8 * 1024
-"""Work for a step of the replay of a large record, in bytes of records."""
+"""Work of a step of the replay of a large record, in bytes of records."""
 _VERSION_BYTES = 2
 
 Form = tuple[type[Message], int]
 Encoded = Iterable[tuple[bytes, bytes | None]]
-"""Keys and values of records."""
+"""Encoded keys and values of records; a value of None is a tombstone."""
 
 
 @runtime_checkable
 class SteppedReplay(Protocol):
-    """A state machine that replays a large record in steps while its shard is loading."""
+    """State machine that replays a large record in steps while its shard is loading."""
 
     def replay_job(self, offset: int, record: Any, replay: Callable[[int, Any], None], /) -> Iterator[None]:
-        """Replay a record as ``replay`` does; yield between two steps. Nothing else reads the state meanwhile."""
+        """Replay a record as ``replay`` does; yield between two steps.
+
+        The state must not be read before the last step.
+        """
 
 
 class Decode(Protocol[R_co]):
-    """Read a record from its key and value."""
+    """Function that decodes a record from its key and value."""
 
     def __call__(self, key: bytes | None, value: bytes | None, parsed: Any = None, /) -> R_co | None:
-        """Return the record; None for an unknown type. ``parsed``: the message in the value, where it is decoded.
+        """Return the record; None for an unknown type. ``parsed``: the message of the value, if it is decoded already.
 
         Raises:
-            WireError: the record is invalid.
+            WireError: the record is malformed.
         """
 
 
 class Serde(NamedTuple, Generic[R]):
-    """Serialization of a coordinator's records."""
+    """Serialization of a coordinator's records of type R."""
 
     encode: Callable[[R], tuple[bytes, bytes | None]]
     decode: Decode[R]
     form: Callable[[bytes, bytes], Form | None]
-    """Class and version of the message in a record's value; None where ``decode`` does not read the value."""
+    """Returns class and version of the message in a record's value; None if ``decode`` does not decode the value."""
     base_sequence: int = 0
-    """Base sequence of the batches although they have no producer: -1 in `__transaction_state`, as in Kafka."""
+    """Base sequence of batches without a producer id: -1 in `__transaction_state`, as in Kafka."""
     encode_job: Callable[[R], Job[tuple[bytes, bytes | None]]] | None = None
-    """Encodes as ``encode``; yields between two steps of a large record."""
+    """Encodes as ``encode`` does; yields between two steps of a large record."""
 
 
 class CoordinatorBatch(NamedTuple):
-    """Batch of records, with its replay at an offset."""
+    """Encoded batch, and the function that replays its records at the base offset it is appended at."""
 
     data: bytearray
     replay: Callable[[int], None]
@@ -98,7 +104,7 @@ class CoordinatorBatch(NamedTuple):
 def encode_records(serde: Serde[R], records: list[R]) -> Job[Encoded]:
     """Return the encoded keys and values of records.
 
-    One that cannot be encoded is left for the caller, together with those behind it: iteration raises its error.
+    A record that cannot be encoded is encoded with those after it when the caller iterates, which raises its error.
     """
     out: list[tuple[bytes, bytes | None]] = []
     encode = serde.encode_job
@@ -114,7 +120,7 @@ def encode_records(serde: Serde[R], records: list[R]) -> Job[Encoded]:
 def build_batches(
     machine: StateMachine[R], serde: Serde[R], fx: Effects[R], encoded: Encoded, limit_bytes: int, now_ms: int
 ) -> Iterator[CoordinatorBatch]:
-    """Yield the batches of an event's effects, in order. ``encoded``: its records as keys and values.
+    """Yield the batches of an event's effects in order. ``encoded``: keys and values of its records.
 
     Raises:
         WireError: a record does not fit its schema.
@@ -187,11 +193,11 @@ def _end_txn_batch(machine: StateMachine[R], ends: TransactionCompletion, now_ms
 def replay_batch(
     machine: StateMachine[R], serde: Serde[R], header: BatchHeader, raw: Buffer, limit_bytes: int = MAX_BATCH_BYTES
 ) -> Iterator[int]:
-    """Replay a batch of the log, record by record; yield the processed bytes of key and value.
+    """Replay a batch of the log; after each record or step, yield its work in bytes of keys and values.
 
     Raises:
-        WireError: a record that does not parse, or whose offset is not in its batch; a batch of more than
-            ``limit_bytes`` once it is decompressed.
+        WireError: a record is malformed, its offset is outside its batch, or the decompressed batch is larger than
+            ``limit_bytes``.
     """
     if header.is_control:
         if isinstance(machine, TransactionalStateMachine):
@@ -216,10 +222,10 @@ def replay_batch(
 
 
 def decode_job(cls: type[M], version: int, raw: bytes) -> Generator[None, None, M]:
-    """Decode a message that stands behind its version; yield between two steps where it is large.
+    """Decode a message that is preceded by its int16 version; yield between two steps of a large one.
 
     Raises:
-        WireError: the message is invalid, or would take far more memory than it has bytes.
+        WireError: the message is malformed, or would take far more memory than it has bytes.
     """
     if len(raw) < LARGE_VALUE_BYTES:
         return compiler.decode(cls, version, raw, _VERSION_BYTES)[0]
@@ -230,10 +236,10 @@ def decode_job(cls: type[M], version: int, raw: bytes) -> Generator[None, None, 
 def _replay_job(
     machine: StateMachine[R], serde: Serde[R], record: r.Record, replay: Callable[[int, R], None]
 ) -> Iterator[int]:
-    """Decode and replay a record with a large value; yield the work of each step.
+    """Decode and replay a record with a large value; yield the work of each step in bytes.
 
     Raises:
-        WireError: the record is invalid, or its value would take far more memory than it has bytes.
+        WireError: the record is malformed, or its value would take far more memory than it has bytes.
     """
     key, value = record.key, record.value
     form = None if key is None or value is None else serde.form(key, value)

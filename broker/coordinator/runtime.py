@@ -1,8 +1,8 @@
-"""Runtime of coordinators: groups, transactions and share state.
+"""Runtime of the group, transaction and share coordinators.
 
-A coordinator's state is the replay of the partitions of an internal topic. For each partition that this node leads
-there is a shard; after an election its log is replayed in time slices, one shard after the other; after a resignation
-all pending requests fail with NOT_COORDINATOR.
+The state of a coordinator is the replay of the partitions of an internal topic. There is a shard for each partition
+that this node leads; after an election its log is replayed in time slices, one shard after the other; after a
+resignation all pending requests fail with NOT_COORDINATOR.
 
 Source: ``CoordinatorRuntime.java``, ``CoordinatorLoaderImpl.java`` (apache/kafka 4.3.1).
 """
@@ -35,21 +35,21 @@ R = TypeVar("R")
 logger = logging.getLogger("ottla.coordinator")
 
 READ_BYTES = 65_536
-"""So much of a log is read in one piece, unless one batch is larger."""
+"""Bytes of a log that are read at a time, unless a batch is larger."""
 REPLAY_SLICE_BYTES = 32_768
-"""So much is replayed before others get the loop: bytes of records, and so many for the work with each."""
+"""Work of a replay before it yields to the event loop: bytes of records, plus the cost of each record and batch."""
 RECORD_COST_BYTES = 64
 BATCH_COST_BYTES = 128
 READ_RETRY_S = 0.2
 MIN_RELOAD_BACKOFF_MS = 1_000
 MAX_RELOAD_BACKOFF_MS = 60_000
-"""An active shard that fails is reloaded after a pause, which doubles with each failure."""
+"""A failed shard is reloaded after a back-off that doubles with each failure, from the minimum to this maximum."""
 RELOAD_BACKOFF_RESET_MS = 600_000
-"""A shard that has not failed for so long is reloaded after the first pause again."""
+"""Time without a failure after which the reload back-off of a shard starts at the minimum again."""
 
 
 class CoordinatorRuntime(Generic[R]):
-    """Shards of one internal topic on this node."""
+    """Shards of the partitions of one internal topic that this node leads."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class CoordinatorRuntime(Generic[R]):
         self._shards: dict[int, Shard[R]] = {}
         self._to_load: deque[Shard[R]] = deque()
         self._reloads: dict[int, tuple[int, float]] = {}
-        """The last pause before a shard was reloaded, and when it failed on the monotonic clock, by partition."""
+        """By partition: last reload back-off in ms, and time of the last failure on the monotonic clock (ms)."""
         self._load_requested = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._tasks_before_run: list[Callable[[], Awaitable[None]]] = []
@@ -81,9 +81,9 @@ class CoordinatorRuntime(Generic[R]):
     # ------------------------------------------------------------------ leadership
 
     def on_election(self, replica: HostedPartition) -> None:
-        """Begin to serve a partition; one with records is read first.
+        """Create the shard of a partition that this node now leads; if its log has records, it is loaded first.
 
-        A shard that goes on under a new epoch of the same leader stays as it is.
+        A shard that is loading or active under an earlier epoch of the same leader is retained.
         """
         if replica.topic != self._topic:
             return
@@ -112,7 +112,7 @@ class CoordinatorRuntime(Generic[R]):
         self._start_shard(replica)
 
     def _reload_later(self, replica: HostedPartition) -> None:
-        """Reload a failed shard after a pause: its state is what its log holds, and the other keys may be sound."""
+        """Reload a failed shard from its log after a back-off, since its failure may concern only some of its keys."""
         number = replica.partition
         now_ms = self._env.monotonic_ms()
         last_ms, failed_ms = self._reloads.get(number, (0, now_ms))
@@ -128,7 +128,10 @@ class CoordinatorRuntime(Generic[R]):
         self._timers.arm(("reload", self._topic, number), at_ms, reload)
 
     def on_resignation(self, replica: HostedPartition) -> None:
-        """Unload a shard; its pending requests fail with NOT_COORDINATOR."""
+        """Unload the shard of a partition that this node no longer leads.
+
+        Its pending requests fail with NOT_COORDINATOR.
+        """
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
             del self._shards[replica.partition]
@@ -136,7 +139,7 @@ class CoordinatorRuntime(Generic[R]):
             shard.unload()
 
     def on_high_watermark_updated(self, replica: HostedPartition) -> None:
-        """Handle an advanced high watermark of a partition."""
+        """Send the replies of a partition's shard whose records are now committed."""
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
             shard.on_high_watermark_updated()
@@ -144,7 +147,7 @@ class CoordinatorRuntime(Generic[R]):
     # ------------------------------------------------------------------ requests
 
     def shard(self, partition: int) -> Shard[R]:
-        """Return the loaded shard of a partition.
+        """Return the active shard of a partition.
 
         Raises:
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -157,11 +160,14 @@ class CoordinatorRuntime(Generic[R]):
         return shard
 
     def is_served(self, shard: Shard[R]) -> bool:
-        """Return True if a shard accepts events, now or when it is loaded."""
+        """Return True if a shard accepts events now, or will after loading."""
         return shard.replica.is_leader and shard.state not in (CoordinatorState.FAILED, CoordinatorState.CLOSED)
 
     def submit(self, partition: int, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
-        """Hand in an event that carries a ticket; a refusal is an answer too: a `ProtocolError` in the ticket."""
+        """Submit the event that ``event_of`` builds from a new pending request to a shard; return the request.
+
+        On rejection (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS) the request completes with a `ProtocolError`.
+        """
         ticket = PendingBrokerRequest()
         try:
             self.shard(partition).enqueue(event_of(ticket), ticket)
@@ -170,30 +176,30 @@ class CoordinatorRuntime(Generic[R]):
         return ticket
 
     def has_shards(self) -> bool:
-        """Return True if there is a shard."""
+        """Return True if this node has at least one shard."""
         return bool(self._shards)
 
     def submit_to_all(self, event: Any) -> None:
-        """Hand an event to every shard; those that are still read get it afterwards."""
+        """Submit an event to every shard; a loading shard processes it after loading."""
         for shard in list(self._shards.values()):
             if shard.state in (CoordinatorState.LOADING, CoordinatorState.ACTIVE):
                 shard.enqueue(event)
 
     def on_disconnect(self, partition: int, key: str, ticket: PendingBrokerRequest) -> None:
-        """Report the disconnection of the client whose request about ``key`` is pending."""
+        """Tell a partition's shard that the client of the pending request ``ticket`` about ``key`` has disconnected."""
         shard = self._shards.get(partition)
         if shard is not None:
             shard.on_disconnect(key, ticket)
 
     def __iter__(self) -> Iterator[Shard[R]]:
-        """Yield every shard, by partition."""
+        """Iterate over all shards in order of their partitions."""
         return iter([self._shards[number] for number in sorted(self._shards)])
 
     def active_shards(self) -> Iterator[Shard[R]]:
-        """Yield every shard that accepts events.
+        """Yield every active shard.
 
         Raises:
-            ProtocolError: COORDINATOR_LOAD_IN_PROGRESS: one of them is still being read.
+            ProtocolError: COORDINATOR_LOAD_IN_PROGRESS: a shard is still loading.
         """
         for shard in self:
             if shard.state is CoordinatorState.LOADING:
@@ -210,7 +216,7 @@ class CoordinatorRuntime(Generic[R]):
             self._nursery.start_soon(work)
 
     async def run(self) -> None:
-        """Load shards and do long work until cancelled."""
+        """Load shards and run their background work (continuations, queued events) until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             while self._tasks_before_run:
@@ -222,7 +228,10 @@ class CoordinatorRuntime(Generic[R]):
                 await self._load_requested.wait()
 
     async def _load(self, shard: Shard[R]) -> None:
-        """Replay a shard's log. A record that is invalid fails the shard, as in Kafka: it answers NOT_COORDINATOR."""
+        """Replay the log of a shard and activate it.
+
+        A malformed record fails the shard (NOT_COORDINATOR), as in Kafka.
+        """
         at = shard.replica.log.log_start_offset
         while shard.state is CoordinatorState.LOADING:
             try:
@@ -262,7 +271,10 @@ class CoordinatorRuntime(Generic[R]):
         return shard.replica.topic, shard.replica.partition
 
     def _read(self, shard: Shard[R], at: int) -> list[tuple[BatchHeader, memoryview]]:
-        """Return the next batches from an offset: a list, as files may be replaced between two steps."""
+        """Return the next batches of a shard's log from offset ``at``, about `READ_BYTES`; empty at the end of the log.
+
+        The result is a list because segments may be replaced between two steps.
+        """
         out: list[tuple[BatchHeader, memoryview]] = []
         log, size = shard.replica.log, 0
         for header, raw in log.segments.batches(at) if at < log.log_end_offset else ():

@@ -1,12 +1,11 @@
 """Shard of a coordinator: state machine, partition, and replies that wait for the high watermark.
 
-For each event the state machine decides, its records are appended and replayed, timers are set; the replies are sent
-once all records up to them are committed. A rejected append has changed no replayed state, so that no rollback is
-needed: the replies become errors, and the state machine is notified if it requested it. Events queue behind
-continuations.
+For each event the state machine returns effects: records are appended and replayed, timers are set, and the replies
+are sent once all records up to them are committed. A rejected append has changed no replayed state, so that no
+rollback is needed: the replies become errors, and the state machine is notified if it requested it.
 
 Clients may write to internal topics, so the state that is replayed from them is not trusted. An exception of the state
-machine fails its shard only: `CoordinatorStateError`. The shard is reloaded from its log after a pause.
+machine fails its shard only: `CoordinatorStateError`. The shard is reloaded from its log after a back-off.
 
 Source: ``CoordinatorRuntime.java`` (apache/kafka 4.3.1).
 """
@@ -44,11 +43,11 @@ logger = logging.getLogger("ottla.coordinator")
 __all__ = ["ShardDependencies", "Serde", "Shard", "CoordinatorState"]
 
 MAX_EVENTS_PER_PASS = 50
-"""So many queued events at most are worked off before others get the loop; fewer where they take long."""
+"""Queued events that are processed before yielding to the event loop; fewer if they take long."""
 
 
 class Shard(Generic[R]):
-    """Coordinator of one partition."""
+    """Coordinator of one partition of an internal topic."""
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class Shard(Generic[R]):
         out_of_step: Callable[[], None],
         failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """``failed``: called after the active shard has failed, to have it reloaded."""
+        """``out_of_step`` is called if the log has records of others, ``failed`` after a failure: both reload."""
         self._dependencies = dependencies
         self._serde = serde
         self._on_log_advanced = out_of_step
@@ -68,7 +67,7 @@ class Shard(Generic[R]):
         self.machine = machine
         self.state = CoordinatorState.LOADING
         self.last_written_offset: int
-        """The log's end after the last record that is replayed here."""
+        """Log end offset after the last replayed record."""
         self._deferred: deque[DeferredReplies] = deque()
         self._releasing = False
         self._queue: deque[QueuedEvent] = deque()
@@ -81,10 +80,10 @@ class Shard(Generic[R]):
     # ------------------------------------------------------------------ events
 
     def activate(self, end: int) -> Iterator[None]:
-        """Activate the shard after its log was replayed up to ``end``; queued events are processed first.
+        """Activate the shard after its log was replayed up to ``end``, then process queued events.
 
         Raises:
-            CoordinatorStateError: the state machine cannot take up the state that was replayed.
+            CoordinatorStateError: the state machine failed on the replayed state.
         """
         fx = self._handle(ShardLoaded())
         at_once: list[RequestReply] = []
@@ -102,7 +101,7 @@ class Shard(Generic[R]):
             self._start_draining()
 
     def enqueue(self, event: Any, ticket: PendingBrokerRequest | None = None) -> None:
-        """Process an event now or after queued ones. ``ticket`` fails if the event cannot be processed."""
+        """Process an event now, or after loading and queued events; ``ticket`` fails if this is impossible."""
         if ticket is not None:
             self._unanswered.add(ticket)
         if self.state is CoordinatorState.LOADING or self._is_draining:
@@ -113,7 +112,7 @@ class Shard(Generic[R]):
             ticket.deliver(ProtocolError(ErrorCode.NOT_COORDINATOR))
 
     def on_disconnect(self, key: str, ticket: PendingBrokerRequest) -> None:
-        """Report the disconnection of a client with a pending request about ``key``."""
+        """Enqueue the disconnection of the client of the pending request ``ticket`` about ``key``."""
         if ticket.answer is None and self.state is CoordinatorState.ACTIVE:
             self.enqueue(RequestDisconnected(key, ticket))
 
@@ -129,7 +128,7 @@ class Shard(Generic[R]):
         """Return the effects of an event.
 
         Raises:
-            CoordinatorStateError: the state machine raised.
+            CoordinatorStateError: the state machine raised an exception.
         """
         try:
             return self.machine.handle(self._dependencies.env.now_ms(), event)
@@ -143,7 +142,7 @@ class Shard(Generic[R]):
             self._fail(error, event)
 
     def _decide(self, event: Any) -> None:
-        """Decide, append, replay, set timers, answer: in that order."""
+        """Process an event: append and replay the records, set timers, then send or defer the replies."""
         fx = self._handle(event)
         self._send_replies(fx.immediate_replies)
         error = self._write(fx, map(self._serde.encode, fx.records))
@@ -163,7 +162,7 @@ class Shard(Generic[R]):
             self._dependencies.start_task(partial(run_in_background, self._dependencies.env, self._drain_queue()))
 
     def _drain_queue(self) -> Job[None]:
-        """Run the continuation, then process the events that were queued behind it."""
+        """Run the current continuation, then process the queued events, until both are done."""
         passes = 0
         while self.state is CoordinatorState.ACTIVE and (self._running_effects is not None or self._queue):
             if self._running_effects is not None:
@@ -208,7 +207,7 @@ class Shard(Generic[R]):
         return error
 
     def _complete(self, fx: Effects[R], error: ErrorCode) -> None:
-        """Let a turn's answers go, or have them wait for the high watermark; an append may have moved that."""
+        """Send the replies of effects if committed or failed (``error``), else defer them to the high watermark."""
         if error is not ErrorCode.NONE:
             self._send_replies(fx.replies, to_client_error(error))
             self._deliver_write_result(fx.on_commit_outcome, to_client_error(error))
@@ -237,7 +236,7 @@ class Shard(Generic[R]):
     # ------------------------------------------------------------------ the log
 
     def _write(self, fx: Effects[R], encoded: Encoded) -> ErrorCode:
-        """Append and replay; a record larger than ``max.message.bytes`` is refused, earlier batches stay."""
+        """Append and replay the records of effects; after an error, batches appended before remain."""
         assert self.state is CoordinatorState.ACTIVE
         if not fx.records and fx.txn is None:
             return ErrorCode.NONE
@@ -274,11 +273,11 @@ class Shard(Generic[R]):
 
     @property
     def is_committed(self) -> bool:
-        """True if all that is replayed here is committed."""
+        """True if all replayed records are committed (below the high watermark)."""
         return self.replica.log.high_watermark >= self.last_written_offset
 
     def on_high_watermark_updated(self) -> None:
-        """Send the replies below the advanced high watermark."""
+        """Send the deferred replies whose records are below the high watermark."""
         held = self._deferred
         if not held or self._releasing:
             return  # sending a reply may process another event; the outer call continues
@@ -294,9 +293,9 @@ class Shard(Generic[R]):
         self._deliver_write_result(first.context, error)
 
     def read_barrier(self) -> PendingBrokerRequest | None:
-        """Return a barrier for a response made of the current state; None if all of it is committed.
+        """Return a request that completes with True once the current state is committed; None if it is already.
 
-        Its result is True, or a `ProtocolError`, also if the shard was unloaded meanwhile.
+        It completes with a `ProtocolError` if the shard is unloaded or the write times out.
         """
         ticket = PendingBrokerRequest()
         if self.state is not CoordinatorState.ACTIVE:
@@ -342,7 +341,7 @@ class Shard(Generic[R]):
             self._dependencies.timers.cancel(key)
 
     def _expire_deferred(self) -> None:
-        """Fail deferred replies after the write timeout; their records may still be committed."""
+        """Fail the deferred replies whose write timeout has passed; their records may still be committed."""
         now = self._dependencies.env.monotonic_ms()
         while self._deferred and self._deferred[0].deadline_ms <= now:
             self._release_first(to_client_error(ErrorCode.REQUEST_TIMED_OUT))
@@ -350,7 +349,7 @@ class Shard(Generic[R]):
     # ------------------------------------------------------------------ the end
 
     def _fail(self, error: CoordinatorStateError, event: Any) -> None:
-        """Fail this shard: the event gets UNKNOWN_SERVER_ERROR, all other pending requests NOT_COORDINATOR."""
+        """Fail the shard on an event, whose request gets UNKNOWN_SERVER_ERROR, others NOT_COORDINATOR."""
         errors.report_failure(error, self.replica.topic, self.replica.partition, type(event).__name__)
         ticket = getattr(event, "pending_request", None)
         if ticket is not None:
@@ -365,7 +364,7 @@ class Shard(Generic[R]):
         self._unanswered.fail_all(ErrorCode.NOT_COORDINATOR)  # also those that the state machine lost when it raised
 
     def _final_replies(self, event: Any) -> list[RequestReply]:
-        """Return the replies to a final event; none if the state machine raises."""
+        """Return the replies to an event of the closed shard; none if the state machine raises."""
         try:
             return self._handle(event).replies
         except CoordinatorStateError as error:
@@ -373,7 +372,7 @@ class Shard(Generic[R]):
             return []
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Fail all pending requests and process no further event."""
+        """Fail all pending requests with ``error``, cancel the timers, and process no further event."""
         if self.state in (CoordinatorState.CLOSED, CoordinatorState.FAILED):
             self.state = CoordinatorState.CLOSED
             return

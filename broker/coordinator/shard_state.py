@@ -1,4 +1,4 @@
-"""States of a shard, its queued events, and its responses that wait for the high watermark.
+"""State of a shard, its queued events, and its replies that wait for the high watermark.
 
 Source: ``CoordinatorRuntime.java`` (apache/kafka 4.3.1).
 """
@@ -18,11 +18,11 @@ from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 MIN_TRACKED_REQUESTS = 256
-"""References to tickets at which those of answered ones are dropped, at the earliest."""
+"""Smallest number of tracked requests at which completed ones are removed."""
 
 
 class CoordinatorState(Enum):
-    """State of a shard, as ``CoordinatorState``."""
+    """State of a shard, named as in Kafka's ``CoordinatorState``."""
 
     LOADING = "Loading"
     ACTIVE = "Active"
@@ -31,7 +31,7 @@ class CoordinatorState(Enum):
 
 
 class ShardDependencies(NamedTuple):
-    """Parts of the node that a shard uses."""
+    """Environment, timers and settings of the runtime that a shard uses."""
 
     env: Env
     timers: Timers
@@ -39,11 +39,11 @@ class ShardDependencies(NamedTuple):
     start_task: Callable[[Callable[[], Awaitable[None]]], None]
     write_timeout_ms: int
     acks_all: bool = False
-    """True if appends fail while too few replicas are in sync, as with acks=all; else they wait for them."""
+    """True if appends fail below ``min.insync.replicas``, as with acks=all; else they wait for the replicas."""
 
 
 class QueuedEvent(NamedTuple):
-    """Queued event, with the request that fails if it is never processed, and the generation of its timer."""
+    """Queued event, with the request that fails if it is never processed, and its timer's generation (0: none)."""
 
     event: Any
     pending_request: PendingBrokerRequest | None = None
@@ -51,24 +51,27 @@ class QueuedEvent(NamedTuple):
 
 
 class DeferredReplies(NamedTuple):
-    """Answers that wait until the partition is committed up to ``end_offset``."""
+    """Replies that wait until the high watermark reaches ``end_offset``.
+
+    ``context``: for the `WriteResult`, or None.
+    """
 
     end_offset: int
     deadline_ms: float
-    """On the monotonic clock: the wall clock may be set back meanwhile."""
+    """Write timeout on the monotonic clock (ms): the wall clock may be set back meanwhile."""
     replies: list[RequestReply]
     context: Any
 
 
 class UnansweredRequests:
-    """Weak references to the tickets that came with events, to answer those that a state machine lost."""
+    """Weak references to pending requests, to fail those that a state machine lost when it raised an exception."""
 
     def __init__(self) -> None:
         self._references: list[ref[PendingBrokerRequest]] = []
         self._limit = MIN_TRACKED_REQUESTS
 
     def add(self, ticket: PendingBrokerRequest) -> None:
-        """Remember a ticket as long as it is waited for."""
+        """Track a pending request until it is completed or garbage collected."""
         references = self._references
         references.append(ref(ticket))
         if len(references) >= self._limit:
@@ -76,7 +79,7 @@ class UnansweredRequests:
             self._limit = max(MIN_TRACKED_REQUESTS, 2 * len(references))
 
     def fail_all(self, error: ErrorCode) -> None:
-        """Answer all tickets that have no answer with an error."""
+        """Complete all tracked requests that are still pending with an error."""
         for reference in self._references:
             ticket = reference()
             if ticket is not None:

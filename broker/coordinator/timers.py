@@ -14,7 +14,10 @@ from ottla.jobs.time_slice import run_in_background
 
 
 class _ArmedTimer:
-    """Set timer. ``heap_position_ms`` is its position in the heap, which may be earlier than its deadline."""
+    """Scheduled timer.
+
+    ``heap_position_ms`` is its time in the heap, which may be earlier than its deadline ``due_ms``.
+    """
 
     __slots__ = ("callback", "due_ms", "heap_position_ms", "key")
 
@@ -25,15 +28,16 @@ class _ArmedTimer:
         self.heap_position_ms = due
 
     def disarm(self) -> None:
-        """Cancel the timer. Its heap entry stays until its time, without its key."""
+        """Cancel the timer. Its heap entry remains until its time, without key and callback."""
         self.key = self.callback = None
 
 
 class Timers:
-    """Arm, cancel, and a task that fires what is due. A key is armed at most once: arming again moves it.
+    """Timers by key, and the task that runs the callbacks of expired ones; scheduling a key again replaces its timer.
 
-    Sessions move their timer at every heartbeat and almost never fire, so moving one to later only notes the new
-    time; the heap learns of it when the old time has come.
+    Sessions restart their timer at every heartbeat and rarely expire, so a later deadline is only stored; the heap
+    entry
+    is moved when the earlier deadline has come.
     """
 
     def __init__(self, env: Env) -> None:
@@ -44,7 +48,7 @@ class Timers:
         self._changed = trio.Event()
 
     def arm(self, key: Hashable, at_ms: int, fire: Callable[[], Any]) -> None:
-        """Call ``fire`` once the wall clock has reached ``at_ms``. The delay is measured on the monotonic clock."""
+        """Call ``fire`` once the wall clock reaches ``at_ms`` (ms since the epoch), measured on the monotonic clock."""
         due = self._env.monotonic_ms() + max(at_ms - self._env.now_ms(), 0)
         timer = self._armed.get(key)
         if timer is not None:
@@ -64,7 +68,7 @@ class Timers:
         heapq.heappush(self._heap, (timer.due_ms, self._count, timer))
 
     def cancel(self, key: Hashable) -> None:
-        """Forget a timer; one that is not armed is no error."""
+        """Cancel the timer with a key; do nothing if there is none."""
         timer = self._armed.pop(key, None)
         if timer is not None:
             timer.disarm()
@@ -74,7 +78,10 @@ class Timers:
             heapq.heapify(self._heap)
 
     def _due(self) -> float | None:
-        """Return the deadline of the next timer; removes or moves outdated heap entries."""
+        """Return the deadline of the next timer (monotonic clock, ms), or None.
+
+        Remove or move outdated heap entries.
+        """
         while self._heap:
             due, _, timer = self._heap[0]
             if timer.callback is not None:
@@ -87,7 +94,10 @@ class Timers:
         return None
 
     async def run(self) -> None:
-        """Fire timers until cancelled. Very many may be due at once: other tasks run in between."""
+        """Run the callbacks of expired timers until cancelled.
+
+        If very many expire at once, other tasks run in between.
+        """
         while True:
             await run_in_background(self._env, self._fire_due())
             due, now = self._due(), self._env.monotonic_ms()
