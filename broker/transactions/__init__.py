@@ -1,1 +1,1 @@
-"""Transactions: their coordinator, its log, and the markers that end them."""
+"""Transaction coordinator, its log `__transaction_state`, its marker sender, and transaction verification."""

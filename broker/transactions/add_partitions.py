@@ -1,4 +1,4 @@
-"""Partitions that take part in a transaction: added to it, or asked for.
+"""Rules of AddPartitionsToTxn: producer check, and the transition that adds partitions.
 
 Source: ``TransactionCoordinator.handleAddPartitionsToTransaction``, ``handleVerifyPartitionsInTransaction``,
 ``TransactionMetadata.prepareAddPartitions`` (apache/kafka 4.3.1).
@@ -17,7 +17,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def check_producer(txn: TransactionMetadata | None, producer_id: int, epoch: int) -> TransactionMetadata:
-    """Return the transaction, if it is this producer's and may still be added to.
+    """Check that the transaction has this producer id and epoch, and that its end is not being written; return it.
 
     Raises:
         ProtocolError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -34,7 +34,10 @@ def check_producer(txn: TransactionMetadata | None, producer_id: int, epoch: int
 def prepare_add_partitions(
     txn: TransactionMetadata, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
 ) -> TransactionMetadata | None:
-    """Return the transaction with added partitions; None if it has them already."""
+    """Return the ongoing transaction with added partitions; None if it has them already.
+
+    ``client_version``: transaction.version of the producer.
+    """
     if txn.state is S.ONGOING and partitions <= txn.partitions:
         return None
     return txn.transition_to(

@@ -1,4 +1,4 @@
-"""The transaction coordinator: which partition of `__transaction_state` holds an id, on every coordinator's runtime.
+"""Transaction coordinator of a broker: submits events about a transactional id to the shard that holds it.
 
 Source: ``TransactionCoordinator.scala``, ``TransactionStateManager.scala`` (apache/kafka 4.3.1).
 """
@@ -31,11 +31,11 @@ from ottla.wire.errors import ProtocolError
 
 TOPIC = "__transaction_state"
 WRITE_TIMEOUT_MS = 60_000
-"""Maximum time to commit a record; a transaction's timeout where a producer does not set it."""
+"""Time within which an appended record must be committed, before its request fails."""
 
 
 class TransactionCoordinator:
-    """Transactional ids whose partition this node leads."""
+    """Transaction coordinator of this broker, for the transactional ids whose partition of its log it leads."""
 
     def __init__(
         self,
@@ -48,12 +48,23 @@ class TransactionCoordinator:
         fresh: NewProducerId,
         around: MarkerSenderDependencies,
     ) -> None:
-        """``count``: partitions of the topic, 0 for none; ``level``: the finalized transaction.version."""
+        """Initialize without shards.
+
+        Args:
+            env: environment (clock, disk, network).
+            config: configuration of the node.
+            timers: timers of the node.
+            fail: called with a disk error of a log.
+            count: returns the number of partitions of `__transaction_state`, 0 while it does not exist.
+            level: returns the finalized transaction.version.
+            fresh: returns a new producer id.
+            around: dependencies of the marker sender.
+        """
         self._partition_count = count
         self._new_producer_id = fresh
         self.transaction_version = level
         self._partitions = config.number("transaction.state.log.num.partitions")
-        """As long as there is no topic that says otherwise."""
+        """Number of partitions of `__transaction_state` while the topic does not exist."""
         self.settings = TransactionSettings(
             config.number("transaction.max.timeout.ms"),
             config.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
@@ -78,7 +89,7 @@ class TransactionCoordinator:
         return TransactionStateMachine(self.settings, self._new_producer_id, self.transaction_version, self._markers)
 
     async def run(self) -> None:
-        """Load shards and send markers until cancelled."""
+        """Load shards and send transaction markers until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._runtime.run)
             nursery.start_soon(self._markers.run)
@@ -86,27 +97,33 @@ class TransactionCoordinator:
     # ------------------------------------------------------------------ leadership
 
     def partition_for(self, transactional_id: str) -> int:
-        """Return the partition of `__transaction_state` that holds an id."""
+        """Return the partition of `__transaction_state` that holds a transactional id."""
         return partition_for_key(transactional_id, self._partition_count() or self._partitions)
 
     def on_election(self, replica: HostedPartition) -> None:
-        """Begin to serve a partition's ids."""
+        """Load the transactional ids of a partition of `__transaction_state` that this broker now leads.
+
+        Ignore other topics.
+        """
         if replica.topic == TOPIC:
             self._runtime.on_election(replica)
 
     def on_high_watermark_updated(self, replica: HostedPartition) -> None:
-        """Handle an advanced high watermark of a partition."""
+        """Send the replies of a partition of `__transaction_state` whose records are now committed."""
         if replica.topic == TOPIC:
             self._runtime.on_high_watermark_updated(replica)
 
     # ------------------------------------------------------------------ requests
 
     def submit(self, transactional_id: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
-        """Hand in an event about an id that carries a ticket; a refusal is an answer too: a `ProtocolError`."""
+        """Submit the event that ``event_of`` builds from a new pending request to the id's shard; return the request.
+
+        On rejection (such as NOT_COORDINATOR), the pending request completes with a `ProtocolError`.
+        """
         return self._runtime.submit(self.partition_for(transactional_id), event_of)
 
     def shard_for(self, transactional_id: str) -> Shard[TransactionRecord]:
-        """Return the shard of an id: for reading, with `state_machine_of`.
+        """Return the shard of a transactional id, to read with `state_machine_of`.
 
         Raises:
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -116,9 +133,9 @@ class TransactionCoordinator:
     # ------------------------------------------------------------------ markers
 
     def _shard_ending(self, due: MarkersRequested | MarkersWritten) -> Shard[TransactionRecord] | None:
-        """Return the shard that completes a transaction; None if this node no longer coordinates it.
+        """Return the shard that completes a transaction; None if this broker no longer coordinates it.
 
-        It is the one its id belongs to, unless the topic has got more partitions since.
+        It is the shard of its transactional id, unless partitions were added to `__transaction_state` since.
         """
         name, pending = due.transactional_id, due.pending_transition
         with suppress(ProtocolError):
@@ -131,11 +148,14 @@ class TransactionCoordinator:
         return None
 
     def shards(self) -> list[Shard[TransactionRecord]]:
-        """Return all shards of this node, those that are being loaded too."""
+        """Return all shards of this broker, including those that are still being loaded."""
         return list(self._runtime)
 
     def _epoch_of(self, due: MarkersRequested) -> int | None:
-        """Return the leader epoch of markers; None if this node no longer ends the transaction."""
+        """Return the coordinator epoch for markers (leader epoch of the shard's partition).
+
+        None if no longer coordinator.
+        """
         shard = self._shard_ending(due)
         return None if shard is None else shard.replica.leader_epoch
 
@@ -146,6 +166,6 @@ class TransactionCoordinator:
 
 
 def state_machine_of(shard: Shard[TransactionRecord]) -> TransactionStateMachine:
-    """Return a shard's transactions, to be read."""
+    """Return the state machine of a shard, for reading its transactions."""
     assert isinstance(shard.machine, TransactionStateMachine)
     return shard.machine

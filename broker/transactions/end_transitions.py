@@ -1,4 +1,4 @@
-"""Transitions that end a transaction: the decision, and the completion after all markers.
+"""Transitions that end a transaction: to PrepareCommit or PrepareAbort, and to CompleteCommit or CompleteAbort.
 
 Source: ``TransactionMetadata.prepareAbortOrCommit``, ``prepareComplete``, ``prepareFenceProducerEpoch`` (apache/kafka
 4.3.1).
@@ -21,7 +21,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def prepare_abort_or_commit(txn: TransactionMetadata, now_ms: int, *, commits: bool) -> TransactionMetadata:
-    """Return the decided transaction, with the same producer epoch."""
+    """Return the transaction in state PrepareCommit or PrepareAbort, with the same producer epoch."""
     return txn.transition_to(
         S.PREPARE_COMMIT if commits else S.PREPARE_ABORT,
         next_producer_id=NO_PRODUCER_ID,
@@ -33,13 +33,13 @@ def prepare_abort_or_commit(txn: TransactionMetadata, now_ms: int, *, commits: b
 def prepare_abort_or_commit_with_epoch_bump(
     txn: TransactionMetadata, now_ms: int, fresh: NewProducerId, *, commits: bool
 ) -> TransactionMetadata:
-    """Return the decided transaction with the next producer epoch, or a new producer id after exhausted epochs.
+    """Return the transaction in state PrepareCommit or PrepareAbort, with the next producer epoch.
 
-    A transaction without partitions, which was never started, starts now.
+    If the epochs are exhausted, it has a new id as ``next_producer_id``. An idle transactional id starts an empty
+    transaction.
 
     Raises:
-        ProtocolError: UNKNOWN_SERVER_ERROR for a commit with the last epoch, as in Kafka; or as
-            `NewProducerId`.
+        ProtocolError: UNKNOWN_SERVER_ERROR for a commit with the last epoch, as in Kafka; or as `NewProducerId`.
     """
     if txn.producer_epoch >= MAX_PRODUCER_EPOCH and commits:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -59,7 +59,9 @@ def prepare_abort_or_commit_with_epoch_bump(
 def prepare_fence_producer_epoch(
     txn: TransactionMetadata, now_ms: int, fresh: NewProducerId, *, bumps: bool
 ) -> TransactionMetadata:
-    """Return an abort by the coordinator, which fences the current producer epoch.
+    """Return the transaction in state PrepareAbort, aborted by the coordinator with an epoch that fences the producer.
+
+    ``bumps``: each transaction has an epoch of its own (transaction.version 2).
 
     Raises:
         ProtocolError: as `NewProducerId`.
@@ -73,7 +75,7 @@ def prepare_fence_producer_epoch(
 
 
 def prepare_complete(txn: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """Return the completed transaction, with the next producer id if there is one."""
+    """Return the transaction in state CompleteCommit or CompleteAbort, with the next producer id if there is one."""
     goes_over = txn.client_transaction_version >= EPOCH_BUMP_VERSION and txn.next_producer_id != NO_PRODUCER_ID
     return txn.transition_to(
         S.COMPLETE_COMMIT if txn.state is S.PREPARE_COMMIT else S.COMPLETE_ABORT,

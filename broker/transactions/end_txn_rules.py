@@ -1,7 +1,7 @@
 """Decision on EndTxn by the transaction's state and the producer epoch.
 
-Two tables, for the two versions of the protocol. A repeated request, after a lost response, succeeds. With an epoch per
-transaction it is recognised by its epoch; else only by the outcome.
+There are separate tables for the two versions of the protocol. A retry after a lost response succeeds. With an epoch
+for each transaction (KIP-890) a retry is recognised by its epoch, else only by the outcome.
 
 Source: ``TransactionCoordinator.endTransactionWithTV1``, ``endTransaction`` (apache/kafka 4.3.1).
 """
@@ -22,14 +22,14 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class EndTxnDecision(Enum):
-    """Action for a valid request."""
+    """Action of the coordinator for a valid EndTxn request."""
 
     PREPARE = "the decision is written"
     ALREADY_COMPLETE = "it has ended like that already"
 
 
 StateAndResult = tuple[TransactionState, bool]
-"""A state, and whether a commit is wanted."""
+"""State of the transaction, and True for a commit or False for an abort."""
 RETRY_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     (S.PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
     (S.PREPARE_ABORT, True): ErrorCode.INVALID_TXN_STATE,
@@ -40,7 +40,7 @@ RETRY_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     (S.COMPLETE_COMMIT, False): ErrorCode.INVALID_TXN_STATE,
     (S.COMPLETE_COMMIT, True): EndTxnDecision.ALREADY_COMPLETE,
 }
-"""Repeated requests with an epoch per transaction: the producer sends the epoch before the current one."""
+"""Decisions on retries with an epoch for each transaction: the request has the epoch before the current one."""
 TV1_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     **RETRY_DECISIONS,
     (S.EMPTY, False): ErrorCode.INVALID_TXN_STATE,
@@ -48,7 +48,7 @@ TV1_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     (S.ONGOING, False): EndTxnDecision.PREPARE,
     (S.ONGOING, True): EndTxnDecision.PREPARE,
 }
-"""Without epoch bumps a repeated request cannot be distinguished from the first."""
+"""Decisions without epoch bumps (transaction.version 0 and 1): a retry looks the same as the first request."""
 TV2_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     (S.EMPTY, False): EndTxnDecision.PREPARE,
     (S.EMPTY, True): ErrorCode.INVALID_TXN_STATE,
@@ -59,15 +59,17 @@ TV2_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     (S.COMPLETE_COMMIT, False): EndTxnDecision.PREPARE,
     (S.COMPLETE_COMMIT, True): ErrorCode.INVALID_TXN_STATE,
 }
-"""First requests with an epoch per transaction: the producer sends the current one. Aborting an empty transaction
-bumps it.
+"""Decisions on first requests with an epoch for each transaction: the request has the current epoch. Aborting an empty
+transaction bumps it.
 """
 
 
 def decide_without_epoch_bump(
     txn: TransactionMetadata, producer_id: int, epoch: int, *, commits: bool, is_pending: bool
 ) -> EndTxnDecision:
-    """Return the decision for a producer whose epoch stays (EndTxn up to v4).
+    """Return the decision for a producer whose epoch does not change (EndTxn up to v4).
+
+    ``is_pending``: a transition of the transactional id is not committed yet.
 
     Raises:
         ProtocolError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
@@ -87,8 +89,8 @@ def decide_with_epoch_bump(
     """Return the decision for a producer with a new epoch for each transaction (EndTxn v5).
 
     Raises:
-        ProtocolError: as `decide_without_epoch_bump`, but a transition on its way comes first: the producer may name
-            what it brings.
+        ProtocolError: as `decide_without_epoch_bump`, but a pending transition is checked first, since the request may
+            already have the producer id and epoch of that transition.
     """
     if is_pending:
         raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -1,6 +1,6 @@
 """Events and effects of the state machine of one partition of `__transaction_state`.
 
-Every request has a pending result; an error is a `ProtocolError` in it.
+An event of a client request has its pending request; an error completes it with a `ProtocolError`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from ottla.broker.transactions.transaction_metadata import TopicPartition
 
 
 class InitProducerId(NamedTuple):
-    """A producer begins, or goes on; the answer is its id and epoch."""
+    """Event: initialize or recover a producer; the reply is its (producer id, epoch)."""
 
     pending_request: Any
     transactional_id: str
     timeout_ms: int
     expected_producer: tuple[int, int] | None
-    """The id and epoch it goes on with; None for one that is new."""
+    """Producer id and epoch of a producer that recovers from an error (KIP-360); None for a new producer."""
 
 
 class AddPartitions(NamedTuple):
-    """Enlist partitions; the answer is NONE."""
+    """Event: add partitions to a transaction; the reply is NONE."""
 
     pending_request: Any
     transactional_id: str
@@ -30,11 +30,11 @@ class AddPartitions(NamedTuple):
     producer_epoch: int
     partitions: frozenset[TopicPartition]
     client_transaction_version: int
-    """The transaction.version its producer goes by."""
+    """transaction.version that the producer uses."""
 
 
 class VerifyPartitions(NamedTuple):
-    """Ask whether partitions are enlisted; the answer is those of the transaction that are."""
+    """Event: verify that partitions were added to a transaction; the reply is the subset that was."""
 
     pending_request: Any
     transactional_id: str
@@ -44,7 +44,7 @@ class VerifyPartitions(NamedTuple):
 
 
 class EndTransaction(NamedTuple):
-    """Commit or abort; the answer is the id and epoch the producer goes on with, -1 and -1 where they stay."""
+    """Event: commit or abort; the reply is the (producer id, epoch) of the next transaction, (-1, -1) if unchanged."""
 
     pending_request: Any
     transactional_id: str
@@ -52,18 +52,18 @@ class EndTransaction(NamedTuple):
     producer_epoch: int
     is_commit: bool
     bumps_epoch: bool
-    """True if it ends as transactions with epochs of their own do (EndTxn v5 and later)."""
+    """True if the producer has a new epoch for each transaction (EndTxn v5 and later)."""
 
 
 class MarkersRequested(NamedTuple):
-    """Effect that requests the markers of a decided transaction."""
+    """Effect: write transaction markers to the partitions of a transaction in state PrepareCommit or PrepareAbort."""
 
     transactional_id: str
     pending_transition: PendingTransition
 
 
 class MarkersWritten(NamedTuple):
-    """Event for partitions with written markers, or deleted ones."""
+    """Event: markers were written to these partitions of a transaction, or the partitions were deleted."""
 
     transactional_id: str
     pending_transition: PendingTransition

@@ -15,11 +15,11 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 ExpectedProducer = tuple[int, int] | None
 NewProducerId = Callable[[], int]
-"""Gives a new producer id. Raises ProtocolError COORDINATOR_LOAD_IN_PROGRESS where there is none just now."""
+"""Returns a new producer id. Raises ProtocolError COORDINATOR_LOAD_IN_PROGRESS while no block of ids is allocated."""
 
 
 def check_request(transactional_id: str, timeout_ms: int, max_timeout_ms: int) -> ErrorCode:
-    """Return the error of a request, independent of the id's state."""
+    """Return the error code of an InitProducerId request that is invalid in any state of the id; else NONE."""
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
     if not 0 < timeout_ms <= max_timeout_ms:
@@ -28,7 +28,7 @@ def check_request(transactional_id: str, timeout_ms: int, max_timeout_ms: int) -
 
 
 def new_transaction(timeout_ms: int, now_ms: int, fresh: NewProducerId) -> TransactionMetadata:
-    """Return a new transactional id, before its first epoch.
+    """Return the initial state of a new transactional id: Empty, with a new producer id and no epoch (-1).
 
     Raises:
         ProtocolError: as `NewProducerId`.
@@ -37,7 +37,7 @@ def new_transaction(timeout_ms: int, now_ms: int, fresh: NewProducerId) -> Trans
 
 
 def check_expected_producer(txn: TransactionMetadata, expected: ExpectedProducer) -> None:
-    """Check that a producer with an expected id and epoch is the current or the previous one.
+    """Check that the expected producer id is the current one, or the previous one with an exhausted epoch.
 
     Raises:
         ProtocolError: PRODUCER_FENCED.
@@ -53,11 +53,11 @@ def check_expected_producer(txn: TransactionMetadata, expected: ExpectedProducer
 def prepare_init_producer_id(
     txn: TransactionMetadata, expected: ExpectedProducer, timeout_ms: int, now_ms: int, fresh: NewProducerId
 ) -> TransactionMetadata:
-    """Return the transactional id with the producer id and epoch for this request.
+    """Return the transactional id in state Empty with the producer id and epoch for an InitProducerId request.
 
     Raises:
-        ProtocolError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR where the epochs are used up and it is not the last one
-            that asks, as in Kafka; as `NewProducerId`.
+        ProtocolError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR if the epochs are exhausted and the request is not from the
+            producer with the last epoch, as in Kafka; or as `NewProducerId`.
     """
     producer_id, epoch, last = txn.producer_id, txn.producer_epoch + 1, NO_EPOCH
     given = None if expected is None else expected[1]

@@ -1,7 +1,7 @@
-"""Sender of transaction markers: one request at a time to each partition leader, until all are written.
+"""Sender of WriteTxnMarkers: one request at a time to each partition leader, until all markers are written.
 
-A moved leader is looked up again, a failed request is repeated, as long as this node coordinates the transaction.
-Deleted partitions are skipped.
+After a leader change the new leader is looked up, and a failed request is retried, as long as this broker coordinates
+the transaction. Deleted partitions are skipped.
 
 Source: ``TransactionMarkerChannelManager.scala``, ``TransactionMarkerRequestCompletionHandler.scala`` (apache/kafka
 4.3.1).
@@ -34,13 +34,11 @@ logger = logging.getLogger("ottla.txn")
 MIN_RETRY_BACKOFF_S = 0.02
 MAX_RETRY_BACKOFF_S = 1.0
 MAX_PARTITIONS_PER_REQUEST = 2_000
-"""So many partitions go into one request at most, and what is more waits for its answer; so many leaders are looked
-up at once.
-"""
+"""Maximum number of partitions in a request (further ones wait for its response), and in one lookup of leaders."""
 MAX_BATCHES_PER_SLICE = 100
 """Maximum number of batches per time slice: a lookup of moved transactions costs about 20 us each."""
 FINAL_ERRORS = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
-"""The partition knows, or can never have taken a record of the transaction."""
+"""Error codes after which the marker of a partition is not sent again: written, or transactions are unsupported."""
 RETRIABLE_ERRORS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -51,14 +49,16 @@ RETRIABLE_ERRORS = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
+"""Error codes that are retried without an error in the log."""
 FENCED_ERRORS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Errors by a newer coordinator: this one stops sending."""
+"""Error codes because of a newer coordinator or producer epoch: the marker is not retried."""
 
 SendMarkers = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+"""Sends a WriteTxnMarkers request and returns the response."""
 
 
 class MarkerBatch(NamedTuple):
-    """Partitions without the marker of one transaction, and the number of failed attempts."""
+    """Partitions that still need the marker of one transaction, and the number of failed attempts."""
 
     markers: MarkersRequested
     partitions: tuple[TopicPartition, ...]
@@ -66,22 +66,22 @@ class MarkerBatch(NamedTuple):
 
 
 class MarkerSenderDependencies(NamedTuple):
-    """Dependencies of the sender on its node."""
+    """Functions and settings of the node that the marker sender uses."""
 
     node_id: int
     image: Callable[[], MetadataImage]
     address: Callable[[int], tuple[str, int] | None]
-    """Function that returns a broker's inter-broker address; None if unknown."""
+    """Returns the inter-broker (host, port) of a broker; None if unknown."""
     write_local: SendMarkers
-    """Writes markers into partitions that are led from this node."""
+    """Writes markers to partitions that this broker leads."""
     timeout_s: float
-    """``request.timeout.ms``: for one answer."""
+    """``request.timeout.ms`` in seconds, for one response."""
     access: Callable[[], ConnectionSecurity | None] = lambda: None
-    """Security settings of the inter-broker listener."""
+    """Returns the security settings of the inter-broker listener; None for plaintext."""
 
 
 class TxnMarkerSender:
-    """Queues of markers, one for each leader."""
+    """Queues of transaction markers to write, by leader."""
 
     def __init__(
         self,
@@ -90,21 +90,28 @@ class TxnMarkerSender:
         epoch_of: Callable[[MarkersRequested], int | None],
         marked: Callable[[MarkersWritten], None],
     ) -> None:
-        """``epoch_of``: the epoch this node coordinates a transaction under; None where it does not any more."""
+        """Initialize without markers.
+
+        Args:
+            env: environment (clock, network).
+            around: functions and settings of the node.
+            epoch_of: returns the coordinator epoch for a transaction; None if this broker no longer coordinates it.
+            marked: called with the partitions that have their marker.
+        """
         self._env = env
         self._dependencies = around
         self._epoch_of = epoch_of
         self._on_written = marked
         self._inbox: deque[MarkerBatch] = deque()
         self._queues: dict[int, deque[MarkerBatch]] = {}
-        """By leader; there is one as long as somebody works it off."""
+        """Queued batches by leader id; a queue exists while a task sends from it."""
         self._connections = BrokerConnections(
             env, f"broker-{around.node_id}-txn-marker-sender", around.address, around.access, around.timeout_s
         )
         self._batch_enqueued = trio.Event()
 
     def deliver(self, due: MarkersRequested) -> None:
-        """Enqueue the markers of a transaction."""
+        """Enqueue the markers of a transaction for its remaining partitions."""
         self._enqueue(MarkerBatch(due, tuple(sorted(due.pending_transition.remaining_partitions))))
 
     def _enqueue(self, letter: MarkerBatch) -> None:
@@ -114,7 +121,7 @@ class TxnMarkerSender:
         self._batch_enqueued.set()
 
     async def run(self) -> None:
-        """Send markers until cancelled."""
+        """Send the enqueued markers until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 while True:
@@ -130,7 +137,10 @@ class TxnMarkerSender:
     # ------------------------------------------------------------------ leaders
 
     def _route(self, letter: MarkerBatch, nursery: trio.Nursery) -> None:
-        """Give each partition to its leader's queue."""
+        """Append each partition of a batch to the queue of its leader.
+
+        Retry those without a leader, skip deleted ones.
+        """
         if self._epoch_of(letter.markers) is None:
             return
         gone, nowhere = [], []
@@ -166,14 +176,14 @@ class TxnMarkerSender:
             queue.append(letter)
 
     async def _retry_later(self, letter: MarkerBatch, partitions: Iterable[TopicPartition]) -> None:
-        """Look for the leaders of these again, each time after a longer pause."""
+        """Enqueue partitions of a batch again, with a new lookup of their leaders, after an exponential back-off."""
         await self._env.sleep(min(MIN_RETRY_BACKOFF_S * 2 ** min(letter.attempts, 16), MAX_RETRY_BACKOFF_S))
         self._enqueue(MarkerBatch(letter.markers, tuple(partitions), letter.attempts + 1))
 
     # ------------------------------------------------------------------ requests
 
     async def _send_queued(self, leader: int, nursery: trio.Nursery) -> None:
-        """Send a leader its queued markers, one request after the other."""
+        """Send a leader its queued markers, one request after the other, until the queue is empty."""
         queue = self._queues[leader]
         while queue:
             letters, count = [], 0
@@ -192,7 +202,7 @@ class TxnMarkerSender:
         del self._queues[leader]
 
     async def _request(self, letters: list[MarkerBatch]) -> WriteTxnMarkersRequest:
-        """Build a request with one marker for each transaction that is still to end."""
+        """Return a request with one marker for each transaction that this broker still coordinates."""
         markers: dict[int, WritableTxnMarker] = {}
         for number, (due, partitions, _) in enumerate(letters, 1):
             if not number % MAX_BATCHES_PER_SLICE:
@@ -220,10 +230,10 @@ class TxnMarkerSender:
         return WriteTxnMarkersRequest(list(markers.values()))
 
     async def _send(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """Return the leader's answer.
+        """Send a request to a leader, in this process if it is this broker; return the response.
 
         Raises:
-            OSError, WireError: there is none.
+            OSError, WireError: there is no valid response.
         """
         if leader == self._dependencies.node_id:
             return await self._dependencies.write_local(request)
@@ -233,7 +243,10 @@ class TxnMarkerSender:
     async def _process_response(
         self, letters: list[MarkerBatch], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery
     ) -> None:
-        """Process the response; a missing row counts as no response."""
+        """Report written markers and retry failed ones; a partition missing from the response is retried.
+
+        ``answer``: None if the request failed.
+        """
         codes: dict[tuple[int, str, int], int] = {}
         for marker in () if answer is None else answer.markers:
             for topic in marker.topics:

@@ -1,4 +1,4 @@
-"""Pending transition: until it is committed, readers see the state before it.
+"""Pending transition of a transactional id: until its record is committed, requests see the state before it.
 
 Source: ``TransactionMetadata.pendingState``, ``TxnTransitMetadata.java`` (apache/kafka 4.3.1).
 """
@@ -16,16 +16,19 @@ class PendingTransition:
     def __init__(self, before: TransactionMetadata, after: TransactionMetadata | None) -> None:
         self.before = before
         self.after = after
-        """None where the id is to be forgotten."""
+        """State after the transition; None if the transactional id is removed."""
         self.is_written = False
-        """True if its record stands in the log, where it may still get lost."""
+        """True if the record is appended to the log; it may still be lost until it is committed."""
         self.remaining_partitions: set[TopicPartition] = (
             set(before.partitions) if before.state in PREPARED_STATES else set()
         )
-        """The partitions that do not know yet how the transaction has ended; its record waits for them."""
+        """Partitions whose transaction marker is not written yet.
+
+        The completion record is written after all of them.
+        """
 
     def visible_transaction(self) -> TransactionMetadata:
-        """Transaction that readers see meanwhile."""
+        """Return the state that is visible to requests: ``before``, with the partitions that still need a marker."""
         if self.before.state in PREPARED_STATES:
             return self.before._replace(partitions=frozenset(self.remaining_partitions))
         return self.before

@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: the last transition of each transactional id; no value is a tombstone.
+"""Records of `__transaction_state`: the last transition of each transactional id; a null value is a tombstone.
 
 Source: ``TransactionLog.java`` (apache/kafka 4.3.1).
 """
@@ -29,14 +29,14 @@ _NEWEST_VALUE_VERSION = 1
 
 
 class TransactionRecord(NamedTuple):
-    """An id and what is known of it from now on; None where it is forgotten."""
+    """Transactional id and its new state; None is a tombstone."""
 
     transactional_id: str
     transaction: TransactionMetadata | None
 
 
 def encode(record: TransactionRecord, level: int) -> tuple[bytes, bytes | None]:
-    """Key and value bytes, as brokers read them at this transaction.version."""
+    """Return key and value as bytes, in the value version for the finalized transaction.version ``level``."""
     key = _VERSION.pack(_KEY_TYPE) + compiler.encode(TransactionLogKey(record.transactional_id), 0)
     txn = record.transaction
     if txn is None:
@@ -67,7 +67,7 @@ def _partitions_by_topic(txn: TransactionMetadata) -> list[PartitionsSchema]:
 
 
 def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
-    """Return class and version of the message in a value; None where `decode` skips or refuses the record."""
+    """Return message class and version of an encoded value; None if `decode` skips or rejects the record."""
     if min(len(key), len(value)) < _VERSION.size or _VERSION.unpack_from(key) != (_KEY_TYPE,):
         return None
     (version,) = _VERSION.unpack_from(value)
@@ -75,10 +75,12 @@ def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
 
 
 def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> TransactionRecord | None:
-    """Read a record; None for an unknown type or version, which must be skipped. ``parsed``: the value, decoded.
+    """Return the record of encoded key and value; None for an unknown type or version, which replay skips.
+
+    ``parsed``: the value, if it is decoded already.
 
     Raises:
-        WireError: a record of a known version that does not parse.
+        WireError: a record of a known version is malformed or has invalid fields.
     """
     if key is None or len(key) < _VERSION.size:
         raise WireError("a transaction record without a key")
@@ -98,7 +100,7 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> Transa
 
 
 def _check(value: TransactionLogValue) -> TransactionState:
-    """Check the fields of a record: a client may have written it, and no transition starts from an impossible value.
+    """Check the fields of a record, which a client may have written; return the transaction's state.
 
     Raises:
         WireError: a field has a value that no coordinator writes.

@@ -1,8 +1,8 @@
 """State machine of one partition of `__transaction_state`: transactional ids and their transactions.
 
-A transition is decided, appended and replayed, and readers see the previous state until it is committed; other
-transitions meanwhile get CONCURRENT_TRANSACTIONS. Once the end of a transaction is committed, markers are written to
-its partitions, and after all of them it is complete.
+The record of a transition is appended and replayed, but requests see the previous state until it is committed; another
+transition meanwhile gets CONCURRENT_TRANSACTIONS. Once PrepareCommit or PrepareAbort is committed, markers are written
+to the partitions; after all of them the transaction is complete.
 
 Source: ``TransactionCoordinator.scala``, ``TransactionStateManager.scala`` (apache/kafka 4.3.1).
 """
@@ -31,14 +31,14 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 TransactionEffects = Effects[TransactionRecord]
 RETRY_MS = 100
-"""After so long the end of a transaction is written again where the log did not take it."""
+"""Back-off after which the completion record of a transaction is written again when its append has failed."""
 MAX_EXPIRED_PER_SCAN = 5_000
 MAX_RESULTS_PER_SLICE = 200
-"""Number of transitions whose results are applied at once: some 10 us each, and more with markers."""
+"""Transitions whose write results are applied in one time slice: about 10 us each, and more with markers."""
 
 
 class TransactionSettings(NamedTuple):
-    """Settings of transactions; all in milliseconds."""
+    """Settings of the transaction coordinator, all in ms."""
 
     max_timeout_ms: int
     abort_timed_out_interval_ms: int
@@ -47,12 +47,22 @@ class TransactionSettings(NamedTuple):
 
 
 class TransactionStateMachine:
-    """``handle`` decides, ``replay`` takes in records; reads go to `committed_transaction` and `transactional_ids`."""
+    """State machine of transactional ids; ``handle`` turns events into effects, ``replay`` applies records.
+
+    Requests that only read use `committed_transaction` and `transactional_ids` directly.
+    """
 
     def __init__(
         self, settings: TransactionSettings, fresh: NewProducerId, level: Callable[[], int], outbox: Any
     ) -> None:
-        """``fresh``: producer ids; ``level``: the finalized version; ``outbox`` gets each `MarkersRequested`."""
+        """Initialize without transactional ids.
+
+        Args:
+            settings: settings of the transaction coordinator.
+            fresh: returns a new producer id.
+            level: returns the finalized transaction.version.
+            outbox: marker sender; its ``deliver`` is called with each `MarkersRequested`.
+        """
         self.settings = settings
         self._new_producer_id = fresh
         self._transaction_version = level
@@ -65,23 +75,23 @@ class TransactionStateMachine:
     # ------------------------------------------------------------------ reading
 
     def committed_transaction(self, transactional_id: str) -> TransactionMetadata | None:
-        """Return the committed state of an id."""
+        """Return the committed state of a transactional id; None if it is unknown."""
         pending = self.pending_transitions.get(transactional_id)
         return self._transactions.get(transactional_id) if pending is None else pending.visible_transaction()
 
     @property
     def transactional_id_count(self) -> int:
-        """Number of the ids that `transactional_ids` returns, without a list of them: there may be a million."""
+        """Number of transactional ids, without the list of `transactional_ids`: there may be a million."""
         return len(self._transactions) + sum(x not in self._transactions for x in self.pending_transitions)
 
     def transactional_ids(self) -> list[str]:
-        """Return all transactional ids, with those of pending transitions."""
+        """Return all transactional ids, including new ones whose first transition is pending."""
         return [*self._transactions, *(x for x in self.pending_transitions if x not in self._transactions)]
 
     # ------------------------------------------------------------------ the contract
 
     def handle(self, now_ms: int, event: Any) -> TransactionEffects:
-        """Decide on an event."""
+        """Return the records, replies and timers with which the coordinator responds to an event."""
         match event:
             case ShardLoaded():
                 return self._on_loaded(now_ms)
@@ -111,7 +121,7 @@ class TransactionStateMachine:
             )
 
     def replay(self, offset: int, record: TransactionRecord) -> None:
-        """Take in one record."""
+        """Replay a record of `__transaction_state`; mark the pending transition that it belongs to as written."""
         transactional_id, txn = record
         self._ongoing.pop(transactional_id, None)
         self._prepared.pop(transactional_id, None)
@@ -208,7 +218,7 @@ class TransactionStateMachine:
     def _on_write_result(
         self, what: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> TransactionEffects:
-        """Apply the results of transitions; very many are processed in parts."""
+        """Apply the result of a write to its transitions; very many are processed in slices."""
         if len(what) <= MAX_RESULTS_PER_SLICE:
             return self._apply_results(what, error, now_ms)
         left = list(what)
@@ -219,7 +229,10 @@ class TransactionStateMachine:
     def _apply_results_in_slices(
         self, left: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> Iterator[TransactionEffects]:
-        """Yield the rest of the results after a failed append of an earlier part."""
+        """Apply the write result in slices.
+
+        ``left`` is reduced to what must be done again if an append fails meanwhile.
+        """
         done: list[tuple[str, PendingTransition]] = []
         what = list(left)
         for first in range(0, len(what), MAX_RESULTS_PER_SLICE):
@@ -232,7 +245,7 @@ class TransactionStateMachine:
     def _apply_results(
         self, what: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> TransactionEffects:
-        """Apply the results; those appended but not committed are awaited again."""
+        """Apply the result of a write to its transitions; those appended but not yet committed are awaited again."""
         fx = TransactionEffects()
         again = []
         for transactional_id, pending in what:
@@ -253,7 +266,7 @@ class TransactionStateMachine:
     def _on_committed(
         self, transactional_id: str, pending: PendingTransition, now_ms: int, fx: TransactionEffects
     ) -> None:
-        """Handle a committed transition."""
+        """Finish a committed transition; after PrepareCommit or PrepareAbort, request the markers of the partitions."""
         if pending.is_written:
             del self.pending_transitions[transactional_id]
             after = pending.after
@@ -284,7 +297,7 @@ class TransactionStateMachine:
     # ------------------------------------------------------------------ timers
 
     def _on_loaded(self, now_ms: int) -> TransactionEffects:
-        """Continue decided transactions after loading, once the replayed log is committed."""
+        """Start the timers after loading, and resume transactions in PrepareCommit or PrepareAbort."""
         settings = self.settings
         timers: list[Any] = [
             ScheduleTimer(("abort",), now_ms + settings.abort_timed_out_interval_ms),
@@ -329,7 +342,10 @@ class TransactionStateMachine:
     def _abort_timed_out(
         self, now_ms: int, settle: list[tuple[str, PendingTransition]]
     ) -> Iterator[TransactionRecord | None]:
-        """Abort what has been open for longer than its producer wanted; not what ends in two phases."""
+        """Yield the records that abort transactions open longer than their timeout; not of two-phase commit (KIP-939).
+
+        The transitions are appended to ``settle``; None is yielded for each other transaction.
+        """
         for transactional_id in list(self._ongoing):
             txn = self._transactions[transactional_id]
             over = txn.timeout_ms != NO_TIMEOUT_MS and txn.start_ms + txn.timeout_ms < now_ms
@@ -347,7 +363,10 @@ class TransactionStateMachine:
     def _remove_expired(
         self, now_ms: int, settle: list[tuple[str, PendingTransition]]
     ) -> Iterator[TransactionRecord | None]:
-        """Remove expired ids; the rest of very many is left to the next run."""
+        """Yield the tombstones of expired transactional ids, at most `MAX_EXPIRED_PER_SCAN`; None for each other id.
+
+        The transitions are appended to ``settle``.
+        """
         since_ms = now_ms - self.settings.expiration_ms
         for transactional_id, txn in list(self._transactions.items()):
             unused = txn.state in IDLE_STATES and txn.last_update_ms <= since_ms

@@ -1,4 +1,4 @@
-"""The states of a transaction, which may follow which, and what is known of one transactional id.
+"""States of a transaction, their valid transitions, and the state of a transactional id.
 
 Source: ``TransactionState.java``, ``TransactionMetadata.java`` (apache/kafka 4.3.1).
 """
@@ -14,15 +14,15 @@ NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 MAX_PRODUCER_EPOCH = 32767
 NO_TIMEOUT_MS = 2**31 - 1
-"""The timeout of a transaction in two phases, which no timer ends (KIP-939)."""
+"""Timeout of a transaction with two-phase commit, which the coordinator never aborts (KIP-939)."""
 EPOCH_BUMP_VERSION = 2
-"""The transaction.version from which on every transaction has an epoch of its own (KIP-890)."""
+"""transaction.version from which every transaction has a producer epoch of its own (KIP-890)."""
 FLEXIBLE_RECORDS_VERSION = 1
-"""The transaction.version from which on records may hold fields that older brokers do not know."""
+"""transaction.version from which records may have tagged fields that older brokers do not know."""
 
 
 class TransactionState(IntEnum):
-    """As it stands in the log. The last two never do: a tombstone stands for DEAD, and a fence is only on its way."""
+    """State of a transaction; the value is that of the record. DEAD and PREPARE_EPOCH_FENCE are never written."""
 
     EMPTY = 0
     ONGOING = 1
@@ -35,7 +35,7 @@ class TransactionState(IntEnum):
 
     @property
     def state_name(self) -> str:
-        """The name users see: ``CompleteCommit``."""
+        """Name of the state in responses, such as ``CompleteCommit``."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
@@ -51,17 +51,20 @@ VALID_PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = 
     S.DEAD: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
     S.PREPARE_EPOCH_FENCE: frozenset({S.ONGOING}),
 }
-"""After which states a state may come; the diagram in the documentation is drawn from this."""
+"""Valid previous states of each state; the diagram in the documentation is drawn from this."""
 PREPARED_STATES = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
 """States in which the end of the transaction is decided, and markers are being written."""
 UNPERSISTED_STATES = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})
-"""The log never has them: a tombstone stands for the first, and the second is replaced before it is written."""
+"""States that are never in the log: a tombstone replaces DEAD.
+
+PREPARE_EPOCH_FENCE is followed by an abort before a write.
+"""
 IDLE_STATES = frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
-"""No transaction is open, so the id may begin anew, or be forgotten."""
+"""States without an open transaction, in which a new one may start or the transactional id may expire."""
 
 
 class TransactionMetadata(NamedTuple):
-    """Immutable state of a transactional id: a transition creates another one."""
+    """Immutable state of a transactional id; a transition creates another one. Times in ms since the epoch."""
 
     producer_id: int
     producer_epoch: int
@@ -69,24 +72,27 @@ class TransactionMetadata(NamedTuple):
     state: TransactionState
     partitions: frozenset[TopicPartition]
     start_ms: int
-    """Time at which the first partition was added; -1 if none was since initialization."""
+    """Time at which the first partition was added; -1 if none was added since initialization."""
     last_update_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
-    """The id in force when this transition was prepared."""
+    """Producer id before this transition."""
     next_producer_id: int = NO_PRODUCER_ID
-    """Producer id after completion, if the epochs are exhausted."""
+    """Producer id after completion, if the epochs are exhausted; else -1."""
     last_producer_epoch: int = NO_EPOCH
-    """The epoch before the producer's last own step: never written, so unknown after the coordinator has moved."""
+    """Epoch before the last bump by the producer; never written, so -1 after a failover of the coordinator."""
     client_transaction_version: int = 0
-    """The transaction.version its producer goes by."""
+    """transaction.version that the producer uses."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """True if there is no epoch left that a producer may be given: the largest is for fencing."""
+        """True if no further epoch can be assigned to a producer: the largest epoch is reserved for fencing."""
         return is_epoch_exhausted(self.producer_epoch)
 
     def transition_to(self, state: TransactionState, **changes: Any) -> TransactionMetadata:
-        """Return the id after a transition. An illegal transition is a bug."""
+        """Return the state after a transition, with changed fields.
+
+        The current state must be a valid previous state.
+        """
         assert self.state in VALID_PREVIOUS_STATES[state], f"{self.state.state_name} -> {state.state_name}"
         made = self._replace(state=state, previous_producer_id=self.producer_id, **changes)
         assert made.producer_id >= 0, made
@@ -95,5 +101,5 @@ class TransactionMetadata(NamedTuple):
 
 
 def is_epoch_exhausted(epoch: int) -> bool:
-    """Return True if the only epoch left is that of a fence."""
+    """Return True if the only epoch after this one is reserved for fencing."""
     return epoch >= MAX_PRODUCER_EPOCH - 1

@@ -1,8 +1,8 @@
-"""A leader asks a transaction's coordinator about its partitions before they are first written to.
+"""Verification of transactional writes: the partition leader asks the transaction coordinator before the first write.
 
-The coordinator is in this process, or asked by AddPartitionsToTxn v4 and later: one request at a time to each broker,
-with what came meanwhile, as far as there is room. Of one transactional id there is one question in it at most: a
-producer that asks again has given the first up.
+If the coordinator is another broker, AddPartitionsToTxn v4 or later is sent: one request at a time to each broker,
+with the transactions that were queued meanwhile. A request has at most one entry for a transactional id: a producer
+that retries has abandoned its first request.
 
 Source: ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``, ``AddPartitionsToTxnManager.java``
 (apache/kafka 4.3.1).
@@ -38,23 +38,24 @@ TOPIC = "__transaction_state"
 TopicPartition = tuple[str, int]
 ErrorsByPartition = dict[TopicPartition, ErrorCode]
 _MIN_BATCHED_VERSION = 4
-"""The first version brokers ask in."""
+"""First version of AddPartitionsToTxn for brokers, with several transactions in a request."""
 MAX_PARTITIONS_PER_REQUEST = 1_000
-"""A request with so many takes no more transactions: some 10 ms for the answer to be read."""
+"""Number of partitions from which no further transaction is added to a request: its response takes some 10 ms."""
 
 
 class TransactionSupportedOperation(Enum):
-    """Operation of the coordinator, by version of the producer's request."""
+    """Operation requested from the coordinator, by the version of the producer's request."""
 
     VERIFY = "verify"
-    """Verify that the partition was added; an old producer gets INVALID_TXN_STATE otherwise."""
+    """Verify that the partition was added; otherwise an old producer gets INVALID_TXN_STATE."""
     VERIFY_ABORTABLE = "verify, abortable"
+    """Verify that the partition was added; otherwise the producer gets TRANSACTION_ABORTABLE."""
     ADD = "add"
-    """Add it: each transaction has an epoch of its own."""
+    """Add the partition: the producer has a new epoch for each transaction (transaction.version 2)."""
 
 
 class VerificationRequest(NamedTuple):
-    """Request to verify a transaction, with the first sequence for each partition (-1 for none)."""
+    """Transactional write to verify: first sequence of the batch by partition, -1 for a partition without one."""
 
     transactional_id: str
     producer_id: int
@@ -64,30 +65,30 @@ class VerificationRequest(NamedTuple):
 
 
 class VerificationResult(NamedTuple):
-    """An answer: what is wrong with some partitions, and the proof for appending to others."""
+    """Error codes of rejected partitions, and for each other one the context (verification guard) to append with."""
 
     errors: ErrorsByPartition
     txns: dict[TopicPartition, TxnAppendContext]
 
 
 class TransactionVerifierDependencies(NamedTuple):
-    """Dependencies of a verifier on its node."""
+    """Functions and components of the node that the verifier uses."""
 
     env: Env
     config: NodeConfig
     metadata: MetadataCache
     replicas: ReplicaManager
     partition_for: Callable[[str], int]
-    """The partition of `__transaction_state` that holds a transactional id."""
+    """Returns the partition of `__transaction_state` that holds a transactional id."""
     add_partitions: Callable[
         [add_partitions_to_txn.AddPartitionsToTxnRequest, int],
         Awaitable[add_partitions_to_txn.AddPartitionsToTxnResponse],
     ]
-    """Asks the coordinator in this process, in a version of the request."""
+    """Handles an AddPartitionsToTxn request of the given version with the coordinator in this process."""
 
 
 class TransactionVerifier:
-    """Asks the coordinators of transactions for the leaders on this node."""
+    """Verifies transactional writes with the transaction coordinators, for the partitions that this broker leads."""
 
     def __init__(self, dependencies: TransactionVerifierDependencies) -> None:
         self._dependencies = dependencies
@@ -109,7 +110,10 @@ class TransactionVerifier:
         self._retry_backoff_s = config.number("add.partitions.to.txn.retry.backoff.ms") / 1000
 
     async def verify(self, wanted: VerificationRequest) -> VerificationResult:
-        """`verify_once`, and again for a while where the transaction before is still being ended and this one adds."""
+        """Verify as `verify_once`.
+
+        An ADD is retried for a while on CONCURRENT_TRANSACTIONS of the previous transaction.
+        """
         env = self._dependencies.env
         begun_ms = env.monotonic_ms()
         while True:
@@ -123,7 +127,7 @@ class TransactionVerifier:
             await env.sleep(self._retry_backoff_s)
 
     async def verify_once(self, wanted: VerificationRequest) -> VerificationResult:
-        """Make guards where the transaction is not open yet, and ask about those partitions."""
+        """Create verification guards for partitions without an ongoing transaction, and verify these partitions."""
         refused: ErrorsByPartition = {}
         txns: dict[TopicPartition, TxnAppendContext] = {}
         adds = wanted.operation is TransactionSupportedOperation.ADD
@@ -150,7 +154,7 @@ class TransactionVerifier:
     async def _verify_with_coordinator(
         self, wanted: VerificationRequest, partitions: list[TopicPartition]
     ) -> ErrorsByPartition:
-        """Ask the coordinator; gives what is wrong with which partitions."""
+        """Send the partitions to the coordinator; return the error codes of rejected ones, as for the producer."""
         topics: dict[str, add_partitions_to_txn.AddPartitionsToTxnTopic] = {}
         for topic, number in partitions:
             topics.setdefault(topic, add_partitions_to_txn.AddPartitionsToTxnTopic(topic)).partitions.append(number)
@@ -182,7 +186,7 @@ class TransactionVerifier:
         return next(_errors_by_transaction(answer, [transaction]))
 
     def _coordinator(self, transactional_id: str) -> int | None:
-        """Return the leader of a transactional id's partition; None if there is none."""
+        """Return the id of the broker that coordinates a transactional id; None if there is none."""
         image = self._dependencies.metadata.image
         topic = image.topics.get(TOPIC)
         if topic is None:
@@ -212,7 +216,7 @@ def _errors_by_transaction(
     answer: add_partitions_to_txn.AddPartitionsToTxnResponse,
     transactions: Iterable[add_partitions_to_txn.AddPartitionsToTxnTransaction],
 ) -> Iterator[ErrorsByPartition]:
-    """Yield the errors of each transaction's partitions in a response; others succeeded."""
+    """Yield the error codes of each transaction's partitions in a response; partitions not included succeeded."""
     if answer.error_code:
         code = ErrorCode(answer.error_code)
         hidden = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # not meaningful to a producer
@@ -230,7 +234,7 @@ def _errors_by_transaction(
 
 
 class _QueuedTransaction(NamedTuple):
-    """A question in the queue."""
+    """Queued transaction to verify, and its pending request."""
 
     transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction
     pending_request: PendingBrokerRequest
@@ -240,9 +244,9 @@ class _QueuedTransaction(NamedTuple):
 
 
 class _CoordinatorQueue:
-    """Queue of requests to another broker's coordinator.
+    """Queue of transactions to verify with the coordinator on another broker.
 
-    The task that finds it idle sends the waiting ones, oldest first.
+    If no request is in flight, the calling task sends the queued transactions, oldest first.
     """
 
     def __init__(self, connections: BrokerConnections, broker: int) -> None:
@@ -252,7 +256,7 @@ class _CoordinatorQueue:
         self._sending: trio.Event | None = None
 
     async def verify(self, transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
-        """Return the errors of a transaction's partitions."""
+        """Enqueue a transaction, wait for its result, and return the error codes of its rejected partitions."""
         mine = _QueuedTransaction(transaction, PendingBrokerRequest())
         self._enqueue(mine)
         while mine.pending_request.answer is None:
@@ -264,7 +268,10 @@ class _CoordinatorQueue:
         return codes
 
     def _enqueue(self, mine: _QueuedTransaction) -> None:
-        """Of one id the newest question counts: one before it was given up, or is of a producer that is fenced."""
+        """Enqueue a transaction; it replaces an older entry of its transactional id, unless that has a newer epoch.
+
+        The older request was abandoned by its producer (NETWORK_EXCEPTION) or is fenced (INVALID_PRODUCER_EPOCH).
+        """
         known = self._queue.get(mine.transaction.transactional_id)
         if known is not None:
             epoch, older = mine.transaction.producer_epoch, known.transaction.producer_epoch
@@ -294,7 +301,7 @@ class _CoordinatorQueue:
             done.set()
 
     def _next(self) -> list[_QueuedTransaction]:
-        """Take what goes into one request out of the queue."""
+        """Remove and return the transactions for the next request."""
         asked: list[_QueuedTransaction] = []
         count = 0
         for one in self._queue.values():
@@ -309,7 +316,7 @@ class _CoordinatorQueue:
     async def _call(
         self, channel: Channel, request: add_partitions_to_txn.AddPartitionsToTxnRequest
     ) -> add_partitions_to_txn.AddPartitionsToTxnResponse | None:
-        """Return the response; None if the broker is too old: then no transaction is confirmed.
+        """Return the response; None if the broker is too old, in which case verification is skipped, as in Kafka.
 
         Raises:
             OSError: no connection; WireError: invalid response.
