@@ -1,4 +1,4 @@
-"""The share coordinator: which partition of `__share_group_state` remembers a share partition, on the runtime of all.
+"""Share coordinator of a broker: submits events about a share partition to the shard that stores its state.
 
 Source: ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -30,17 +30,17 @@ from ottla.jobs.state_machine import StateMachine
 
 logger = logging.getLogger("ottla.share")
 PRUNE_INTERVAL_MS = 300_000
-"""``share.coordinator.state.topic.prune.interval.ms``, which no setting can change in this release."""
+"""``share.coordinator.state.topic.prune.interval.ms``, an internal setting with a fixed value here."""
 
 
 def as_coordinator_key(at: SharePartitionKey) -> str:
-    """Return the key of a share partition for hashing and FindCoordinator."""
+    """Return ``group:topicId:partition``, the key of a share partition for hashing and FindCoordinator."""
     topic_id = urlsafe_b64encode(at.topic_id).rstrip(b"=").decode()
     return f"{at.group_id}:{topic_id}:{at.partition}"
 
 
 class ShareCoordinator:
-    """Share partitions whose state partition this node leads."""
+    """Share coordinator of this broker, for share partitions whose `__share_group_state` partition it leads."""
 
     def __init__(
         self,
@@ -82,31 +82,34 @@ class ShareCoordinator:
         return 0 if topic is None else len(topic.partitions)
 
     def partition_for(self, at: SharePartitionKey) -> int:
-        """Return the partition of the state topic that remembers a share partition."""
+        """Return the partition of `__share_group_state` that stores the state of a share partition."""
         topic = self._image().topics.get(TOPIC)
         return partition_for_key(
             as_coordinator_key(at), self._configured_partitions if topic is None else len(topic.partitions)
         )
 
     def submit(self, at: SharePartitionKey, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
-        """Hand in an event that carries a ticket; a refusal is an answer too: a `ProtocolError`."""
+        """Submit the event that ``event_of`` builds from a new pending request to a shard; return the request.
+
+        On rejection (such as NOT_COORDINATOR), the pending request completes with a `ProtocolError`.
+        """
         return self._runtime.submit(self.partition_for(at), event_of)
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Follow the image: states of deleted topics are removed."""
+        """Process a metadata delta: the states of deleted topics are deleted in all shards."""
         gone = frozenset(topic.id for topic in delta.deleted_topics())
         if gone:
             self._runtime.submit_to_all(TopicsDeleted(gone))
 
     async def prune_periodically(self) -> None:
-        """Cut from the state topic what no share partition needs any more."""
+        """Every `PRUNE_INTERVAL_MS`, delete the obsolete records of `__share_group_state`, until cancelled."""
         while True:
             await self._env.sleep(PRUNE_INTERVAL_MS / 1000)
             for shard in list(self._runtime):
                 self._prune(shard)
 
     def _prune(self, shard: Shard[ShareRecord]) -> None:
-        """Only what is committed counts: else a later look does it."""
+        """Delete the obsolete records of a shard's log, unless it has uncommitted records."""
         if shard.state is not CoordinatorState.ACTIVE or not shard.is_committed or not shard.replica.is_leader:
             return
         needed = state_machine_of(shard).states.lowest_needed_offset()
@@ -126,6 +129,6 @@ class ShareCoordinator:
 
 
 def state_machine_of(shard: Shard[ShareRecord]) -> ShareStateMachine:
-    """Return the state machine of a shard, for reading."""
+    """Return the state machine of a shard, for reading its share partition states."""
     assert isinstance(shard.machine, ShareStateMachine)
     return shard.machine

@@ -1,13 +1,13 @@
-"""Persister of share partition states: the share coordinator, on this or another broker.
+"""Persister of share partition states: calls the share coordinator on this or another broker.
 
 Each call is for one share partition. If the coordinator is loading or unreachable, it is looked up again: up to five
-times, after 1, 2, 4, 8 and 16 seconds. A repeated call is not overtaken by later ones of the same share partition, and
-an overtaken call is not repeated: it would restore an older start offset with records that are final.
+times, after 1, 2, 4, 8 and 16 seconds. Later calls for the share partition do not overtake a retried call. A call that
+was overtaken is not retried: it would restore an older start offset, before records that are final.
 
 Source: ``DefaultStatePersister.java``, ``PersisterStateManager.java`` (apache/kafka 4.3.1), KIP-932.
 
-Deviations: the coordinator is found in the metadata, which every broker has, without a request. Kafka's calls overtake
-each other.
+Deviations: the coordinator is looked up in the metadata image, without a FindCoordinator request. Kafka's calls
+overtake each other.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _RETRIABLE_ERRORS = frozenset(
 
 
 class _PersisterCall:
-    """Pending call."""
+    """Pending call for a share partition, in order with the other calls for it."""
 
     __slots__ = (
         "attempts",
@@ -61,20 +61,20 @@ class _PersisterCall:
 
     def __init__(self, before: list[_PersisterCall]) -> None:
         self.earlier_calls = before
-        """Those about the same share partition that are on their way already, oldest first."""
+        """Calls for the same share partition that were pending at the start of this one, oldest first."""
         self.first_attempt_started = trio.Event()
-        """It was asked for the first time: those that come later may be."""
+        """Set once the first attempt has started: the next later call may then start its own."""
         self.attempts = 0
-        """How often it was asked in vain, or is taken to have been."""
+        """Number of attempts, raised to that of failed earlier calls so that queued calls fail together."""
         self.blocks_later_calls = False
-        """True if those that came later wait for it: it is asked again, or waits for such a one."""
+        """True if later calls wait until this one has finished, because it is retried or waits for a retried call."""
         self.was_overtaken = False
-        """True if one that began later has been answered."""
+        """True if a later call has received its response."""
         self.finished = trio.Event()
 
 
 class Persister:
-    """Reads and writes the states of share partitions."""
+    """Client of the share coordinator: initializes, reads, writes and deletes states of share partitions."""
 
     def __init__(self, around: InterBrokerDependencies, coordinator: ShareCoordinator) -> None:
         self._dependencies = around
@@ -82,10 +82,14 @@ class Persister:
         self._connections = BrokerConnections(around.env, "share-persister", around.address, around.access)
         self.close = self._connections.close
         self._calls: dict[SharePartitionKey, list[_PersisterCall]] = {}
-        """On their way, oldest first."""
+        """Pending calls by share partition, oldest first."""
 
     async def initialize(self, at: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """Begin a share partition. Raises: ProtocolError."""
+        """Initialize the state of a share partition.
+
+        Raises:
+            ProtocolError: the error of the share coordinator, or of the last attempt.
+        """
         request = initialize_share_group_state.InitializeShareGroupStateRequest(
             at.group_id,
             [
@@ -99,9 +103,10 @@ class Persister:
         )
 
     def read(self, at: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
-        """Read a state, fencing older leaders; executed after earlier calls.
+        """Read the state of a share partition, which fences older leader epochs; enqueued at once, after earlier calls.
 
-        Raises (awaited): ProtocolError.
+        Raises:
+            ProtocolError: when awaited: the error of the share coordinator, or of the last attempt.
         """
         return self._read(self._enqueue(at), at, leader_epoch)
 
@@ -134,9 +139,12 @@ class Persister:
         delivery_complete_count: int,
         batches: tuple[PersisterStateBatch, ...],
     ) -> Awaitable[None]:
-        """Keep what became of some records. Its place is behind what was called for before.
+        """Write start offset and delivery states of a share partition; enqueued at once, after earlier calls.
 
-        Raises (awaited): ProtocolError.
+        ``delivery_complete_count``: number of final records from the start offset on.
+
+        Raises:
+            ProtocolError: when awaited: the error of the share coordinator, or of the last attempt.
         """
         stored = [
             write_share_group_state.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
@@ -154,7 +162,11 @@ class Persister:
         )
 
     async def delete(self, at: SharePartitionKey) -> None:
-        """Forget a share partition. Raises: ProtocolError."""
+        """Delete the state of a share partition.
+
+        Raises:
+            ProtocolError: the error of the share coordinator, or of the last attempt.
+        """
         request = delete_share_group_state.DeleteShareGroupStateRequest(
             at.group_id,
             [
@@ -166,10 +178,10 @@ class Persister:
         await self._call_in_order(at, lambda ticket: state_machine.DeleteShareState(ticket, at), request)
 
     async def read_summary(self, at: SharePartitionKey) -> tuple[int, int, int]:
-        """Read the start offset, the number of final records behind it, -1 without a state; and the leader epoch.
+        """Return start offset, number of final records after it (both -1 without a state), and leader epoch.
 
         Raises:
-            ProtocolError: no response.
+            ProtocolError: the error of the share coordinator, or of the last attempt.
         """
         request = read_share_group_state_summary.ReadShareGroupStateSummaryRequest(
             at.group_id,
@@ -187,7 +199,7 @@ class Persister:
     # ------------------------------------------------------------------ the way there
 
     def _enqueue(self, at: SharePartitionKey) -> _PersisterCall:
-        """Enqueue a call after all earlier ones of a share partition, independent of which task runs first."""
+        """Append a call to those of a share partition; the order of calls does not depend on which task runs first."""
         calls = self._calls.setdefault(at, [])
         own = _PersisterCall(list(calls))
         calls.append(own)
@@ -200,7 +212,17 @@ class Persister:
         request: Message,
         own: _PersisterCall | None = None,
     ) -> Any:
-        """Call the coordinator until it responds; calls of one share partition in order. Raises ProtocolError."""
+        """Call the coordinator after earlier calls for the share partition, with retries; return its response.
+
+        Args:
+            at: the share partition.
+            event_of: builds the event for a coordinator in this process.
+            request: the request for a coordinator on another broker.
+            own: the call, if it is enqueued already.
+
+        Raises:
+            ProtocolError: the error of the share coordinator, or of the last attempt.
+        """
         own = own or self._enqueue(at)
         calls = self._calls[at]
         try:

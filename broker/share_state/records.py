@@ -1,4 +1,4 @@
-"""Records of `__share_group_state`: int16 type and key; int16 version and value; no value is a tombstone.
+"""Encoding of `__share_group_state` records: int16 type and key; int16 version and value; a null value is a tombstone.
 
 Source: ``ShareCoordinatorRecordHelpers.java``, ``ShareCoordinatorRecordSerde.java`` (apache/kafka 4.3.1).
 """
@@ -20,21 +20,21 @@ _CLASSES: dict[int, tuple[type[Any], type[Any]]] = {
 }
 SHARE_RECORD_VALUE_VERSION = 0
 MAX_EPOCH = 2**31 - 1 - 2**16
-"""A share partition at the largest int32 could have no next snapshot."""
+"""Largest accepted snapshot epoch: a record with the largest int32 would leave no next epoch."""
 
 ShareRecordKey = share_state_records.ShareSnapshotKey | share_state_records.ShareUpdateKey
 ShareRecordValue = share_state_records.ShareSnapshotValue | share_state_records.ShareUpdateValue
 
 
 class ShareRecord(NamedTuple):
-    """A key and its value; None is a tombstone."""
+    """Key and value of a record of `__share_group_state`; a value of None is a tombstone."""
 
     key: ShareRecordKey
     value: ShareRecordValue | None
 
 
 def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
-    """Key and value bytes."""
+    """Return key and value of a record as bytes; None as the value of a tombstone."""
     kind = 0 if isinstance(record.key, share_state_records.ShareSnapshotKey) else 1
     key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
     if record.value is None:
@@ -43,7 +43,7 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
 
 
 def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
-    """Return class and version of the message in a value; None where `decode` skips or refuses the record."""
+    """Return message class and version of an encoded value; None if `decode` skips or rejects the record."""
     if min(len(key), len(value)) < _TYPE.size:
         return None
     classes = _CLASSES.get(_TYPE.unpack_from(key)[0])
@@ -51,10 +51,12 @@ def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
 
 
 def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> ShareRecord | None:
-    """Read a record; None for a type that is not ours, which must be skipped. ``parsed``: the value, decoded.
+    """Return the record of encoded key and value; None for an unknown record type, which replay skips.
+
+    ``parsed``: the value, if it is decoded already.
 
     Raises:
-        WireError: a record of our types that does not parse.
+        WireError: a record of a known type is malformed.
     """
     if key is None or len(key) < 2:
         raise WireError("a share state record without a key")

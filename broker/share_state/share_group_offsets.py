@@ -1,7 +1,7 @@
 """Replayed state of one partition of `__share_group_state`: delivery states of share partitions.
 
-A snapshot record has the whole state of a share partition, an update the changes since. Snapshots make earlier records
-obsolete: the log may be truncated below the lowest offset still needed.
+A snapshot record has the whole state of a share partition, an update record the changes since. Snapshots make earlier
+records obsolete: the log may be truncated below the lowest offset still needed.
 
 Source: ``ShareCoordinatorShard.java``, ``ShareGroupOffset.java``, ``ShareCoordinatorOffsetsManager.java`` (apache/kafka
 4.3.1), KIP-932.
@@ -17,11 +17,11 @@ from ottla.broker.share_state.state_batches import PersisterStateBatch, combine_
 from ottla.wire.messages import share_state_records
 
 UNINITIALIZED = -1
-"""The start offset, or the count of finished records, of a share partition that was never used."""
+"""Start offset, or number of final records, of a share partition that was never read by a leader."""
 
 
 class SharePartitionKey(NamedTuple):
-    """A partition as one group shares it."""
+    """Share partition: a topic partition of a share group."""
 
     group_id: str
     topic_id: bytes
@@ -30,7 +30,7 @@ class SharePartitionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupOffset:
-    """State of a group in a partition; times in wall-clock ms."""
+    """State of a share partition: epochs, start offset and delivery states; times in ms since the epoch."""
 
     snapshot_epoch: int
     state_epoch: int
@@ -47,22 +47,25 @@ UNINITIALIZED_OFFSET = ShareGroupOffset(0, 0, 0, UNINITIALIZED, UNINITIALIZED, (
 
 
 class SharePartitionStates:
-    """Share partitions of one shard; only `replay` changes them."""
+    """States of the share partitions of one shard; only changed by `replay`."""
 
     def __init__(self, updates_per_snapshot: int) -> None:
         self._updates_per_snapshot = updates_per_snapshot
         self.by_key: dict[SharePartitionKey, ShareGroupOffset] = {}
         self.leader_epochs: dict[SharePartitionKey, int] = {}
-        """The highest ever written, which fences; the state's own is the one written last."""
+        """Highest leader epoch ever written, which fences older leaders.
+
+        ``ShareGroupOffset.leader_epoch`` is the last written.
+        """
         self.state_epochs: dict[SharePartitionKey, int] = {}
         self.updates_since_snapshot: dict[SharePartitionKey, int] = {}
-        """Updates since the last snapshot."""
+        """Number of update records since the last snapshot."""
         self._snapshot_offsets: dict[SharePartitionKey, int] = {}
-        """The offset of each one's last snapshot: what lies before all of them is not needed any more."""
+        """Offset of the last snapshot of each share partition; records before the lowest of them are obsolete."""
         self._first_snapshot_offset: int | None = None
 
     def replay(self, offset: int, record: ShareRecord) -> None:
-        """Take in one record."""
+        """Replay a record of `__share_group_state` at ``offset``."""
         key, value = record
         at = SharePartitionKey(key.group_id, key.topic_id, key.partition)
         if isinstance(key, share_state_records.ShareSnapshotKey):
@@ -124,11 +127,11 @@ class SharePartitionStates:
             self.state_epochs[at] = max(state_epoch, self.state_epochs.get(at, state_epoch))
 
     def is_snapshot_due(self, at: SharePartitionKey) -> bool:
-        """Return whether the next write of a share partition is a snapshot."""
+        """Return True if the next write of a share partition must be a snapshot record."""
         return self.updates_since_snapshot.get(at, 0) >= self._updates_per_snapshot
 
     def lowest_needed_offset(self) -> int | None:
-        """Return the lowest offset still needed; None if no record is obsolete."""
+        """Return the lowest offset of the log still needed; None if no record is obsolete."""
         lowest = min(self._snapshot_offsets.values(), default=self._first_snapshot_offset)
         return lowest if lowest else None
 
@@ -136,14 +139,14 @@ class SharePartitionStates:
 def to_state_batches(
     rows: list[share_state_records.ShareSnapshotValueStateBatch] | list[share_state_records.ShareUpdateValueStateBatch],
 ) -> tuple[PersisterStateBatch, ...]:
-    """Return stored batches in comparable form."""
+    """Return the state batches of a snapshot or update record as `PersisterStateBatch`."""
     return tuple(
         PersisterStateBatch(row.first_offset, row.last_offset, row.delivery_count, row.delivery_state) for row in rows
     )
 
 
 def snapshot_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
-    """Return the record with a share partition's whole state."""
+    """Return the snapshot record with the whole state of a share partition."""
     rows = [
         share_state_records.ShareSnapshotValueStateBatch(
             b.first_offset, b.last_offset, b.delivery_state, b.delivery_count
@@ -164,7 +167,7 @@ def snapshot_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareReco
 
 
 def update_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
-    """Return the record with the changes since the last snapshot."""
+    """Return the update record with the changes of a share partition since the last snapshot."""
     rows = [
         share_state_records.ShareUpdateValueStateBatch(
             b.first_offset, b.last_offset, b.delivery_state, b.delivery_count
@@ -178,5 +181,5 @@ def update_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord
 
 
 def tombstone_record(at: SharePartitionKey) -> ShareRecord:
-    """Return the record that forgets a share partition."""
+    """Return the tombstone that deletes the state of a share partition."""
     return ShareRecord(share_state_records.ShareSnapshotKey(*at), None)

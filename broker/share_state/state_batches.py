@@ -1,4 +1,4 @@
-"""Combination of delivery states of neighbouring records into a minimum of batches.
+"""Combination of state batches of a share partition into the smallest list without overlaps.
 
 The state of a share partition is a list of batches `(first, last, state, count)`; each write adds some, which may
 overlap older ones. Where two overlap, the one with the higher delivery count is newer, and at equal counts the one with
@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 
 class PersisterStateBatch(NamedTuple):
-    """Records that are in one state; offsets inclusive. Compares as Kafka's do: by offsets, then by how far it is."""
+    """Range of records in one delivery state; offsets inclusive.
+
+    Ordered as in Kafka: by offsets, then count and state.
+    """
 
     first_offset: int
     last_offset: int
@@ -24,17 +27,17 @@ class PersisterStateBatch(NamedTuple):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Sort key that decides where two batches overlap."""
+        """Sort key (delivery count, delivery state): where two batches overlap, the larger one applies."""
         return self.delivery_count, self.delivery_state
 
 
 def combine_state_batches(
     old: Iterable[PersisterStateBatch], new: Iterable[PersisterStateBatch], start_offset: int
 ) -> list[PersisterStateBatch]:
-    """Old and new batches as one sorted list without overlaps, from ``start_offset`` on (-1: from wherever they begin).
+    """Return old and new batches as one sorted list without overlaps, from ``start_offset`` on (-1: without a limit).
 
-    A single batch, or none, is left as it is; neighbours in the same state become one. The offsets are gone through
-    once, with the batches that hold the current one in a heap: many that overlap each other take no longer.
+    A single batch is returned unchanged; adjacent batches in the same state are merged. The offsets are iterated once,
+    with the batches that contain the current offset in a heap, so that many overlapping batches cost no more.
     """
     every = [_trim_to_start_offset(batch, start_offset) for batch in (*old, *new) if batch.last_offset >= start_offset]
     if len(every) < 2:
@@ -42,9 +45,9 @@ def combine_state_batches(
     every.sort()
     done: list[PersisterStateBatch] = []
     furthest: list[tuple[int, int, int, int]] = []
-    """Batches that hold the current offset: count and state, both negated, first and last offset."""
+    """Heap of the batches that contain the current offset: count and state, both negated, first and last offset."""
     shortest: list[tuple[int, int, int]] = []
-    """The same ones: last offset, count and state."""
+    """Heap of the same batches by last offset: last offset, count and state."""
     at, number = every[0].first_offset, 0
     while furthest or number < len(every):
         if not furthest:
@@ -70,7 +73,10 @@ def combine_state_batches(
 
 
 def _append(done: list[PersisterStateBatch], batch: PersisterStateBatch, *, joins: bool = True) -> None:
-    """Append a batch; where it ``joins`` and goes on in the same state, lengthen the last one."""
+    """Append a batch to ``done``.
+
+    If ``joins`` and it continues the last batch in the same state, extend that instead.
+    """
     before = done[-1] if joins and done else None
     if before is not None and before.last_offset + 1 == batch.first_offset and before.progress == batch.progress:
         done[-1] = before._replace(last_offset=batch.last_offset)
@@ -79,7 +85,7 @@ def _append(done: list[PersisterStateBatch], batch: PersisterStateBatch, *, join
 
 
 def merge_adjacent(batches: Iterable[PersisterStateBatch]) -> tuple[PersisterStateBatch, ...]:
-    """Ascending batches, those that touch and are in the same state as one."""
+    """Return ascending batches with adjacent ones in the same state merged."""
     out: list[PersisterStateBatch] = []
     for new in batches:
         _append(out, new)

@@ -26,14 +26,17 @@ _COLD_SNAPSHOT_TIMER = ("cold",)
 
 
 class ShareCoordinatorSettings(NamedTuple):
-    """Broker settings of the share coordinator."""
+    """Broker settings of the share coordinator: update records per snapshot, and age of cold snapshots in ms."""
 
     updates_per_snapshot: int = 500
     cold_snapshot_interval_ms: int = 300_000
 
 
 class InitializeShareState(NamedTuple):
-    """Begin a share partition; ``start_offset`` -1 leaves it to the first reader. The answer is True or a refusal."""
+    """Event: initialize a share partition; ``start_offset`` -1 leaves it to the first leader.
+
+    The reply is True or an error.
+    """
 
     pending_request: Any
     key: SharePartitionKey
@@ -42,7 +45,7 @@ class InitializeShareState(NamedTuple):
 
 
 class ReadShareState(NamedTuple):
-    """Read of a state for a new leader; the reply is a `ShareGroupOffset` or an error."""
+    """Event: read a state for a new leader, which fences older ones; the reply is a `ShareGroupOffset` or an error."""
 
     pending_request: Any
     key: SharePartitionKey
@@ -50,7 +53,7 @@ class ReadShareState(NamedTuple):
 
 
 class WriteShareState(NamedTuple):
-    """Write of delivery states; the reply is True or an error."""
+    """Event: write delivery states and start offset; the reply is True or an error."""
 
     pending_request: Any
     key: SharePartitionKey
@@ -62,16 +65,16 @@ class WriteShareState(NamedTuple):
 
 
 class DeleteShareState(NamedTuple):
-    """Forget a share partition; the answer is True or a refusal."""
+    """Event: delete the state of a share partition; the reply is True or an error."""
 
     pending_request: Any
     key: SharePartitionKey
 
 
 class ReadShareStateSummary(NamedTuple):
-    """Read of a summary.
+    """Event: read a state without fencing; the reply is a `ShareGroupOffset` or an error.
 
-    The reply is a `ShareGroupOffset`, `UNINITIALIZED_OFFSET` without a state, or an error.
+    A share partition without a state is answered with `UNINITIALIZED_OFFSET`.
     """
 
     pending_request: Any
@@ -79,7 +82,7 @@ class ReadShareStateSummary(NamedTuple):
 
 
 class TopicsDeleted(NamedTuple):
-    """Deletion of topics, whose states are removed."""
+    """Event: topics were deleted; the states of their share partitions are deleted."""
 
     topic_ids: frozenset[bytes]
 
@@ -89,17 +92,17 @@ def _refusal(code: ErrorCode, text: str | None = None) -> ProtocolError:
 
 
 class ShareStateMachine:
-    """``handle`` decides, ``replay`` takes in records."""
+    """State machine of share partition states; ``handle`` turns events into effects, ``replay`` applies records."""
 
     def __init__(self, settings: ShareCoordinatorSettings, partitions_of: Callable[[bytes], int]) -> None:
         self._settings = settings
         self._topic_partition_count = partitions_of
-        """How many partitions the topic of an id has now; 0 where there is none."""
+        """Returns the current number of partitions of a topic by id; 0 if it does not exist."""
         self.states = SharePartitionStates(settings.updates_per_snapshot)
         self.replay = self.states.replay
 
     def handle(self, now_ms: int, event: Any) -> ShareStateEffects:
-        """Decide on an event."""
+        """Return the records, replies and timers with which the coordinator responds to an event."""
         match event:
             case ShardLoaded():
                 return ShareStateEffects(timers=[self._arm_cold_snapshots(now_ms)])
@@ -219,7 +222,7 @@ class ShareStateMachine:
     def _update_or_snapshot(
         self, event: WriteShareState, state: ShareGroupOffset, leader_epoch: int, now_ms: int
     ) -> ShareRecord:
-        """Return an update, or a snapshot after enough updates."""
+        """Return an update record of a write, or a snapshot record once enough updates were written."""
         if not self.states.is_snapshot_due(event.key):
             changed = replace(
                 state,
@@ -253,7 +256,10 @@ class ShareStateMachine:
         return ScheduleTimer(_COLD_SNAPSHOT_TIMER, now_ms + self._settings.cold_snapshot_interval_ms)
 
     def _cold_snapshots(self, now_ms: int) -> Iterator[ShareRecord | None]:
-        """Yield snapshots of cold share partitions, whose old records would prevent truncation."""
+        """Yield snapshots of share partitions not written for the interval, whose old records would prevent truncation.
+
+        None is yielded for each other share partition.
+        """
         if all(state.create_timestamp_ms != state.write_timestamp_ms for state in self.states.by_key.values()):
             return
         for key, state in list(self.states.by_key.items()):
