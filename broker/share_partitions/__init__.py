@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): delivery of records to members, and its state."""
+"""Share partitions (KIP-932) at their leader: acquisition, acknowledgement, share sessions and persistence."""

@@ -1,8 +1,8 @@
-"""Releases of acquired records of a share partition: acknowledgement, closed session, or expired lock.
+"""Release of acquired records of a share partition: by acknowledgement, a closed session, or an expired lock.
 
-An acknowledgement is first *pending*, then written by the persister, then final; if the write fails, or one batch of a
-request is invalid, all changes of the request are rolled back. An expired lock is not rolled back: the record may be
-delivered again whether or not that could be written.
+An acknowledgement is first *pending*, then written by the persister, then complete; if the write fails, or a batch of
+the request is invalid, all changes of the request are rolled back. The release by an expired lock is not rolled back:
+the record may be delivered again even if that could not be written.
 
 Source: ``SharePartition.acknowledge``, ``releaseAcquiredRecords``, ``releaseAcquisitionLockOnTimeout`` (apache/kafka
 4.3.1), KIP-932, KIP-1222.
@@ -32,14 +32,14 @@ _STATE_BY_ACKNOWLEDGE_TYPE = {
 
 
 class ShareAcknowledgementBatch(NamedTuple):
-    """Acknowledgement of a range of records: one type for all of them, or one for each."""
+    """Acknowledgement of a range of records: one type for all of them, or one for each; offsets inclusive."""
 
     first_offset: int
     last_offset: int
     acknowledge_types: Sequence[int]
 
     def type_at(self, offset: int) -> int:
-        """Return the type of one record."""
+        """Return the acknowledge type of the record at an offset."""
         return (
             self.acknowledge_types[offset - self.first_offset]
             if len(self.acknowledge_types) > 1
@@ -47,9 +47,9 @@ class ShareAcknowledgementBatch(NamedTuple):
         )
 
     def type_boundaries(self, first: int, last: int) -> list[int]:
-        """Return the boundaries of equal types among some of its records, with the first offset and the end.
+        """Return the first offset of each run of equal types from ``first`` to ``last``, and the offset after ``last``.
 
-        At most one more than allowed.
+        At most one boundary more than `MAX_SHARE_BATCH_CUTS` allows is returned.
         """
         if len(self.acknowledge_types) == 1 or first > last:
             return [first, last + 1]
@@ -62,7 +62,7 @@ _SAME_TYPE_RUN = re.compile(b"|".join(b"%c+" % kind for kind in range(5)))
 
 
 class RecordStateChange(NamedTuple):
-    """Change of state of records, and the batch to write."""
+    """Pending state change of a run of records in a batch, and the state batch to write for it."""
 
     batch: InFlightBatch
     first_offset: int
@@ -71,7 +71,7 @@ class RecordStateChange(NamedTuple):
     state_batch: PersisterStateBatch
 
     def runs(self) -> list[InFlightRun]:
-        """Return the same records now: they may have been cut, and their batch split, meanwhile."""
+        """Return the changed records as runs: they may have been split, and their batch with them, since the change."""
         if self.batch.is_whole_run(self.first_offset, self.last_offset):
             return [InFlightRun(self.first_offset, self.last_offset, self.state)]
         before = self.state.rollback_state
@@ -83,16 +83,16 @@ class RecordStateChange(NamedTuple):
 
 @dataclass(slots=True)
 class RecordStateChanges:
-    """Changes to write before they take effect; `complete_changes` then completes them."""
+    """State changes that the persister must write; `complete_changes` then completes them or rolls them back."""
 
     changes: list[RecordStateChange] = field(default_factory=list)
 
     def state_batches(self) -> tuple[PersisterStateBatch, ...]:
-        """Return the batches for the persister: neighbours with equal results as one."""
+        """Return the state batches for the persister; adjacent ones with the same state are merged."""
         return merge_adjacent(row.state_batch for row in self.changes)
 
     def add(self, batch: InFlightBatch, first: int, last: int, state: InFlightState) -> None:
-        """Note what has just been changed."""
+        """Add a change that has been made to records ``first`` to ``last`` of a batch."""
         written = PersisterStateBatch(first, last, state.delivery_count, state.state)
         self.changes.append(RecordStateChange(batch, first, last, state, written))
 
@@ -104,9 +104,9 @@ def _invalid_record_state(text: str) -> ProtocolError:
 def acknowledge_records(
     share: SharePartition, member_id: str, batches: Sequence[ShareAcknowledgementBatch], now_ms: int
 ) -> RecordStateChanges:
-    """Acknowledge a member's records: pending until `complete_changes`.
+    """Acknowledge a member's records; the changes are pending until `complete_changes`.
 
-    Records before the start offset are final already.
+    Batches before the start offset are ignored, since their records are final.
 
     Raises:
         ProtocolError: INVALID_RECORD_STATE, INVALID_REQUEST: no record was changed.
@@ -221,7 +221,7 @@ def _apply_acknowledge_type(
 
 
 def release_acquired_records(share: SharePartition, member_id: str) -> RecordStateChanges:
-    """Release all records of a member; pending until `complete_changes`."""
+    """Release all records acquired by a member; the changes are pending until `complete_changes`."""
     changes = RecordStateChanges()
     for batch, (first, last, state) in _split_releasable(share, lambda state: _is_acquired_by(state, member_id)):
         gone = last < share.start_offset
@@ -237,9 +237,9 @@ def release_acquired_records(share: SharePartition, member_id: str) -> RecordSta
 def _split_releasable(
     share: SharePartition, goes: Callable[[InFlightState], bool]
 ) -> Iterator[tuple[InFlightBatch, InFlightRun]]:
-    """Yield the affected batches: whole, or as runs of their records.
+    """Yield the runs of in-flight records whose state satisfies ``goes``, each with its batch.
 
-    One that contains the start offset is cut there, since earlier records have another state.
+    A batch that contains the start offset is split there, since records before it change to another state.
     """
     for batch in share:
         if batch.batch_state is not None and not goes(batch.batch_state):
@@ -257,7 +257,7 @@ def _is_acquired_by(state: InFlightState, member_id: str) -> bool:
 
 
 def complete_changes(share: SharePartition, changes: RecordStateChanges, now_ms: int, *, written: bool) -> bool:
-    """Complete pending changes or roll them back; return True if the start offset advanced."""
+    """Complete pending changes (``written``) or roll them back; return True if the start offset advanced."""
     for row in changes.changes:
         for first, last, state in row.runs():
             state.complete_state_transition(now_ms, written=written)
@@ -273,7 +273,7 @@ def complete_changes(share: SharePartition, changes: RecordStateChanges, now_ms:
 
 
 def next_lock_expiry_ms(share: SharePartition) -> int | None:
-    """Return the expiry of the first lock, by the clock of `acquire_records`; None without locks."""
+    """Return the earliest expiry of an acquisition lock, on the clock of `acquire_records`; None without locks."""
     ends = (state.lock_until_ms for batch in share for state in batch.states() if _is_locked(state))
     return min((end for end in ends if end is not None), default=None)
 
@@ -283,9 +283,9 @@ def _is_locked(state: InFlightState) -> bool:
 
 
 def expire_locks(share: SharePartition, now_ms: int) -> list[PersisterStateBatch]:
-    """Take back what members have held for too long.
+    """Release the records whose acquisition lock has expired; return the state batches to write.
 
-    It gives what is to be written of it; then call `advance_start_offset`.
+    The caller calls `advance_start_offset` after the write.
     """
     out: list[PersisterStateBatch] = []
     touched: dict[int, InFlightBatch] = {}

@@ -1,9 +1,9 @@
-"""Handing out the records of a share partition to a member.
+"""Acquisition of the records of a share partition by a member.
 
-A fetch begins at the next free record; what it read covers batches in flight, free or not, and perhaps new records
-behind them. Whole record batches are handed out, also where that is more than was asked for, unless the member wants
-strictly as many (KIP-1206). Records that failed often go out in ever smaller numbers, at last one by one, so that a
-poisonous one does not take the others with it.
+A fetch starts at the next available record; what it reads may cover in-flight batches, available or not, and new
+records after them. Whole record batches are acquired, even if that exceeds the requested number of records, unless the
+limit is strict (KIP-1206). Records that failed often are acquired in ever smaller numbers, at last one by one, so that
+a record that cannot be processed does not affect the others.
 
 Source: ``SharePartition.acquire`` (apache/kafka 4.3.1), KIP-932, KIP-1206.
 """
@@ -21,7 +21,7 @@ MIN_THROTTLED_DELIVERY_COUNT = 2
 
 
 class AcquiredRange(NamedTuple):
-    """Records that are a member's now; offsets inclusive."""
+    """Range of records acquired by a member, with their delivery count; offsets inclusive."""
 
     first_offset: int
     last_offset: int
@@ -29,28 +29,31 @@ class AcquiredRange(NamedTuple):
 
 
 class AcquireRequest(NamedTuple):
-    """Parameters of an acquisition."""
+    """Parameters of an acquisition: member, maximum number of records, and target number of records per batch."""
 
     member_id: str
     max_records: int
     batch_size: int
     is_record_limit_strict: bool = False
-    """Never more than ``max_records``."""
+    """True if ``max_records`` must not be exceeded."""
 
 
 class FetchedOffsets(NamedTuple):
-    """Offsets of a read: its start, and first and last offset of each record batch."""
+    """Offsets of a read: fetch offset, and first and last offset of each record batch."""
 
     fetch_offset: int
     batch_offsets: Sequence[tuple[int, int]]
     aborted_offsets: Sequence[tuple[int, int]] = ()
-    """Ranges of aborted transactions, if the group is read_committed."""
+    """First and last offset of each batch of aborted transactions, if the group is read_committed."""
 
 
 def acquire_records(
     share: SharePartition, asked: AcquireRequest, fetched: FetchedOffsets, now_ms: int
 ) -> list[AcquiredRange]:
-    """Hand out what can be; the member's locks last ``lock_duration_ms`` from now."""
+    """Acquire available and new records of a read for a member; return the acquired ranges.
+
+    The acquisition locks expire ``lock_duration_ms`` after ``now_ms`` (monotonic clock).
+    """
     if asked.max_records <= 0 or not fetched.batch_offsets or fetched.batch_offsets[-1][1] < share.start_offset:
         return []
     last, most = _acquisition_bounds(share, asked.max_records, fetched)
@@ -75,7 +78,7 @@ def _acquisition_bounds(share: SharePartition, max_records: int, fetched: Fetche
 
 
 class _RecordAcquisition:
-    """Acquisition for one member."""
+    """Acquisition of records for one member, from one read."""
 
     def __init__(
         self, share: SharePartition, asked: AcquireRequest, fetched: FetchedOffsets, last: int, most: int, now_ms: int
@@ -113,7 +116,7 @@ class _RecordAcquisition:
         return self._out
 
     def _archive_gap_before(self, base: int) -> None:
-        """Archive the gap between the start of the read and its first batch, which was compacted or deleted."""
+        """Archive available records between fetch offset and first batch read, which were compacted or deleted."""
         share = self._share
         if not len(share) or self._from >= base:
             return
@@ -127,7 +130,10 @@ class _RecordAcquisition:
     # ------------------------------------------------------------------ what was handed out before
 
     def _acquire_cached(self, known: list[InFlightBatch], first: int) -> bool:
-        """Hand out free records in flight, and new ones in gaps between them; False where that must be all."""
+        """Acquire available in-flight records, and new ones in gaps between them.
+
+        Return False if no more may follow.
+        """
         gap = first
         for batch in known:
             if self._count >= self._most:
@@ -160,7 +166,7 @@ class _RecordAcquisition:
         return self._asked.is_record_limit_strict and len(batch) > self._most - self._count
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
-        """Return True if a batch failed so often that its records must not be delivered with others."""
+        """Return True if a batch failed so often that its records must not be delivered with those of other batches."""
         if batch.batch_state is not None:
             return batch.batch_state.is_available and batch.batch_state.delivery_count >= self._throttled_at
         free = (run.state for run in batch.runs(self._read[0][0], self._last) if run.state.is_available)
@@ -206,7 +212,7 @@ class _RecordAcquisition:
     # ------------------------------------------------------------------ what is new
 
     def _acquire_new(self, first: int, last: int) -> None:
-        """Acquire new records, to the end of the record batch of the last one."""
+        """Acquire new records from ``first`` on, up to the end of the record batch in which the limit is reached."""
         share, most = self._share, self._most - self._count
         if not len(share):
             first = max(first, share.end_offset)
@@ -251,7 +257,7 @@ class _RecordAcquisition:
         return AcquiredRange(first, last, 1)
 
     def _acquire_strictly(self, first: int, last: int, most: int) -> AcquiredRange:
-        """Track a whole new record batch, and acquire only some of its records for the member."""
+        """Add a whole new record batch as in-flight, and acquire only ``most`` of its records."""
         batch = InFlightBatch(first, last, InFlightState(RecordState.AVAILABLE, 0))
         batch.track_offset_states()
         self._share.add_batch(batch)
@@ -263,7 +269,7 @@ class _RecordAcquisition:
 def _archive_aborted(
     share: SharePartition, acquired: list[AcquiredRange], aborted: Sequence[tuple[int, int]]
 ) -> list[AcquiredRange]:
-    """Archive the records of aborted transactions, which are not delivered."""
+    """Archive the acquired records of aborted transactions; return the ranges without them."""
     for base, last in aborted:
         floor = share.last_batch_at_or_before(base)  # None: the start offset lies inside that batch
         first = base if floor is None else floor.first_offset

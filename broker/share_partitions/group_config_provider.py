@@ -1,4 +1,4 @@
-"""Current settings of a share group: the group's own, else the broker's, within the broker's limits.
+"""Current settings of share groups: the group's dynamic config, else the broker's, within the broker's bounds.
 
 Source: ``ShareGroupConfigProvider.java``, ``GroupConfig.java``, ``ShareGroupAutoOffsetResetStrategy.java``
 (apache/kafka 4.3.1).
@@ -23,7 +23,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 
 class ShareGroupConfigProvider:
-    """Settings of share groups, looked up for each request."""
+    """Settings of share groups, looked up in the current metadata image at each call."""
 
     MAX_CACHED_GROUPS = 1000
 
@@ -45,7 +45,7 @@ class ShareGroupConfigProvider:
         return self._config.text(broker) if broker in BROKER_KEYS else GROUP_KEYS[name].default or ""
 
     def number(self, group_id: str, name: str) -> int:
-        """Return a number, moved into the broker's current limits."""
+        """Return a numeric setting of a group, clamped to the broker's current bounds."""
         value = int(self._text(group_id, name))
         for bound, limit in group_bounds(name):
             end = self._config.number(limit)
@@ -53,7 +53,10 @@ class ShareGroupConfigProvider:
         return value
 
     def limits(self, group_id: str) -> SharePartitionLimits:
-        """Return the group's delivery limits; cached per image, since each partition of each fetch needs them."""
+        """Return the delivery limits of a group.
+
+        Cached for each image, since each partition of each fetch uses them.
+        """
         image = self._image()
         if image is not self._limits_of or len(self._limits) > self.MAX_CACHED_GROUPS:
             self._limits, self._limits_of = {}, image
@@ -71,15 +74,16 @@ class ShareGroupConfigProvider:
         )
 
     def is_read_committed(self, group_id: str) -> bool:
-        """Return True if the group reads committed records only: a config of the group, not of its members."""
+        """Return True if the group's ``share.isolation.level`` is read_committed; members do not choose it."""
         return self._text(group_id, "share.isolation.level") == "read_committed"
 
     def start_offset(self, group_id: str, replica: HostedPartition) -> int:
-        """Return the initial start offset of a partition.
+        """Return the initial start offset of a share partition by the group's ``share.auto.offset.reset``.
 
         Raises:
-            ProtocolError: OFFSET_NOT_AVAILABLE: no record at or after the time, or the latest offset of a new leader is
-                not known yet; CORRUPT_MESSAGE.
+            ProtocolError: OFFSET_NOT_AVAILABLE: no record at or after the time, or the high watermark of a new leader
+                is not
+                known yet; CORRUPT_MESSAGE.
         """
         reset, log = self._text(group_id, "share.auto.offset.reset"), replica.log
         if reset == "earliest":

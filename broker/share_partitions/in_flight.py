@@ -1,14 +1,14 @@
-"""States of in-flight records, stored per batch while all its records are equal, then per run of equal neighbours.
+"""States of in-flight records, stored per batch while all its records are equal, then per run of equal records.
 
 The record count in a batch's header is not trusted.
 
 | from | to | when |
 |---|---|---|
-| Available | Acquired | it is fetched: delivered once more |
-| Acquired | Available | released, lock over, session gone, and it may be delivered again |
-| Acquired | Archived | the same where it was delivered as often as it may be; rejected; a gap |
+| Available | Acquired | fetched; the delivery count is incremented |
+| Acquired | Available | released, lock expired or session closed, below the delivery count limit |
+| Acquired | Archived | the same at the delivery count limit; rejected; a gap |
 | Acquired | Acknowledged | accepted |
-| Available | Archived | the log starts behind it, it is a gap, or its transaction was aborted |
+| Available | Archived | before the log start offset, a gap, or of an aborted transaction |
 
 A change that is being written is *pending*: it is rolled back if the write fails.
 
@@ -26,7 +26,7 @@ NO_MEMBER = ""
 
 
 class RecordState(IntEnum):
-    """State of a record; the numbers are stored."""
+    """Delivery state of a record; the value is that of the share coordinator's records."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -35,12 +35,12 @@ class RecordState(IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """True for a final state."""
+        """True if a record in this state is never delivered again: acknowledged or archived."""
         return self >= RecordState.ACKNOWLEDGED
 
 
 class RollbackState(NamedTuple):
-    """State before a pending change."""
+    """State and member before a pending change, and the delivery count limit."""
 
     state: RecordState
     member_id: str
@@ -48,7 +48,7 @@ class RollbackState(NamedTuple):
 
 
 class InFlightState:
-    """The state of neighbouring records that are all alike."""
+    """State of a run of adjacent records: delivery state, delivery count, acquiring member and lock."""
 
     __slots__ = ("_archived", "delivery_count", "lock_until_ms", "member_id", "rollback_state", "state")
 
@@ -59,23 +59,23 @@ class InFlightState:
         self.delivery_count = delivery_count
         self.member_id = member_id
         self.lock_until_ms = lock_until_ms
-        """By a clock nobody sets: until then it is its member's alone; None where it is nobody's."""
+        """Expiry of the acquisition lock on the monotonic clock (ms); None without a lock."""
         self.rollback_state: RollbackState | None = None
-        """Set while a change of it is being written."""
+        """State before a change that is being written; None without a pending change."""
         self._archived = False
 
     def copy(self) -> InFlightState:
-        """Return a copy of the state, without a pending change."""
+        """Return a copy of the state without its pending change."""
         return InFlightState(self.state, self.delivery_count, self.member_id, self.lock_until_ms)
 
     def copy_with_pending(self) -> InFlightState:
-        """Return a copy of the state, with its pending change."""
+        """Return a copy of the state including its pending change."""
         out = self.copy()
         out.rollback_state, out._archived = self.rollback_state, self._archived
         return out
 
     def is_equivalent(self, other: InFlightState) -> bool:
-        """Return True if both are equal without a pending change."""
+        """Return True if both states are equal and have no pending change."""
         return (
             self.rollback_state is other.rollback_state is None
             and self.state is other.state
@@ -86,11 +86,11 @@ class InFlightState:
 
     @property
     def is_available(self) -> bool:
-        """True if it can be delivered."""
+        """True if the records can be acquired: Available, without a pending change."""
         return self.state is RecordState.AVAILABLE and self.rollback_state is None
 
     def acquire(self, member_id: str, lock_until_ms: int) -> None:
-        """Deliver it once more."""
+        """Acquire the records for a member and increment the delivery count."""
         assert self.is_available
         self.state = RecordState.ACQUIRED
         self.delivery_count += 1
@@ -98,7 +98,10 @@ class InFlightState:
         self.lock_until_ms = lock_until_ms
 
     def try_update_state(self, state: RecordState, delivery_limit: int) -> bool:
-        """Release an acquired record; return True if that was possible."""
+        """Change acquired records to ``state``; return False if they are not acquired or have a pending change.
+
+        Archived replaces Available once the delivery count has reached ``delivery_limit``.
+        """
         if self.rollback_state is not None or self.state is not RecordState.ACQUIRED:
             return False
         if state is RecordState.AVAILABLE and self.delivery_count >= delivery_limit:
@@ -108,7 +111,7 @@ class InFlightState:
         return True
 
     def start_state_transition(self, state: RecordState, delivery_limit: int) -> bool:
-        """Update the state, and keep the former one until the write completes; return True if that was possible."""
+        """Change the state as `try_update_state`, as a pending change; return False if that is impossible."""
         before = RollbackState(self.state, self.member_id, delivery_limit)
         if not self.try_update_state(state, delivery_limit):
             return False
@@ -116,7 +119,10 @@ class InFlightState:
         return True
 
     def complete_state_transition(self, now_ms: int, *, written: bool) -> None:
-        """Complete or roll back a pending change. An expired lock ends as without it."""
+        """Complete a pending change (``written``) or roll it back.
+
+        If the lock has expired, release the records instead.
+        """
         before, self.rollback_state = self.rollback_state, None
         assert before is not None
         if written or self._archived:
@@ -130,7 +136,7 @@ class InFlightState:
             self.state, self.member_id = before.state, before.member_id
 
     def archive(self) -> None:
-        """Archive a record that was deleted or must not be delivered, overriding pending changes."""
+        """Archive records that were deleted or must not be delivered; this overrides a pending change."""
         self._archived = True
         self.state = RecordState.ARCHIVED
         self.member_id = NO_MEMBER
@@ -138,7 +144,7 @@ class InFlightState:
 
 
 class InFlightRun(NamedTuple):
-    """Neighbouring records with one state; offsets inclusive."""
+    """Run of adjacent records with one state; offsets inclusive."""
 
     first_offset: int
     last_offset: int
@@ -146,12 +152,12 @@ class InFlightRun(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """Number of records."""
+        """Number of records of the run."""
         return self.last_offset - self.first_offset + 1
 
 
 class InFlightBatch:
-    """Batch of neighbouring records that were acquired together. Its cost is that of its runs, not its records."""
+    """Batch of adjacent records that were acquired together. Its memory depends on its runs, not on its records."""
 
     __slots__ = ("_run_starts", "_states", "batch_state", "first_offset", "last_offset")
 
@@ -159,9 +165,9 @@ class InFlightBatch:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.batch_state: InFlightState | None = whole
-        """The state of all its records; None once they may have states of their own."""
+        """State of all records; None once the records are tracked as runs with their own states."""
         self._run_starts: list[int] = [first_offset]
-        """Where each run begins; it ends where the next one does."""
+        """First offset of each run, ascending; a run ends before the next one."""
         self._states: list[InFlightState] = [whole]
 
     def __len__(self) -> int:
@@ -169,11 +175,11 @@ class InFlightBatch:
 
     @property
     def cut_count(self) -> int:
-        """Number of cuts: its runs but one."""
+        """Number of boundaries between runs."""
         return len(self._run_starts) - 1
 
     def track_offset_states(self) -> None:
-        """Track the state of each record from now on. A pending change of the whole batch does not apply to them."""
+        """Track the records as runs from now on. A pending change of the whole batch does not apply to the runs."""
         if self.batch_state is not None:
             self._states, self.batch_state = [self.batch_state.copy()], None
 
@@ -181,11 +187,11 @@ class InFlightBatch:
         return self._run_starts[at + 1] - 1 if at + 1 < len(self._run_starts) else self.last_offset
 
     def state_at(self, offset: int) -> InFlightState:
-        """Return the state of a record."""
+        """Return the state of the record at an offset."""
         return self._states[bisect_right(self._run_starts, offset) - 1]
 
     def runs(self, first: int, last: int) -> list[InFlightRun]:
-        """Return the runs within these offsets; a run that reaches further is truncated to them."""
+        """Return the runs of records ``first`` to ``last``; a run that extends beyond them is truncated."""
         if self.batch_state is not None:
             first, last = max(first, self.first_offset), min(last, self.last_offset)
             return [InFlightRun(first, last, self.batch_state)] if first <= last else []
@@ -199,17 +205,17 @@ class InFlightBatch:
         ]
 
     def iterate_runs(self) -> Iterator[InFlightRun]:
-        """Yield its runs one by one, for callers that may stop at the first; no run may be split meanwhile."""
+        """Yield the runs one by one, for callers that may stop early; no run may be split meanwhile."""
         for at, first in enumerate(self._run_starts):
             yield InFlightRun(first, self._run_end(at), self._states[at])
 
     def is_whole_run(self, first: int, last: int) -> bool:
-        """Return whether these are all records of one run."""
+        """Return True if records ``first`` to ``last`` are exactly one run."""
         at = bisect_right(self._run_starts, first) - 1
         return self._run_starts[at] == first and self._run_end(at) == last
 
     def split_runs_at(self, begins: Sequence[int]) -> None:
-        """Have runs begin at these ascending offsets, where none does yet; one behind the batch is passed over."""
+        """Split runs so that one begins at each of the ascending offsets; an offset after the batch is ignored."""
         low, high = bisect_right(self._run_starts, begins[0]) - 1, bisect_right(self._run_starts, begins[-1])
         firsts = sorted({*self._run_starts[low:high], *begins})
         if firsts[-1] > self.last_offset:
@@ -225,7 +231,7 @@ class InFlightBatch:
         self._run_starts[low:high], self._states[low:high] = firsts, states
 
     def merge_equivalent_runs(self) -> None:
-        """Have neighbours that are alike be one run again."""
+        """Merge adjacent runs with equivalent states."""
         if not self.cut_count:
             return
         firsts, states = self._run_starts[:1], self._states[:1]
@@ -236,5 +242,5 @@ class InFlightBatch:
         self._run_starts, self._states = firsts, states
 
     def states(self) -> list[InFlightState]:
-        """Return the states of its runs."""
+        """Return the states of the runs in order."""
         return self._states

@@ -1,4 +1,4 @@
-"""The high watermark of a partition, wherever it is led: what a share group's lag is counted from.
+"""Client for the high watermark of a partition on any leader, from which the lag of a share group is computed.
 
 Source: ``NetworkPartitionMetadataClient.java`` (apache/kafka 4.3.1), KIP-1226.
 """
@@ -14,7 +14,7 @@ LATEST_TIMESTAMP = -1
 
 
 class PartitionMetadataClient:
-    """Asks the leaders."""
+    """Returns high watermarks of partitions that this or another broker leads."""
 
     def __init__(self, around: InterBrokerDependencies, replicas: ReplicaManager) -> None:
         self._dependencies = around
@@ -23,10 +23,10 @@ class PartitionMetadataClient:
         self.close = self._connections.close
 
     async def high_watermark(self, topic: str, partition: int) -> int:
-        """Return a partition's high watermark.
+        """Return the high watermark of a partition, with ListOffsets if another broker leads it.
 
         Raises:
-            ProtocolError: it has no leader, or that one does not answer.
+            ProtocolError: the partition is unknown or has no leader, or the leader does not respond.
         """
         known = self._dependencies.image().topics.get(topic)
         told = None if known is None else known.partitions.get(partition)

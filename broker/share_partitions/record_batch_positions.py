@@ -1,4 +1,4 @@
-"""Record batches in a range of a file, as a share partition needs them.
+"""Positions of record batches in a range of a segment file, for share fetches.
 
 Source: ``ShareFetchUtils.maybeSliceFetchRecords``, ``SharePartition.fetchAbortedTransactionRecordBatches``
 (apache/kafka 4.3.1).
@@ -19,30 +19,31 @@ WINDOW_BYTES = 16 * 1024
 
 
 class RecordBatchPosition(NamedTuple):
-    """Whole record batch in a range: position and header."""
+    """Record batch in a range of a file: position in the range (bytes) and header."""
 
     position: int
     header: BatchHeader
 
     @property
     def offsets(self) -> tuple[int, int]:
-        """First and last offset."""
+        """First and last offset of the batch."""
         return self.header.base_offset, self.header.last_offset
 
     @property
     def end(self) -> int:
-        """Position of the next batch."""
+        """Position after the batch in the range."""
         return self.position + self.header.size_bytes
 
 
 def find_batches(part: FileSlice, new_from: int, max_records: int) -> list[RecordBatchPosition]:
-    """Return the whole batches of a range, header by header.
+    """Return the complete batches of a file range, reading only headers.
 
-    One that is cut off at the end is left out, and so is what no request for so many records can reach: new ones begin
-    at ``new_from``, or with the range.
+    The list ends with the batch that contains the last of ``max_records`` records from ``new_from`` (the first offset
+    never
+    acquired) or, if that is later, from the start of the range. A batch that is truncated at the end is omitted.
 
     Raises:
-        WireError: what lies there is no batch.
+        WireError: a batch header is invalid.
     """
     out: list[RecordBatchPosition] = []
     reach = 0
@@ -69,7 +70,7 @@ def find_batches(part: FileSlice, new_from: int, max_records: int) -> list[Recor
 def aborted_batch_offsets(
     batches: Sequence[RecordBatchPosition], aborted: Sequence[AbortedTxn]
 ) -> list[tuple[int, int]]:
-    """First and last offsets of the batches that aborted transactions wrote."""
+    """Return first and last offset of the data batches that were written by aborted transactions."""
     spans: dict[int, list[AbortedTxn]] = {}
     for entry in aborted:
         spans.setdefault(entry.producer_id, []).append(entry)
@@ -88,7 +89,7 @@ def aborted_batch_offsets(
 def slice_acquired(
     part: FileSlice, batches: Sequence[RecordBatchPosition], acquired: Sequence[AcquiredRange]
 ) -> FileSlice:
-    """From the batch with the first record that was handed out to the one with the last."""
+    """Return the part of a file range from the batch with the first acquired record to the batch with the last one."""
     first, last = acquired[0].first_offset, acquired[-1].last_offset
     begin = max((batch.position for batch in batches if batch.header.base_offset <= first), default=0)
     end = max((batch.end for batch in batches if batch.header.base_offset <= last), default=len(part))

@@ -1,8 +1,8 @@
 """Share partition: states and owners of the in-flight records of one group.
 
-In flight are the records between the *start offset* (all before it are final) and the *end offset* (the last record
-acquired so far). Records are acquired in `ottla.broker.share_partitions.acquisition` and released in
-`ottla.broker.share_partitions.acknowledgement`; here is their common state. Pure: no clock, no log, no persister.
+In flight are the records between the *start offset* (all records before it are final) and the *end offset* (the last
+record acquired so far). Records are acquired in `ottla.broker.share_partitions.acquisition` and released in
+`ottla.broker.share_partitions.acknowledgement`; this module has their common state. Pure: no clock, log or persister.
 
 Source: ``SharePartition.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -18,7 +18,7 @@ from ottla.broker.share_state.state_batches import PersisterStateBatch
 
 
 class SharePartitionLimits(NamedTuple):
-    """Limits of a group; each may change at run time (``share.*`` of the group)."""
+    """Delivery limits of a share group (``share.*`` configs), which may change at run time."""
 
     max_delivery_count: int = 5
     max_record_locks: int = 2000
@@ -27,17 +27,17 @@ class SharePartitionLimits(NamedTuple):
 
 
 MAX_BATCH_RECORDS = 1 << 32
-"""Maximum number of records of a batch: no record batch has half as many."""
+"""Maximum number of records of a persisted state batch; no record batch has half as many."""
 _PERSISTED_STATES = frozenset(RecordState) - {RecordState.ACQUIRED}
-"""States that are stored: all but ACQUIRED."""
+"""Record states that the persister stores: all but ACQUIRED."""
 
 
 class InvalidShareState(Exception):
-    """Invalid stored state of a share partition."""
+    """Persisted state of a share partition is invalid."""
 
 
 class SharePartition:
-    """The state of one share partition at its leader."""
+    """In-flight records of one share partition at its leader."""
 
     def __init__(
         self,
@@ -45,28 +45,28 @@ class SharePartition:
         remembered: Iterable[PersisterStateBatch] = (),
         limits: SharePartitionLimits | None = None,
     ) -> None:
-        """Start with the persister's state, or at the offset of the group's settings without one.
+        """Initialize with the persisted start offset and state batches, or with the initial start offset of the group.
 
         Raises:
-            InvalidShareState: a batch begins before the start offset, ends before it begins or never, or has no state.
+            InvalidShareState: a batch begins before the start offset, is empty or too large, or has an unknown state.
         """
         self.limits = limits or SharePartitionLimits()
         self.start_offset = start_offset
         self.end_offset = start_offset
         self.delivery_complete_count = 0
-        """Final records from the start offset on: stored with each write, for the group's lag."""
+        """Number of final records from the start offset on; written with each state, to compute the group's lag."""
         self.cut_count = 0
-        """How often the batches in flight are cut."""
+        """Number of boundaries between runs in all in-flight batches, which is limited."""
         self._firsts: list[int] = []
         self._batches: dict[int, InFlightBatch] = {}
         self._has_available_records = False
-        """True if something in flight may be free: else the next record to fetch is the one after the end."""
+        """False if no in-flight record is available, so that the next fetch offset is after the end offset."""
         self._gap_start: int | None = None
         self._gap_end = -1
         self._load_state_batches(remembered)
 
     def _load_state_batches(self, remembered: Iterable[PersisterStateBatch]) -> None:
-        """Load the stored state. Gaps between its batches are fetched as new records."""
+        """Add the persisted batches as in-flight. Records in gaps between them are fetched as new records."""
         expected, gap = self.start_offset, None
         for first, last, count, state in remembered:
             if first < self.start_offset or last < first:
@@ -96,27 +96,27 @@ class SharePartition:
 
     @property
     def last_batch(self) -> InFlightBatch:
-        """The batch of the highest offsets."""
+        """In-flight batch with the highest offsets."""
         return self._batches[self._firsts[-1]]
 
     @property
     def first_batch(self) -> InFlightBatch:
-        """The batch of the lowest offsets."""
+        """In-flight batch with the lowest offsets."""
         return self._batches[self._firsts[0]]
 
     def add_batch(self, batch: InFlightBatch) -> None:
-        """Have a batch in flight."""
+        """Add an in-flight batch, in order of its first offset."""
         if batch.first_offset not in self._batches:
             self._firsts.insert(bisect_left(self._firsts, batch.first_offset), batch.first_offset)
         self._batches[batch.first_offset] = batch
 
     def last_batch_at_or_before(self, offset: int) -> InFlightBatch | None:
-        """Return the last batch that begins at an offset or before it."""
+        """Return the last in-flight batch whose first offset is at or before ``offset``; None if there is none."""
         at = bisect_right(self._firsts, offset)
         return self._batches[self._firsts[at - 1]] if at else None
 
     def batches_between(self, first: int, last: int) -> list[InFlightBatch]:
-        """Return the batches that begin at these offsets."""
+        """Return the in-flight batches whose first offset is from ``first`` to ``last``."""
         begin, end = bisect_left(self._firsts, first), bisect_right(self._firsts, last)
         return [self._batches[at] for at in self._firsts[begin:end]]
 
@@ -124,9 +124,9 @@ class SharePartition:
         return (self._batches[first] for first in self._firsts)
 
     def split_runs_at(self, batch: InFlightBatch, begins: Sequence[int], most: int | None = None) -> bool:
-        """Have runs of a batch begin at these ascending offsets, as `InFlightBatch.split_runs_at`.
+        """Split runs of a batch at these ascending offsets, as `InFlightBatch.split_runs_at`.
 
-        Undone, and False, where ``most`` does not allow for it.
+        Return False, with the split undone, if there would be more than ``most`` boundaries in all batches.
         """
         before = batch.cut_count
         batch.split_runs_at(begins)
@@ -137,48 +137,48 @@ class SharePartition:
         return False
 
     def split_run(self, batch: InFlightBatch, first: int, last: int) -> InFlightState:
-        """Split a run of a batch at these records; return their state."""
+        """Split a run of a batch so that records ``first`` to ``last`` are a run; return its state."""
         self.split_runs_at(batch, (first, last + 1))
         return batch.state_at(first)
 
     def merge_equivalent_runs(self, batch: InFlightBatch) -> None:
-        """Forget cuts of a batch that make no difference any more."""
+        """Merge adjacent runs of a batch with equivalent states."""
         before = batch.cut_count
         batch.merge_equivalent_runs()
         if self._batches.get(batch.first_offset) is batch:
             self.cut_count -= before - batch.cut_count
 
     def starts_within(self, batch: InFlightBatch) -> bool:
-        """Return True if the start offset lies within a batch, after its first record."""
+        """Return True if the start offset is in a batch, after its first record."""
         return batch.first_offset < self.start_offset <= batch.last_offset
 
     def count_from_start_offset(self, first: int, last: int) -> int:
-        """Return the number of these records at or after the start offset."""
+        """Return the number of records from ``first`` to ``last`` that are at or after the start offset."""
         return max(0, last - max(self.start_offset, first) + 1)
 
     @property
     def in_flight_count(self) -> int:
-        """Number of in-flight records, including final ones."""
+        """Number of records from start to end offset, including final ones."""
         return self.end_offset - self.start_offset + 1 if self._firsts else 0
 
     # ------------------------------------------------------------------ what comes next
 
     def mark_available(self) -> None:
-        """Mark in-flight records as available."""
+        """Note that an in-flight record has become available, so that the next fetch offset is searched for."""
         self._has_available_records = True
 
     @property
     def has_gap(self) -> bool:
-        """True if records between remembered ones have still to be fetched."""
+        """True if records in gaps between the persisted batches are still to be fetched."""
         return self._gap_start is not None and self._gap_end == self.end_offset
 
     def advance_gap(self, offset: int) -> None:
-        """Mark all records before ``offset`` as processed."""
+        """Continue the search for gaps at ``offset``: all earlier records are in flight."""
         if self._gap_start is not None:
             self._gap_start = offset if self.has_gap and offset <= self._gap_end else None
 
     def next_fetch_offset(self) -> int:
-        """Return the offset of the group's next fetch: the first available record, else behind the end."""
+        """Return the offset of the first available record; if there is none, the offset after the end offset."""
         if not self._firsts or self.start_offset > self.last_batch.last_offset:
             self._has_available_records = False
             return self.end_offset
@@ -207,7 +207,10 @@ class SharePartition:
     # ------------------------------------------------------------------ the start moves on
 
     def advance_past_archived(self) -> bool:
-        """Advance a full window without acquired records, in which Kafka would be stuck."""
+        """Advance the start offset if the in-flight limit is reached and no record is acquired; return True if moved.
+
+        Kafka would acquire no further record in this state.
+        """
         if self.can_acquire():
             return False
         states = (state for batch in self for state in batch.states())
@@ -217,7 +220,7 @@ class SharePartition:
         )
 
     def advance_start_offset(self) -> bool:
-        """Advance the start offset over final records, and remove whole batches; return True if it moved."""
+        """Advance the start offset over final records and remove completed batches; return True if it moved."""
         if not self._is_start_final():
             return False
         last_final, counted = self._final_prefix()
@@ -254,7 +257,8 @@ class SharePartition:
         return state.rollback_state is None and state.state.is_final
 
     def _final_prefix(self) -> tuple[int, int]:
-        """Return the last of the records that are all final, -1 for none, and how many count as complete."""
+        """Return the last offset of the final records at the start (-1: none), and their number after the start offset.
+        """
         last, counted = -1, 0
         for batch in self:
             if self._gap_start is not None and self.has_gap and batch.last_offset >= self._gap_start:
@@ -269,9 +273,10 @@ class SharePartition:
     # ------------------------------------------------------------------ what is gone from the log
 
     def update_log_start_offset(self, offset: int) -> None:
-        """Adapt to a new log start: earlier records that are not acquired are archived.
+        """Advance the start offset to a new log start offset: available records before it are archived.
 
-        Acquired records before it end by release or by the expiry of their lock; acknowledgements do not change them.
+        Acquired records before it are archived on release or when their lock expires; acknowledgements do not change
+        them.
         """
         if offset <= self.start_offset:
             return
@@ -294,7 +299,10 @@ class SharePartition:
     def archive_records(
         self, first: int, end: int, batches: Iterable[InFlightBatch], only: RecordState, *, counts: bool
     ) -> bool:
-        """Archive the records in ``[first, end)`` with one state; return True if there were any."""
+        """Archive the records in ``[first, end)`` that are in state ``only``; return True if there were any.
+
+        ``counts``: whether they are added to ``delivery_complete_count``.
+        """
         found = False
         for batch in batches:
             if batch.first_offset >= end:

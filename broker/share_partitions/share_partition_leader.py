@@ -1,7 +1,6 @@
-"""A share partition as its leader serves it: its state fetched first, its locks timed, its changes written.
+"""Share partition at its leader: loads and writes the state with the persister, and runs the lock timer.
 
-Rules are `ottla.broker.share_partitions.share_partition`'s and its neighbours'; here is what waits: for the persister,
-for the clock.
+The rules are in `ottla.broker.share_partitions.share_partition`, ``acquisition`` and ``acknowledgement``.
 
 Source: ``SharePartition.java``, ``SharePartitionManager.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.share")
 WRITTEN = True
-"""Result of a pending request that succeeded."""
+"""Reply of an acknowledgement whose state has been written."""
 _COORDINATOR_ERRORS = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -47,24 +46,24 @@ _PASSED_THROUGH_ERRORS = (
 
 
 class SharePartitionDependencies(NamedTuple):
-    """Common dependencies of the share partitions of a node."""
+    """Functions and components of the node that its share partitions use."""
 
     env: Env
     timers: Timers
     persister: Persister
     group_config: ShareGroupConfigProvider
     start_task: Callable[[Callable[[], Awaitable[None]]], None]
-    """Function that starts a background task."""
+    """Starts a background task."""
     wake_purgatory: Callable[[object], None]
-    """Callback to complete delayed operations of a key."""
+    """Completes the delayed operations of a key, where possible."""
     on_removed: Callable[[SharePartitionLeader], None]
-    """Callback for a closed share partition."""
+    """Called with a share partition that must be removed from the cache and closed."""
     fail: DiskErrorHandler
-    """A log could not be read."""
+    """Called with a disk error of a log."""
 
 
 def to_consumer_error(error: ProtocolError) -> ProtocolError:
-    """Return the consumer's error for an error of the persister (C-232)."""
+    """Return the error of the consumer's response for an error of the persister (C-232)."""
     if error.code in _COORDINATOR_ERRORS:
         return ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
     if error.code in _FENCED_ERRORS:
@@ -75,7 +74,11 @@ def to_consumer_error(error: ProtocolError) -> ProtocolError:
 
 
 async def _read_state(reading: Awaitable[ShareGroupOffset]) -> ShareGroupOffset:
-    """Await the persister's state. Raises ProtocolError: the consumer's error."""
+    """Await a read of the persister and return the state.
+
+    Raises:
+        ProtocolError: error for the consumer.
+    """
     try:
         return await reading
     except ProtocolError as error:
@@ -83,7 +86,7 @@ async def _read_state(reading: Awaitable[ShareGroupOffset]) -> ShareGroupOffset:
 
 
 class SharePartitionLeader:
-    """Share partition at its leader."""
+    """Share partition that this broker leads: its in-flight records, persistence and acquisition locks."""
 
     def __init__(
         self, dependencies: SharePartitionDependencies, key: SharePartitionKey, replica: HostedPartition
@@ -94,21 +97,21 @@ class SharePartitionLeader:
         self.leader_epoch = replica.leader_epoch
         self._state_epoch = 0
         self._lock_timer_ms: int | None = None
-        """When locks are looked at next, by the clock of `_now_ms`."""
+        """Next time at which expired locks are released, on the clock of `_now_ms`; None without locks."""
         self.share_partition: SharePartition | None = None
-        """None until its state is there."""
+        """In-flight records; None until the state is loaded."""
         self.load_error: ProtocolError | None = None
-        """Why its state could not be had."""
+        """Error for consumers because the state could not be loaded; None without one."""
         self.is_closed = False
         dependencies.start_task(partial(self._load, dependencies.persister.read(key, self.leader_epoch)))
 
     @property
     def purgatory_key(self) -> tuple[str, SharePartitionKey]:
-        """Key of delayed operations for its records, besides the log."""
+        """Key of the delayed share fetches of this share partition, besides that of the partition's log."""
         return "share", self.key
 
     async def _load(self, reading: Awaitable[ShareGroupOffset]) -> None:
-        """Load the state, which fences older leaders, after pending calls of this broker."""
+        """Load the state from the persister, which fences older leaders, after earlier calls of this broker."""
         try:
             state = await _read_state(reading)
             start = state.start_offset
@@ -137,7 +140,7 @@ class SharePartitionLeader:
     # ------------------------------------------------------------------ records go out
 
     def next_fetch_offset(self) -> int | None:
-        """Return the offset of the next fetch; None if none can be acquired."""
+        """Return the offset of the next fetch; None if no record can be acquired."""
         rules = self.share_partition
         if rules is None or self.is_closed:
             return None
@@ -147,7 +150,7 @@ class SharePartitionLeader:
 
     @property
     def first_new_offset(self) -> int:
-        """Return the first offset that was never acquired."""
+        """First offset that was never acquired; 0 until the state is loaded."""
         return (
             0
             if self.share_partition is None
@@ -155,7 +158,7 @@ class SharePartitionLeader:
         )
 
     def acquire_records(self, asked: AcquireRequest, fetched: FetchedOffsets) -> list[AcquiredRange]:
-        """Hand out what was read; its locks run from now."""
+        """Acquire records of a read for a member, and start the timer of their acquisition locks."""
         assert self.share_partition is not None
         now = self._now_ms()
         out = acquire_records(self.share_partition, asked, fetched, now)
@@ -164,7 +167,7 @@ class SharePartitionLeader:
         return out
 
     def update_log_start_offset(self, offset: int) -> None:
-        """Adapt to a new log start."""
+        """Archive available records before a new log start offset."""
         if self.share_partition is not None:
             self.share_partition.update_log_start_offset(offset)
 
@@ -173,7 +176,10 @@ class SharePartitionLeader:
     def acknowledge(
         self, member_id: str, batches: Sequence[acknowledgement.ShareAcknowledgementBatch]
     ) -> PendingBrokerRequest:
-        """Take a member's word; the ticket is given `WRITTEN` once it is written, or a `ProtocolError`."""
+        """Acknowledge records of a member.
+
+        The result completes with `WRITTEN` after the write, or a `ProtocolError`.
+        """
         ticket, rules = PendingBrokerRequest(), self.share_partition
         if rules is None or self.is_closed:
             ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -188,7 +194,7 @@ class SharePartitionLeader:
         return ticket
 
     def release(self, member_id: str) -> None:
-        """Release the records of a member."""
+        """Release all records acquired by a member, and write their state."""
         if self.share_partition is not None and not self.is_closed:
             self._write(
                 acknowledgement.release_acquired_records(self.share_partition, member_id), PendingBrokerRequest()
@@ -214,14 +220,17 @@ class SharePartitionLeader:
         self._dependencies.wake_purgatory(self.purgatory_key)
 
     def _start_write(self, batches: tuple[PersisterStateBatch, ...]) -> Awaitable[None]:
-        """Start a write by the persister, after all earlier calls: the next read returns it."""
+        """Start a write with the persister, after all earlier calls: a later read returns its result."""
         rules = self.share_partition
         assert rules is not None
         said = (rules.start_offset, rules.delivery_complete_count, batches)
         return self._dependencies.persister.write(self.key, self._state_epoch, self.leader_epoch, *said)
 
     async def _await_persisted(self, writing: Awaitable[None]) -> ProtocolError | None:
-        """Wait for a write; return the consumer's error, or None."""
+        """Wait for a write; return None, or the error for the consumer.
+
+        The share partition is removed if the group or partition no longer exists.
+        """
         try:
             await writing
         except ProtocolError as error:
@@ -234,11 +243,11 @@ class SharePartitionLeader:
     # ------------------------------------------------------------------ locks
 
     def _now_ms(self) -> int:
-        """Return the time of locks, which is monotonic."""
+        """Return the time of acquisition locks: the monotonic clock in ms."""
         return int(self._dependencies.env.monotonic_ms())
 
     def _arm_lock_timer(self, end_ms: int) -> None:
-        """Set the timer for the first lock's expiry; a lock released or renewed before only causes an empty check."""
+        """Set the lock timer, unless it expires earlier; a lock that was released meanwhile causes an empty check."""
         if self._lock_timer_ms is None or end_ms < self._lock_timer_ms:
             self._lock_timer_ms = end_ms
             env = self._dependencies.env
@@ -274,7 +283,7 @@ class SharePartitionLeader:
             self._dependencies.wake_purgatory(self.purgatory_key)  # more may be in flight
 
     def close(self) -> None:
-        """Close the share partition: waiting requests look up the new leader. Its successor uses the same timer."""
+        """Close the share partition: delayed fetches complete, so that consumers look up the new leader."""
         if self.is_closed:
             return
         self.is_closed = True

@@ -1,4 +1,4 @@
-"""Share groups of this node: sessions, share partitions that it leads, settings.
+"""Share partition manager of a broker: share sessions, and the share partitions that it leads.
 
 Source: ``SharePartitionManager.java``, ``SharePartitionCache.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -39,7 +39,10 @@ def _keys(group_id: str, places: Mapping[bytes, Iterable[int]]) -> Iterator[Shar
 
 
 class SharePartitionManager:
-    """Made when a share group first comes."""
+    """Share partitions, share sessions and share group settings of this broker.
+
+    Created with the first share request.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class SharePartitionManager:
         self.coordinator = coordinator
         self.metadata_client = latest
         self.start_task = start
-        """Runs something beside the requests."""
+        """Starts a background task."""
         self._dependencies = SharePartitionDependencies(
             env, timers, persister, self.group_config, start, wake, self._remove, fail
         )
@@ -71,13 +74,13 @@ class SharePartitionManager:
         self._by_partition: dict[TopicIdPartition, dict[SharePartitionKey, None]] = {}
         self._env = env
         self._initializations: dict[str, list[list[ProtocolError]]] = {}
-        """By group, what is being begun: each stops where it hears of a failure."""
+        """Running calls of `initialize_each` by group id: each a list; an error appended to it stops the call."""
         self._removals: deque[Job[None]] = deque()
-        """What is let go of in turns."""
+        """Removals of share partitions and releases of records, run one after the other in time slices."""
         replicas.on_resigned.append(self.on_resignation)
 
     async def run(self) -> None:
-        """Keep the states this node leads, until cancelled; then hang up on the others."""
+        """Run the share coordinator until cancelled; then close the connections to other brokers."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.coordinator.run)
@@ -87,11 +90,11 @@ class SharePartitionManager:
             self.metadata_client.close()
 
     def get(self, group_id: str, place: TopicIdPartition) -> SharePartitionLeader | None:
-        """Return a share partition that is served here now."""
+        """Return the share partition of a group if it is loaded or loading on this broker; else None."""
         return self._by_key.get(SharePartitionKey(group_id, *place))
 
     def get_or_load(self, group_id: str, place: TopicIdPartition) -> SharePartitionLeader:
-        """Return the share partition; load it from the persister if needed.
+        """Return the share partition of a group; start to load it from the persister if needed.
 
         Raises:
             ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
@@ -109,18 +112,22 @@ class SharePartitionManager:
         return made
 
     def leader_replica(self, place: TopicIdPartition) -> HostedPartition:
-        """Return the replica that this node leads. Raises: ProtocolError, as `get_or_load`."""
+        """Return the replica of a partition that this broker leads.
+
+        Raises:
+            ProtocolError: as `get_or_load`.
+        """
         name = self.topic_name(place)
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self._replicas.leader(name, place.partition)
 
     def topic_name(self, place: TopicIdPartition) -> str | None:
-        """Return the name of its topic; None where the id is unknown."""
+        """Return the topic name of a partition; None if the topic id is unknown."""
         return self._replicas.image.topic_names.get(place.topic_id)
 
     def partition_exists(self, place: TopicIdPartition) -> bool:
-        """Return whether the cluster has such a partition."""
+        """Return True if the partition is in the metadata image."""
         image: MetadataImage = self._replicas.image
         topic = image.topics.get(image.topic_names.get(place.topic_id, ""))
         return topic is not None and place.partition in topic.partitions
@@ -128,7 +135,11 @@ class SharePartitionManager:
     async def initialize(
         self, group_id: str, epoch: int, places: Mapping[bytes, Iterable[int]], start_offset: int
     ) -> None:
-        """Have the persister begin a group's partitions. Raises: ProtocolError: not all of them could be."""
+        """Initialize the persisted state of a group's partitions at ``start_offset``; ``epoch``: state epoch.
+
+        Raises:
+            ProtocolError: the first error of the persister; not all partitions are initialized.
+        """
         failures: list[ProtocolError] = []
         keys = takewhile(lambda _: not failures, _keys(group_id, places))
         starts = ((key, start_offset) for key in keys)
@@ -143,9 +154,11 @@ class SharePartitionManager:
         starts: Iterable[tuple[SharePartitionKey, int]],
         failed: Callable[[SharePartitionKey, ProtocolError], None],
     ) -> None:
-        """Initialize partitions of a group at individual offsets; ``failed`` gets the failures.
+        """Initialize the persisted state of a group's partitions at individual offsets; call ``failed`` for each error.
 
-        A deletion in the group meanwhile rejects the rest, which would follow the deletion.
+        If `delete_state` is called for the group meanwhile, the remaining initializations fail, since they would follow
+        the
+        deletion.
         """
         overtaken: list[ProtocolError] = []
 
@@ -167,7 +180,7 @@ class SharePartitionManager:
                 self._initializations.pop(group_id, None)
 
     async def delete_state(self, group_id: str, places: Mapping[bytes, Iterable[int]]) -> ProtocolError | None:
-        """Have the persister forget a group's partitions; gives what went wrong first."""
+        """Delete the persisted state of a group's partitions; return the first error, or None."""
         for underway in self._initializations.get(group_id, ()):
             underway.append(ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))  # it would come behind
         failures: list[ProtocolError] = []
@@ -210,7 +223,7 @@ class SharePartitionManager:
             yield None
 
     def _run_removal(self, removal: Job[None]) -> None:
-        """Run a removal as far as a time slice goes, and the rest in the background; one after the other."""
+        """Run a removal for one time slice, and the rest in the background; removals run one after the other."""
         self._removals.append(removal)
         if len(self._removals) == 1:
             rest = TimeSlice(self._env, BACKGROUND_SLICE_MS).start(self._run_removals())
@@ -225,7 +238,7 @@ class SharePartitionManager:
                 self._removals.popleft()
 
     def on_resignation(self, replica: HostedPartition) -> None:
-        """Close the share partitions of a partition that is no longer led here."""
+        """Close the share partitions (of all groups) of a partition that this broker no longer leads."""
         for key in list(self._by_partition.get(TopicIdPartition(replica.topic_id, replica.partition), ())):
             if self._by_key[key].replica is replica:
                 self._remove(self._by_key[key])

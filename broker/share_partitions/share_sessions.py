@@ -1,7 +1,7 @@
-"""Share sessions: the partitions that a member fetches from this broker, and the order of its requests.
+"""Share sessions: the partitions that a member fetches from this broker, and the epoch of its requests.
 
-A session belongs to a member of a group, and to the connection on which it was opened: its end releases all the
-member's records here. Epoch 0 opens a session, each request increments it, -1 closes it.
+A session belongs to a member of a group and to the connection on which it was opened: when either ends, all records
+acquired by the member on this broker are released. Epoch 0 opens a session, each request increments it, -1 closes it.
 
 Source: ``ShareSession.java``, ``ShareSessionCache.java``, ``SharePartitionManager.newContext`` (apache/kafka 4.3.1),
 KIP-932.
@@ -21,35 +21,39 @@ _MAX_EPOCH = 2**31 - 1
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition, by its topic's id."""
+    """Partition of a topic, by topic id."""
 
     topic_id: bytes
     partition: int
 
 
 class ShareSession:
-    """Session of one member."""
+    """Share session of one member of a group."""
 
     __slots__ = ("cancel_close_listener", "epoch", "partitions")
 
     def __init__(self, places: Iterable[TopicIdPartition], cancel: Callable[[], None]) -> None:
         self.epoch = 1
-        """What the next request must name."""
+        """Session epoch that the next request must have."""
         self.partitions = dict.fromkeys(places, False)
-        """In the order in which they are read; one that brought records goes to the end. Whether the next answer must
-        name it although it brings nothing."""
+        """Partitions in fetch order (one that returned records moves to the end) -> True if the next response must include the
+        partition even without records.
+        """
         self.cancel_close_listener = cancel
-        """Its connection's end does not matter any more."""
+        """Removes the listener for the end of the connection."""
 
     def update(self, places: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Add and remove partitions by a request."""
+        """Add the partitions of a request to the session, and remove those it forgets."""
         for place in places:
             self.partitions.setdefault(place, True)
         for place in forgotten:
             self.partitions.pop(place, None)
 
     def must_include(self, place: TopicIdPartition, *, brings: bool, failed: bool) -> bool:
-        """Return True if the response must include a partition; remembers that it was included."""
+        """Return True if the response must include a partition, and record that it does.
+
+        ``brings``: the partition has records for the member; ``failed``: it has an error.
+        """
         due = self.partitions.get(place, False)
         if place in self.partitions:
             if brings:
@@ -59,31 +63,31 @@ class ShareSession:
 
 
 class ShareSessionCache:
-    """Share sessions of this broker, by group and member."""
+    """Share sessions of this broker by group id and member id."""
 
     def __init__(self, most: int, released: Callable[[str, str, list[TopicIdPartition]], None]) -> None:
         self._max_sessions = most
         self._on_released = released
-        """Hears of a group and member whose session is over, and of the partitions it had."""
+        """Called with group id, member id and partitions of a session that was closed."""
         self._by_member: dict[tuple[str, str], ShareSession] = {}
         self._session_counts: dict[str, int] = {}
-        """Sessions by group."""
+        """Number of sessions by group id."""
         self.group_closed_listeners: list[Callable[[str], None]] = []
-        """Hear of a group that has no session here any more."""
+        """Called with the id of a group whose last session was closed."""
 
     def __len__(self) -> int:
         return len(self._by_member)
 
     def is_open(self, group_id: str, member_id: str) -> bool:
-        """Return whether a member has a session."""
+        """Return True if a member has a session."""
         return (group_id, member_id) in self._by_member
 
     def has_sessions(self, group_id: str) -> bool:
-        """Return True if a group has a session."""
+        """Return True if any member of a group has a session."""
         return group_id in self._session_counts
 
     def open(self, peer: Peer, group_id: str, member_id: str, places: Collection[TopicIdPartition]) -> ShareSession:
-        """Open a session, replacing an existing one.
+        """Open a session on the connection ``peer``; it replaces an existing session of the member.
 
         Raises:
             ProtocolError: SHARE_SESSION_LIMIT_REACHED.
@@ -106,7 +110,9 @@ class ShareSessionCache:
         return session
 
     def continue_session(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """Return the session, advanced to its next request; ``epoch`` -1 is always valid, and does not close it yet.
+        """Check the epoch of a request, increment that of its session, and return the session.
+
+        Epoch -1 is always valid and does not close the session here.
 
         Raises:
             ProtocolError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
@@ -123,7 +129,7 @@ class ShareSessionCache:
     def update(
         self, session: ShareSession, places: Collection[TopicIdPartition], forgotten: Collection[TopicIdPartition]
     ) -> None:
-        """Add and remove partitions of a session by a request.
+        """Add the partitions of a request to a session and remove those it forgets, within the limits.
 
         Raises:
             ProtocolError: SHARE_SESSION_LIMIT_REACHED.
@@ -142,7 +148,7 @@ class ShareSessionCache:
         return sum(len(session.partitions) for session in self._by_member.values())
 
     def close(self, group_id: str, member_id: str) -> None:
-        """Close the session of a member, releasing its records."""
+        """Close the session of a member and release its records; do nothing without a session."""
         session = self._remove((group_id, member_id))
         if session is not None:
             self._on_released(group_id, member_id, list(session.partitions))
