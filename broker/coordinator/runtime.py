@@ -90,7 +90,7 @@ class CoordinatorRuntime(Generic[R]):
         old = self._shards.get(replica.partition)
         if old is not None:
             if old.replica is replica and old.state in (CoordinatorState.LOADING, CoordinatorState.ACTIVE):
-                old.on_high_watermark_updated()  # a follower that was waited for may be none any more
+                old.on_high_watermark_updated()  # the ISR may have shrunk, which advances the high watermark
                 return
             old.unload()
         self._start_shard(replica)
@@ -172,7 +172,7 @@ class CoordinatorRuntime(Generic[R]):
         try:
             self.shard(partition).enqueue(event_of(ticket), ticket)
         except ProtocolError as error:
-            ticket.deliver(error.with_traceback(None))  # which would hold this frame, and that the ticket
+            ticket.deliver(error.with_traceback(None))  # its traceback would reference this frame and the request
         return ticket
 
     def has_shards(self) -> bool:
@@ -207,7 +207,7 @@ class CoordinatorRuntime(Generic[R]):
             if shard.state is CoordinatorState.ACTIVE:
                 yield shard
 
-    # ------------------------------------------------------------------ work beside requests
+    # ------------------------------------------------------------------ loading and background work
 
     def _start_task(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._nursery is None:

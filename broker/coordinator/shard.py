@@ -148,7 +148,7 @@ class Shard(Generic[R]):
         error = self._write(fx, map(self._serde.encode, fx.records))
         self._set_timers(fx.timers)
         if not fx.records and fx.txn is None and isinstance(event, WriteResult):
-            self._send_replies(fx.replies)  # their records are committed, or have failed
+            self._send_replies(fx.replies)  # replies to a write that is already committed or failed
             fx.replies = []
         if fx.continuation is None or error is not ErrorCode.NONE:
             self._complete(fx, error)
@@ -233,7 +233,7 @@ class Shard(Generic[R]):
         elif what is not None:
             self.enqueue(WriteResult(what, error))
 
-    # ------------------------------------------------------------------ the log
+    # ------------------------------------------------------------------ appends and high watermark
 
     def _write(self, fx: Effects[R], encoded: Encoded) -> ErrorCode:
         """Append and replay the records of effects; after an error, batches appended before remain."""
@@ -346,7 +346,7 @@ class Shard(Generic[R]):
         while self._deferred and self._deferred[0].deadline_ms <= now:
             self._release_first(to_client_error(ErrorCode.REQUEST_TIMED_OUT))
 
-    # ------------------------------------------------------------------ the end
+    # ------------------------------------------------------------------ failure and unloading
 
     def _fail(self, error: CoordinatorStateError, event: Any) -> None:
         """Fail the shard on an event, whose request gets UNKNOWN_SERVER_ERROR, others NOT_COORDINATOR."""

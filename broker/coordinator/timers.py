@@ -73,7 +73,7 @@ class Timers:
         if timer is not None:
             timer.disarm()
         if len(self._heap) > 64 and len(self._heap) > 4 * len(self._armed):
-            # Much was cancelled: do not keep every old position.
+            # Most entries are cancelled: remove them.
             self._heap = [e for e in self._heap if e[2].callback is not None]
             heapq.heapify(self._heap)
 

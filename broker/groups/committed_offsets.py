@@ -115,7 +115,7 @@ class CommittedOffsets:
             topics = self._stored[group] = {}
         partitions = topics.get(topic)
         if partitions is None:
-            partitions = topics[sys.intern(topic)] = {}  # one text for all groups that read a topic
+            partitions = topics[sys.intern(topic)] = {}  # one string object for all groups that commit to the topic
         partitions[partition] = raw
 
     def _remove(self, group: str, topic: str, partition: int) -> None:

@@ -60,7 +60,7 @@ def delete_group(kinds: GroupStore, ticket: Any, group_id: str) -> GroupEffects:
     new_kind = _find_modern_group(kinds, group_id)
     code = ErrorCode.NONE
     if share is not None:
-        share.state_deletion_started_ms = None  # it is over
+        share.state_deletion_started_ms = None  # the persister has deleted the state
     if any(group is not None and group.members for group in (share, new_kind)):
         code = ErrorCode.NON_EMPTY_GROUP
     elif share is not None:
@@ -74,7 +74,7 @@ def delete_group(kinds: GroupStore, ticket: Any, group_id: str) -> GroupEffects:
             kinds.streams_groups.cancel_initial_delay(group_id, fx)
     elif (
         classic is None and group_id not in kinds.classic_groups.persisted_groups
-    ):  # their first record may never be committed
+    ):  # the first record of a group in `persisted_groups` may never be committed
         code = ErrorCode.GROUP_ID_NOT_FOUND
     elif classic is not None and classic.state is not ClassicGroupState.EMPTY:
         code = ErrorCode.NON_EMPTY_GROUP

@@ -68,7 +68,7 @@ def _expire_classic_group(
         pending = offsets.pending.producers_by_partition(group_id, topic)
         for partition, raw in list(partitions.items()):
             gone = topic not in read and _is_expired(group, unpack_offset(raw), retention_ms, now_ms)
-            gone = gone and partition not in pending  # what it will be is not known yet
+            gone = gone and partition not in pending  # the pending transaction may replace it
             kept = kept or not gone
             yield offset_tombstone(group_id, topic, partition) if gone else None
     if not kept and group is not None and group.state is ClassicGroupState.EMPTY and not group.pending_join_members:

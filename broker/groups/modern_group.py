@@ -136,7 +136,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
 
     def uses_any(self, topics: frozenset[str]) -> bool:
         """Return True if any member subscribes to any of these topics."""
-        return not self.subscribed_topic_names.keys().isdisjoint(topics)  # costs as much as the fewer of them
+        return not self.subscribed_topic_names.keys().isdisjoint(topics)  # iterates over the smaller set
 
     def count_subscription(self, old: N | None, new: N | None) -> None:
         """Adjust the topic counts for a member that joins (``old`` None), leaves (``new`` None) or resubscribes.

@@ -204,6 +204,6 @@ def replay_record(machine: Any, record: GroupRecord) -> Generator[None, None, Gr
         del groups[key.group_id]
         return None
     yield from replay(kind, group, key, value)
-    if value is not None and kind is not SHARE:  # a group without records, of a simple consumer, becomes this one
+    if value is not None and kind is not SHARE:  # it replaces a simple group, which has no records
         machine.classic_groups.groups.pop(key.group_id, None)
     return group

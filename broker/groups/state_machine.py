@@ -203,7 +203,7 @@ class GroupStateMachine:
 
     def handle(self, now_ms: int, event: Any) -> GroupEffects:
         """Return the records, replies and timers with which the coordinator responds to an event."""
-        if type(event) is GroupRequest:  # nearly all of them
+        if type(event) is GroupRequest:  # the most frequent event
             return self._handle_request(event, now_ms)
         match event:
             case ShardLoaded():
@@ -249,7 +249,7 @@ class GroupStateMachine:
             request.session_timeout_ms
         ):
             wrong = rebalance.join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, call.version)
-            return GroupEffects(replies=[RequestReply(call.pending_request, wrong)])  # for a group of any type
+            return GroupEffects(replies=[RequestReply(call.pending_request, wrong)])  # checked for groups of all types
         if self.find_streams_group(group_id) is not None:
             # lazy: 11.7 ms, 509 kB
             from ottla.broker.groups.streams.foreign_requests import handle_foreign_request as handle_other

@@ -118,7 +118,7 @@ class CountedSubscriptions:
                 self._count_step()
 
     def _count_step(self) -> None:
-        if next(self._pending[0], True):  # the end; a step yields None
+        if next(self._pending[0], True):  # True: exhausted; a step yields None
             self._pending.popleft()
 
     def count_pending(self) -> Generator[None, None, None]:

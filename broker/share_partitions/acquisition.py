@@ -71,7 +71,7 @@ def _acquisition_bounds(share: SharePartition, max_records: int, fetched: Fetche
     """Return the last offset to acquire, and the maximum number of records."""
     last = fetched.batch_offsets[-1][1]
     most = min(max_records, share.limits.max_record_locks - share.in_flight_count)
-    if most <= 0 and fetched.fetch_offset <= share.end_offset:  # no new ones, but free ones may go out again
+    if most <= 0 and fetched.fetch_offset <= share.end_offset:  # no new records, but available ones may be acquired
         most = min(max_records, share.end_offset - fetched.fetch_offset + 1)
         last = min(last, share.end_offset)
     return last, most
@@ -98,7 +98,7 @@ class _RecordAcquisition:
     def run(self) -> list[AcquiredRange]:
         share, base = self._share, self._read[0][0]
         self._archive_gap_before(base)
-        if base > self._last:  # the window is full: the read is beyond it
+        if base > self._last:  # the in-flight limit is reached: the read is after the end offset
             return self._out
         first, floor = base, share.last_batch_at_or_before(base)
         if floor is None:
@@ -127,7 +127,7 @@ class _RecordAcquisition:
         ):
             share.mark_available()
 
-    # ------------------------------------------------------------------ what was handed out before
+    # ------------------------------------------------------------------ in-flight records
 
     def _acquire_cached(self, known: list[InFlightBatch], first: int) -> bool:
         """Acquire available in-flight records, and new ones in gaps between them.
@@ -209,7 +209,7 @@ class _RecordAcquisition:
         self._out += told
         self._count += taken
 
-    # ------------------------------------------------------------------ what is new
+    # ------------------------------------------------------------------ new records
 
     def _acquire_new(self, first: int, last: int) -> None:
         """Acquire new records from ``first`` on, up to the end of the record batch in which the limit is reached."""

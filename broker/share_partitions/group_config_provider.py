@@ -89,7 +89,7 @@ class ShareGroupConfigProvider:
         if reset == "earliest":
             return log.log_start_offset
         back_ms = by_duration_ms(reset)
-        if back_ms is None:  # the latest
+        if back_ms is None:  # "latest"
             if type(replica.state) is LeaderState and replica.state.is_high_watermark_unknown(log.high_watermark):
                 raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE, f"high watermark {log.high_watermark} is lagging")
             return log.high_watermark

@@ -54,7 +54,7 @@ def find_batches(part: FileSlice, new_from: int, max_records: int) -> list[Recor
             if len(window) < min(HEADER_BYTES, len(part) - position):
                 break
         if len(part) - position < min_batch_bytes(window, position - start):
-            break  # not even its header
+            break  # the header is truncated
         batch = RecordBatchPosition(position, parse_any_header(window, position - start))
         if batch.end > len(part):
             break

@@ -89,7 +89,7 @@ class SharePartition:
                 self._gap_start, self._gap_end = gap, self.end_offset
             self.advance_start_offset()
 
-    # ------------------------------------------------------------------ what is in flight
+    # ------------------------------------------------------------------ in-flight batches
 
     def __len__(self) -> int:
         return len(self._firsts)
@@ -161,7 +161,7 @@ class SharePartition:
         """Number of records from start to end offset, including final ones."""
         return self.end_offset - self.start_offset + 1 if self._firsts else 0
 
-    # ------------------------------------------------------------------ what comes next
+    # ------------------------------------------------------------------ next fetch
 
     def mark_available(self) -> None:
         """Note that an in-flight record has become available, so that the next fetch offset is searched for."""
@@ -204,7 +204,7 @@ class SharePartition:
         """Return True if a fetch may acquire records: some are available, or more may be in flight."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight_count < self.limits.max_record_locks
 
-    # ------------------------------------------------------------------ the start moves on
+    # ------------------------------------------------------------------ advancing the start offset
 
     def advance_past_archived(self) -> bool:
         """Advance the start offset if the in-flight limit is reached and no record is acquired; return True if moved.
@@ -253,12 +253,12 @@ class SharePartition:
         batch = self.last_batch_at_or_before(self.start_offset)
         if batch is None:
             return False  # nothing is in flight, or the first records are a gap
-        state = batch.state_at(min(self.start_offset, batch.last_offset))  # which lies behind it where the log was cut
+        # after the batch if the log start offset advanced
+        state = batch.state_at(min(self.start_offset, batch.last_offset))
         return state.rollback_state is None and state.state.is_final
 
     def _final_prefix(self) -> tuple[int, int]:
-        """Return the last offset of the final records at the start (-1: none), and their number after the start offset.
-        """
+        """Return the last offset of the leading final records (-1: none), and the number of them that is counted."""
         last, counted = -1, 0
         for batch in self:
             if self._gap_start is not None and self.has_gap and batch.last_offset >= self._gap_start:
@@ -270,7 +270,7 @@ class SharePartition:
                 counted += self.count_from_start_offset(run.first_offset, last)
         return last, counted
 
-    # ------------------------------------------------------------------ what is gone from the log
+    # ------------------------------------------------------------------ deleted records
 
     def update_log_start_offset(self, offset: int) -> None:
         """Advance the start offset to a new log start offset: available records before it are archived.

@@ -137,7 +137,7 @@ class SharePartitionLeader:
             self._dependencies.on_removed(self)
         self._dependencies.wake_purgatory(self.purgatory_key)
 
-    # ------------------------------------------------------------------ records go out
+    # ------------------------------------------------------------------ acquisition
 
     def next_fetch_offset(self) -> int | None:
         """Return the offset of the next fetch; None if no record can be acquired."""
@@ -171,7 +171,7 @@ class SharePartitionLeader:
         if self.share_partition is not None:
             self.share_partition.update_log_start_offset(offset)
 
-    # ------------------------------------------------------------------ records come back
+    # ------------------------------------------------------------------ acknowledgement and release
 
     def acknowledge(
         self, member_id: str, batches: Sequence[acknowledgement.ShareAcknowledgementBatch]
@@ -215,7 +215,7 @@ class SharePartitionLeader:
         error = await self._await_persisted(writing)
         acknowledgement.complete_changes(self.share_partition, changes, self._now_ms(), written=error is None)
         if error is not None and not self.is_closed:
-            self._arm_next_lock_timer()  # one that is back may have been overlooked while its end was pending
+            self._arm_next_lock_timer()  # a rolled-back record's lock was ignored while the change was pending
         ticket.deliver(WRITTEN if error is None else error)
         self._dependencies.wake_purgatory(self.purgatory_key)
 
@@ -280,7 +280,7 @@ class SharePartitionLeader:
             )
         assert self.share_partition is not None
         if self.share_partition.advance_start_offset():
-            self._dependencies.wake_purgatory(self.purgatory_key)  # more may be in flight
+            self._dependencies.wake_purgatory(self.purgatory_key)  # more records may be acquired
 
     def close(self) -> None:
         """Close the share partition: delayed fetches complete, so that consumers look up the new leader."""

@@ -182,7 +182,8 @@ class SharePartitionManager:
     async def delete_state(self, group_id: str, places: Mapping[bytes, Iterable[int]]) -> ProtocolError | None:
         """Delete the persisted state of a group's partitions; return the first error, or None."""
         for underway in self._initializations.get(group_id, ()):
-            underway.append(ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))  # it would come behind
+            # its initialization would follow the deletion
+            underway.append(ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         failures: list[ProtocolError] = []
 
         async def one(key: SharePartitionKey) -> None:
@@ -195,7 +196,7 @@ class SharePartitionManager:
         await for_each_concurrently(_keys(group_id, places), one)
         return failures[0] if failures else None
 
-    # ------------------------------------------------------------------ what goes
+    # ------------------------------------------------------------------ removal
 
     def _on_session_released(self, group_id: str, member_id: str, places: list[TopicIdPartition]) -> None:
         self._run_removal(self._release_all(group_id, member_id, places))
@@ -203,7 +204,7 @@ class SharePartitionManager:
     def _release_all(self, group_id: str, member_id: str, places: list[TopicIdPartition]) -> Job[None]:
         for place in places:
             if self.sessions.is_open(group_id, member_id):
-                return  # it is back, and may have got others meanwhile: what it had is its own until the locks end
+                return  # the member has a new session: its records are released when their locks expire
             shared = self.get(group_id, place)
             if shared is not None:
                 shared.release(member_id)
@@ -234,7 +235,7 @@ class SharePartitionManager:
         while self._removals:
             try:
                 yield from self._removals[0]
-            finally:  # one that failed must not keep the others waiting
+            finally:  # a failed removal must not block later ones
                 self._removals.popleft()
 
     def on_resignation(self, replica: HostedPartition) -> None:

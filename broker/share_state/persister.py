@@ -196,7 +196,7 @@ class Persister:
         )
         return answer.start_offset, answer.delivery_complete_count, answer.leader_epoch
 
-    # ------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------ calls of the coordinator
 
     def _enqueue(self, at: SharePartitionKey) -> _PersisterCall:
         """Append a call to those of a share partition; the order of calls does not depend on which task runs first."""

@@ -65,7 +65,7 @@ def combine_state_batches(
             heappop(shortest)
         if number < len(every):
             last = min(last, every[number].first_offset - 1)
-        # Kafka holds one that begins here against the batch before only where no other that begins here is shorter.
+        # Kafka merges a batch that begins here with the previous one only if no shorter batch begins here.
         goes_on = first < at or shortest[0][1:] == (-count, -state)
         _append(done, PersisterStateBatch(at, last, -count, -state), joins=goes_on)
         at = last + 1

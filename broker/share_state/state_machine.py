@@ -250,7 +250,7 @@ class ShareStateMachine:
         records = [share_group_offsets.tombstone_record(event.key)] if event.key in self.states.by_key else []
         return ShareStateEffects(records, [RequestReply(event.pending_request, True)])
 
-    # ------------------------------------------------------------------ now and then
+    # ------------------------------------------------------------------ periodic work
 
     def _arm_cold_snapshots(self, now_ms: int) -> ScheduleTimer:
         return ScheduleTimer(_COLD_SNAPSHOT_TIMER, now_ms + self._settings.cold_snapshot_interval_ms)

@@ -70,7 +70,7 @@ def prepare_init_producer_id(
     elif given == txn.producer_epoch or txn.producer_epoch == NO_EPOCH:
         last = txn.producer_epoch
     elif given == txn.last_producer_epoch:
-        epoch, last = txn.producer_epoch, txn.last_producer_epoch  # it asks again for what it was given
+        epoch, last = txn.producer_epoch, txn.last_producer_epoch  # a retry: the response was lost
     else:
         raise ProtocolError(ErrorCode.PRODUCER_FENCED)
     return txn.transition_to(

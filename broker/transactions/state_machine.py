@@ -88,7 +88,7 @@ class TransactionStateMachine:
         """Return all transactional ids, including new ones whose first transition is pending."""
         return [*self._transactions, *(x for x in self.pending_transitions if x not in self._transactions)]
 
-    # ------------------------------------------------------------------ the contract
+    # ------------------------------------------------------------------ events and replay
 
     def handle(self, now_ms: int, event: Any) -> TransactionEffects:
         """Return the records, replies and timers with which the coordinator responds to an event."""
@@ -102,7 +102,7 @@ class TransactionStateMachine:
             case events.MarkersWritten():
                 return self._on_markers_written(event)
             case ShardUnloaded() | RequestDisconnected():
-                return TransactionEffects()  # no request waits here except for a record
+                return TransactionEffects()  # pending requests only wait for writes
         try:
             match event:
                 case events.InitProducerId():
@@ -137,7 +137,7 @@ class TransactionStateMachine:
         if pending is not None and pending.after is txn:
             pending.is_written = True
 
-    # ------------------------------------------------------------------ what producers ask
+    # ------------------------------------------------------------------ requests of producers
 
     def _init(self, event: events.InitProducerId, now_ms: int) -> TransactionEffects:
         self._check_nothing_pending(event.transactional_id)
@@ -146,7 +146,7 @@ class TransactionStateMachine:
             txn = init_producer_id.new_transaction(event.timeout_ms, now_ms, self._new_producer_id)
         init_producer_id.check_expected_producer(txn, event.expected_producer)
         if txn.state is S.ONGOING:
-            answer: Any = ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)  # once its end is decided
+            answer: Any = ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)  # sent once the abort is committed
             after = end_transitions.prepare_fence_producer_epoch(
                 txn, now_ms, self._new_producer_id, bumps=self._transaction_version() >= EPOCH_BUMP_VERSION
             )
@@ -355,7 +355,7 @@ class TransactionStateMachine:
                         txn, now_ms, self._new_producer_id, bumps=self._transaction_version() >= EPOCH_BUMP_VERSION
                     )
                 except ProtocolError:
-                    continue  # no producer id just now: the next look finds it again
+                    continue  # no producer id is available: retried by the next scan
                 yield self._start_scanned_transition(transactional_id, txn, after, settle)
             else:
                 yield None

@@ -307,7 +307,7 @@ def subscribed_topics(group: ClassicGroup) -> Generator[None, None, set[str] | N
         raw = member.metadata_for(group.protocol or "") or (member.protocols[0][1] if member.protocols else b"")
         if len(raw) < 2:
             return None
-        try:  # every later version begins as version 0 does
+        try:  # later versions only add fields at the end
             said = yield from decode_job(ConsumerProtocolSubscription, 0, raw)
         except WireError:
             return None

@@ -51,7 +51,7 @@ class ClassicGroups:
             return
         self.persisted_groups[key.group] = value
         if self.is_loaded and value.members and key.group not in self.groups:
-            # it was a group of the newer protocol
+            # a consumer group was converted to a classic group
             self.groups[key.group] = ClassicGroup.from_record_value(key.group, value)
 
     def on_loaded(self, now_ms: int) -> GroupEffects:
@@ -199,7 +199,7 @@ class ClassicGroups:
             group.pending_join_members[new_id] = None
             for other, member_id in self._pending_member_ids.add(group.id, new_id):
                 if other in self.groups and member_id in self.groups[other].pending_join_members:
-                    fx.timers.append(ScheduleTimer(("session", other, member_id), now_ms))  # as if its session was over
+                    fx.timers.append(ScheduleTimer(("session", other, member_id), now_ms))  # expires at once
             fx.timers.append(ScheduleTimer(("session", group.id, new_id), now_ms + request.session_timeout_ms))
             fx.replies.append(
                 RequestReply(
@@ -219,14 +219,14 @@ class ClassicGroups:
     ) -> None:
         if request.member_id in group.pending_join_members:
             if request.group_instance_id is not None:
-                raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka takes it for a bug of its own
+                raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka: IllegalStateException
             self._add(group, call, request, request.member_id, now_ms, fx)
             return
         member = group.check_member(request.member_id, request.group_instance_id)
         same = member.protocols == rebalance.protocols_of(request)
         state = group.state
         if state is ClassicGroupState.COMPLETING_REBALANCE and same:
-            # Its answer got lost: give it the generation it is in.
+            # Its JoinGroup response was lost: return the current generation.
             reply = rebalance.build_join_response(group, member, members=member.id == group.leader)
             fx.replies.append(RequestReply(call.pending_request, reply))
         elif state is ClassicGroupState.STABLE and same and member.id != group.leader:
@@ -292,7 +292,7 @@ class ClassicGroups:
         if group.state is ClassicGroupState.STABLE:
             fx.replies.append(RequestReply(call.pending_request, rebalance.build_sync_response(group, member)))
             return
-        rebalance.reject_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, fx)  # one that is held already is let go
+        rebalance.reject_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, fx)  # a SyncGroup pending from before fails
         member.awaiting_sync = call
         if member.id == group.leader:
             rebalance.store_leader_assignment(group, request, fx)
@@ -382,7 +382,7 @@ class ClassicGroups:
         fx = GroupEffects()
         group = self.groups.get(key[1])
         if key[0] == "session":
-            # independent of the group, which may be another one by now
+            # also if the group was deleted or created again since
             self._pending_member_ids.remove(key[1], key[2])
         if group is None:
             return fx

@@ -28,7 +28,7 @@ MIN_STATIC_MEMBER_WAIT_MS = 1000
 if TYPE_CHECKING:
     GroupEffects = Effects[GroupRecord]
 else:
-    GroupEffects = Effects  # each call of a subscripted class costs as much again
+    GroupEffects = Effects  # calling a subscripted class doubles the cost
 
 
 class GroupSettings(NamedTuple):
@@ -322,7 +322,7 @@ def _complete_join(group: ClassicGroup, now_ms: int) -> Iterator[GroupEffects]:
     group.protocol = group.select_protocol()
     group.transition_to(ClassicGroupState.COMPLETING_REBALANCE, now_ms)
     for number, member in enumerate(group.members.values()):
-        if number % RECORDS_PER_STEP == 0:  # the leader's answer is long: its slice begins with it
+        if number % RECORDS_PER_STEP == 0:  # start a slice with the leader's response, which is large
             yield fx
             fx = GroupEffects()
         reply_join(group, member, build_join_response(group, member, members=member.id == group.leader), fx)

@@ -37,7 +37,7 @@ def handle_classic_request(groups: ConsumerGroups, call: GroupRequest, now_ms: i
     match request:
         case join_group.JoinGroupRequest() if not group.members:
             fx = groups.classic_groups.join(call, now_ms)
-            if fx.records:  # it is let in: the group begins anew, as one of the older kind
+            if fx.records:  # accepted: a new classic group replaces this one
                 fx.records[:0] = group_tombstones(group)
             return fx
         case join_group.JoinGroupRequest():
@@ -122,7 +122,7 @@ def _sync(
         return sync_group.SyncGroupResponse(error_code=error.code)
     try:
         version = consumer_protocol.decode_version(first.metadata)
-    except WireError:  # it has been taken over with a group that had agreed on another of its protocols
+    except WireError:  # invalid metadata of a protocol that its classic group did not select
         return sync_group.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     fx.timers.append(CancelTimer(("consumer-sync", group.id, member.id)))
     groups.arm_session(group.id, member, now_ms, fx)

@@ -183,7 +183,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
             self.resolved_regexes[regex] = resolved
             self.subscriptions.adjust(resolved.topics, by_regex=1)
 
-    # ------------------------------------------------------------------ what follows from it
+    # ------------------------------------------------------------------ derived state
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         """Return the member with an instance id; None if there is none."""

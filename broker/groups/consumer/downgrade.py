@@ -153,9 +153,7 @@ def _to_classic_group(
 def _to_classic_member(member: ConsumerGroupMember) -> ClassicGroupMember:
     assert member.classic_metadata is not None
     protocols: dict[str, bytes] = {}
-    for (
-        protocol
-    ) in member.classic_metadata.supported_protocols:  # of duplicate names in the record the first, as in a join
+    for protocol in member.classic_metadata.supported_protocols:  # of duplicate names the first, as in JoinGroup
         protocols.setdefault(protocol.name, protocol.metadata)
     return ClassicGroupMember(
         member.id,

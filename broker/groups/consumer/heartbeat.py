@@ -159,7 +159,7 @@ class _ConsumerHeartbeat:
         if classic is not None and classic.state is not ClassicGroupState.EMPTY:
             self._fx.continue_with(self._upgrade(classic), upgrade.work_units(classic))
             return
-        # one that is only just being made
+        # a classic group that is empty, or whose first record is not committed yet
         if classic is not None or request.group_id in self._groups.classic_groups.persisted_groups:
             self._fx.records.append(GroupRecord(offset_records.GroupMetadataKey(request.group_id), None))
         self._update_group(ConsumerGroup(request.group_id))

@@ -149,7 +149,7 @@ class MemberUpdate(NamedTuple):
         yield GroupEffects(records=[records.target_assignment_epoch_record(plan.group_id, plan.epoch, self.now_ms)])
         fx = GroupEffects()
         moved = self.reconcile((plan.epoch, new[plan.updated_member.id]), fx)
-        yield None  # it may be given very much
+        yield None  # the assignment may be large
         self.on_finished(moved, fx)
         yield fx
 

@@ -109,7 +109,7 @@ def _next_assignment(member: ConsumerGroupMember, goal: ConsumerMemberTarget, ep
         wanted = dict.fromkeys(goal.target.get(topic, ()) if topic in goal.subscribed else ())
         own = member.revoking.get(topic, _NO_EPOCHS)
         had = member.assigned.get(topic)
-        if had is None:  # as with each of a member that has just come
+        if had is None:  # no assigned partitions of this topic
             free = [n for n in wanted if n in own or goal.owner_epoch(topic, n) == -1]
             held_back = held_back or len(free) < len(wanted)
             if free:

@@ -104,7 +104,7 @@ def _search(
     for regex in regexes:
         try:
             pattern = _compiled(regex)
-        except ProtocolError:  # it stands in a log that others have written
+        except ProtocolError:  # an invalid expression in a record written by a client
             out[regex] = ResolvedRegularExpression(frozenset(), image.offset, now_ms)
             continue
         yield

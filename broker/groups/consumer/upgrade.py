@@ -110,7 +110,7 @@ def _check(groups: ConsumerGroups, classic: ClassicGroup) -> None:
         raise _upgrade_error(classic.id, "the group does not use the consumer embedded protocol")
     if len(classic.members) > groups.settings.max_size:
         raise _upgrade_error(classic.id, "the group size exceeds the consumer group maximum size")
-    if classic.protocol is None:  # its first generation has not begun; Kafka falls over it as well
+    if classic.protocol is None:  # before the first generation: Kafka throws as well
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

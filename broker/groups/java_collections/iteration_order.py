@@ -205,7 +205,7 @@ def integer_hash_set_order(keys: Iterable[int]) -> tuple[int, ...]:
         return tuple(every)
     buckets = _buckets_of_copy(len(every))
     if every and min(every) >= 0 and max(every) < min(buckets, 1 << 16):
-        return tuple(sorted(every))  # each has a bucket of its own, by its number
+        return tuple(sorted(every))  # each number has its own bucket, in ascending order
     return tuple(sorted(every, key=lambda number: _bucket_index(number, buckets)))
 
 

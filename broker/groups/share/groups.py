@@ -87,7 +87,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
 
         run_update_with_hashes(self.groups, group.id, self.topics, [group.subscribed_topic_names], fx, remove)
 
-    # ------------------------------------------------------------------ partitions that get their state
+    # ------------------------------------------------------------------ initialization of share state
 
     @staticmethod
     def is_deleting_state(group: ShareGroup, now_ms: int) -> bool:

@@ -52,7 +52,7 @@ def alter_offsets(
     """
     fx, image = GroupEffects(), groups.topics.image
     group = _require_empty_group(groups.get_or_create_group(group_id))
-    if groups.is_deleting_state(group, now_ms):  # what is begun now would outlive the group
+    if groups.is_deleting_state(group, now_ms):  # new state would remain after the deletion
         raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     new = {
         image.topics[name].id: NamedTopicPartitions(name, numbers)

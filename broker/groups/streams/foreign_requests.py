@@ -19,7 +19,7 @@ def handle_foreign_request(groups: StreamsGroups, call: GroupRequest, now_ms: in
     if not isinstance(call.request, join_group.JoinGroupRequest) or group.members:
         return reject_foreign_request(call)
     fx = groups.classic_groups.join(call, now_ms)
-    if fx.records:  # it is let in: the group begins anew, as one of the older kind
+    if fx.records:  # accepted: a new classic group replaces this one
         fx.records[:0] = group_tombstones(group)
         groups.cancel_initial_delay(group.id, fx)
     return fx

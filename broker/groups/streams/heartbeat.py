@@ -196,7 +196,7 @@ class _StreamsHeartbeat:
         """
         if self._request.topology is None:
             if group.topology is None:
-                raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # only where the log is not whole
+                raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # only if the topology record is missing in the log
             return group.topology
         said = from_request(self._request.topology)
         if group.topology is None:

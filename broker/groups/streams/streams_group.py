@@ -188,7 +188,7 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
                 if number % SUBTOPOLOGIES_PER_STEP == 0:
                     yield
 
-    # ------------------------------------------------------------------ what follows from it
+    # ------------------------------------------------------------------ derived state
 
     def assignment_epoch(self, member: StreamsGroupMember, offset: OffsetToCommit) -> int | None:
         """Return the epoch at which a member was assigned the active task that reads a partition.
