@@ -68,7 +68,7 @@ def acquire_records(
 
 
 def _acquisition_bounds(share: SharePartition, max_records: int, fetched: FetchedOffsets) -> tuple[int, int]:
-    """Return the last offset to acquire, and the maximum number of records."""
+    """Return the last offset that may be acquired, and how many records may be: at most ``max_records``."""
     last = fetched.batch_offsets[-1][1]
     most = min(max_records, share.limits.max_record_locks - share.in_flight_count)
     if most <= 0 and fetched.fetch_offset <= share.end_offset:  # no new records, but available ones may be acquired

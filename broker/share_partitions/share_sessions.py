@@ -36,8 +36,9 @@ class ShareSession:
         self.epoch = 1
         """Session epoch that the next request must have."""
         self.partitions = dict.fromkeys(places, False)
-        """Partitions in fetch order (one that returned records moves to the end) -> True if the next response must name it
-        even without records.
+        """Partitions in fetch order (after a fetch of its records, a partition moves to the end).
+
+        The value is True if the next response must include the partition even without records.
         """
         self.cancel_close_listener = cancel
         """Removes the listener for the end of the connection."""

@@ -36,7 +36,7 @@ MAX_RETRY_BACKOFF_S = 1.0
 MAX_PARTITIONS_PER_REQUEST = 2_000
 """Maximum number of partitions in a request (further ones wait for its response), and in one lookup of leaders."""
 MAX_BATCHES_PER_SLICE = 100
-"""Maximum number of batches per time slice: a lookup of moved transactions costs about 20 us each."""
+"""Marker batches processed in one time slice: finding the shard of a transaction may cost 20 us for each."""
 FINAL_ERRORS = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 """Error codes after which the marker of a partition is not sent again: written, or transactions are unsupported."""
 RETRIABLE_ERRORS = frozenset(

@@ -71,7 +71,7 @@ class JavaSortedStrings(Set[str]):
         return self._content_hash == other._content_hash and len(self) == len(other)
 
     def equals_job(self, other: Set[str]) -> Generator[None, None, bool]:
-        """Compare as ``==`` does; yield between two steps."""
+        """Return True if the sets are equal, as ``==`` does; yield between two steps."""
         if self is other or not isinstance(other, JavaSortedStrings) or not self._may_equal(other):
             return self == other
         ours, theirs = iter(self._keys), iter(other._keys)
