@@ -1,8 +1,8 @@
 """Shard of a coordinator: state machine, partition, and replies that wait for the high watermark.
 
-For each event the state machine returns effects: records are appended and replayed, timers are set, and the replies
-are sent once all records up to them are committed. A rejected append has changed no replayed state, so that no
-rollback is needed: the replies become errors, and the state machine is notified if it requested it.
+For each event the state machine returns effects: records are appended and replayed, timers are set, and the replies are
+sent once all records up to them are committed. A rejected append has changed no replayed state, so that no rollback is
+needed: the replies become errors, and the state machine is notified if it requested it.
 
 Clients may write to internal topics, so the state that is replayed from them is not trusted. An exception of the state
 machine fails its shard only: `CoordinatorStateError`. The shard is reloaded from its log after a back-off.
@@ -58,7 +58,7 @@ class Shard(Generic[R]):
         out_of_step: Callable[[], None],
         failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """``out_of_step`` is called if the log has records of others, ``failed`` after a failure: both reload."""
+        """``out_of_step`` is called if the log has records of others, ``failed`` after a failure: both reload it."""
         self._dependencies = dependencies
         self._serde = serde
         self._on_log_advanced = out_of_step

@@ -36,8 +36,7 @@ class Timers:
     """Timers by key, and the task that runs the callbacks of expired ones; scheduling a key again replaces its timer.
 
     Sessions restart their timer at every heartbeat and rarely expire, so a later deadline is only stored; the heap
-    entry
-    is moved when the earlier deadline has come.
+    entry is moved when the earlier deadline has come.
     """
 
     def __init__(self, env: Env) -> None:

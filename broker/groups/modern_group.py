@@ -92,7 +92,7 @@ class AssignedGroup(Generic[M, T]):
         raise NotImplementedError
 
     def uses_any(self, topics: frozenset[str]) -> bool:
-        """Return True if the group subscribes to, or (streams) has changelogs in, any of these topics."""
+        """Return True if the group subscribes to, or (streams) has changelogs in, any of ``topics``."""
         raise NotImplementedError
 
     def finish_replay(self) -> Generator[None, None, None]:
@@ -135,7 +135,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
         return self.subscriptions.count_pending()
 
     def uses_any(self, topics: frozenset[str]) -> bool:
-        """Return True if any member subscribes to any of these topics."""
+        """Return True if any member subscribes to any of ``topics``."""
         return not self.subscribed_topic_names.keys().isdisjoint(topics)  # iterates over the smaller set
 
     def count_subscription(self, old: N | None, new: N | None) -> None:
@@ -152,8 +152,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
         """Return the group's object for a subscription equal to ``names``, or ``names`` if there is none.
 
         A small subscription is compared with that of ``member`` only, a large one with those of all members. Yield
-        between two
-        steps.
+        between two steps.
         """
         if not isinstance(names, JavaSortedStrings):
             return member.subscribed_topic_names if names == member.subscribed_topic_names else names

@@ -1,8 +1,8 @@
 """Replay of the records of consumer, share and streams groups, by a table of record key classes.
 
 Clients may write to the log and compaction removes records, so a record about an absent member or group is skipped. A
-group is created by its first record and removed by the tombstone of its epoch record; tombstones after that one find
-no group. A large record is replayed in steps; all steps are done before the state is read.
+group is created by its first record and removed by the tombstone of its epoch record; tombstones after that one find no
+group. A large record is replayed in steps; all steps are done before the state is read.
 
 Source: ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka 4.3.1).
 """

@@ -14,7 +14,7 @@ LATEST_TIMESTAMP = -1
 
 
 class PartitionMetadataClient:
-    """Returns high watermarks of partitions that this or another broker leads."""
+    """Client for high watermarks of partitions that this or another broker leads."""
 
     def __init__(self, around: InterBrokerDependencies, replicas: ReplicaManager) -> None:
         self._dependencies = around

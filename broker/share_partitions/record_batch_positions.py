@@ -39,8 +39,7 @@ def find_batches(part: FileSlice, new_from: int, max_records: int) -> list[Recor
     """Return the complete batches of a file range, reading only headers.
 
     The list ends with the batch that contains the last of ``max_records`` records from ``new_from`` (the first offset
-    never
-    acquired) or, if that is later, from the start of the range. A batch that is truncated at the end is omitted.
+    never acquired) or, if that is later, from the start of the range. A batch that is truncated at the end is omitted.
 
     Raises:
         WireError: a batch header is invalid.

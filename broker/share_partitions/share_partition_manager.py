@@ -157,8 +157,7 @@ class SharePartitionManager:
         """Initialize the persisted state of a group's partitions at individual offsets; call ``failed`` for each error.
 
         If `delete_state` is called for the group meanwhile, the remaining initializations fail, since they would follow
-        the
-        deletion.
+        the deletion.
         """
         overtaken: list[ProtocolError] = []
 

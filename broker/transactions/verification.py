@@ -1,11 +1,11 @@
 """Verification of transactional writes: the partition leader asks the transaction coordinator before the first write.
 
-If the coordinator is another broker, AddPartitionsToTxn v4 or later is sent: one request at a time to each broker,
-with the transactions that were queued meanwhile. A request has at most one entry for a transactional id: a producer
-that retries has abandoned its first request.
+If the coordinator is another broker, AddPartitionsToTxn v4 or later is sent: one request at a time to each broker, with
+the transactions that were queued meanwhile. A request has at most one entry for a transactional id: a producer that
+retries has abandoned its first request.
 
-Source: ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``, ``AddPartitionsToTxnManager.java``
-(apache/kafka 4.3.1).
+Source: ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``, ``AddPartitionsToTxnManager.java`` (apache/kafka
+4.3.1).
 
 From KIP-890.
 """
@@ -88,7 +88,7 @@ class TransactionVerifierDependencies(NamedTuple):
 
 
 class TransactionVerifier:
-    """Verifies transactional writes with the transaction coordinators, for the partitions that this broker leads."""
+    """Verifier of transactional writes: sends verification requests to the transaction coordinators."""
 
     def __init__(self, dependencies: TransactionVerifierDependencies) -> None:
         self._dependencies = dependencies

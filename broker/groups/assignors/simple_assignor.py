@@ -94,7 +94,7 @@ class _ShareQuota(NamedTuple):
 
 
 class _ShareBalancer(Generic[P]):
-    """Balances partitions among members: all partitions of a homogeneous group at once, or those of one topic.
+    """Balancer of partitions among members: of all partitions of a homogeneous group, or those of one topic.
 
     Members are indices into ``drafts``; ``place`` converts a partition of type P to (topic id, partition).
     """

@@ -28,8 +28,7 @@ class _SubscriberBalancer:
     """Iterator over a topic's subscribers: least loaded ones ascending, most loaded ones descending.
 
     ``sizes``: number of assigned partitions by member index. The least and the most loaded members are each a range of
-    the
-    sorted subscribers with equally many partitions, which grows as that number changes.
+    the sorted subscribers with equally many partitions, which grows as that number changes.
     """
 
     def __init__(self, sizes: list[int]) -> None:

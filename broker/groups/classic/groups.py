@@ -21,7 +21,7 @@ from ottla.wire.messages import heartbeat as hb
 from ottla.wire.messages import join_group, leave_group, offset_records, sync_group
 
 MAX_RESTORED_PER_SLICE = 200
-"""Groups or members that are restored from records in one time slice."""
+"""Number of groups, or of members, that are restored from records in one time slice."""
 
 
 class NewGroupJoin(NamedTuple):
@@ -298,9 +298,9 @@ class ClassicGroups:
             rebalance.store_leader_assignment(group, request, fx)
 
     def _require_current_member(self, request: Any, generation: int) -> tuple[ClassicGroup, ClassicGroupMember]:
-        """Return the group and the member of a request with the current generation.
+        """Return the group and member of a request.
 
-        Raise a `ProtocolError` if invalid.
+        Raise ProtocolError unless they exist and its generation is current.
         """
         if not request.group_id:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID)

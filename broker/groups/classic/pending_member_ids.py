@@ -1,7 +1,7 @@
 """Member ids that were assigned (MEMBER_ID_REQUIRED) and not used yet, bounded by removing the oldest.
 
-A client normally rejoins with its id at once; an unused id is kept for the session timeout. Kafka keeps all of them
-for that time, without a bound.
+A client normally rejoins with its id at once; an unused id is kept for the session timeout. Kafka keeps all of them for
+that time, without a bound.
 """
 
 from __future__ import annotations

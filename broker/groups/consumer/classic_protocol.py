@@ -95,7 +95,7 @@ def _require_classic_member(
 def _await_join(
     groups: ConsumerGroups, group: ConsumerGroup, member: ConsumerGroupMember, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Schedule the rebalance timeout of a member that is told to rejoin, unless it is running already."""
+    """Schedule the rebalance timeout of a member that gets REBALANCE_IN_PROGRESS, unless it is scheduled already."""
     if (group.id, member.id) not in groups.rejoining_members:
         groups.rejoining_members.add((group.id, member.id))
         fx.timers.append(ScheduleTimer(("consumer-join", group.id, member.id), now_ms + member.rebalance_timeout_ms))

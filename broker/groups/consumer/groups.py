@@ -28,7 +28,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup]):
         self.regex_searches: dict[str, Generator[None, None, dict[str, ResolvedRegularExpression]]] = {}
         """Soft state: running resolution of the regular expressions, by group id."""
         self.rejoining_members: set[tuple[str, str]] = set()
-        """Soft state: (group id, member id) of classic members that were told to rejoin."""
+        """Soft state: (group id, member id) of classic members that must rejoin after REBALANCE_IN_PROGRESS."""
 
     def arm_session(self, group_id: str, member: ConsumerGroupMember, now_ms: int, fx: GroupEffects) -> None:
         """Restart the session timeout of a member: the group's setting, or a classic member's own timeout."""

@@ -1,8 +1,8 @@
 """Target assignment of a consumer group: computed in steps, and written so that a crash leaves a valid state.
 
-A large group's target assignment does not fit into one append. Whichever part of it is written at a crash, no
-partition may be in the target of two members: the next computation would retain both. So for many members all targets
-are first reduced to the retained partitions, then extended.
+A large group's target assignment does not fit into one append. Whichever part of it is written at a crash, no partition
+may be in the target of two members: the next computation would retain both. So for many members all targets are first
+reduced to the retained partitions, then extended.
 
 Source: ``TargetAssignmentBuilder.java`` (apache/kafka 4.3.1).
 """

@@ -100,7 +100,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
     def partitions_to_initialize(
         self, group: ShareGroup, names: Collection[str], now_ms: int
     ) -> dict[bytes, NamedTopicPartitions]:
-        """Return the partitions of these topics without share state, by topic id, unless they are being initialized.
+        """Return the partitions of topics ``names`` without share state, by topic id, unless they are initializing.
 
         Empty while the persister deletes the state of the group, since it might delete the new state as well.
         """

@@ -117,9 +117,8 @@ def start_group_deletion(groups: ShareGroups, ticket: Any, now_ms: int, *, group
     """Start the deletion of a group: the persister must delete all its share state first.
 
     This includes initializing partitions and those of earlier failed deletions: a group created again with this id
-    starts
-    in an epoch that the persister rejects if it has state of a later one. For topics being deleted, all partitions are
-    included, since it is unknown which of them have state.
+    starts in an epoch that the persister rejects if it has state of a later one. For topics being deleted, all
+    partitions are included, since it is unknown which of them have state.
 
     The reply is a `ShareOffsetsToDelete`.
 

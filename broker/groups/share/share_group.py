@@ -40,7 +40,7 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
         self.initialized: dict[bytes, NamedTopicPartitions] = {}
         self.deleting: dict[bytes, str] = {}
         self.state_deletion_started_ms: int | None = None
-        """Soft state: time at which the persister was asked to delete the state of the group; None if it was not."""
+        """Soft state: time (ms) at which the persister was asked to delete the group's state; None if it was not."""
 
     def update_job(self, member: ShareGroupMember) -> Iterator[None]:
         """Replay a record of a member: add the member, or replace it by its new state. Yield between two steps."""

@@ -211,8 +211,7 @@ class _StickyAssignment:
         """Return the least loaded of a task's previous standby members by process and member; the first if equal.
 
         ``task``: members whose process has this task are skipped. None if there is no member. Like Kafka, the final
-        check is
-        made for the process of the first member instead of that of the chosen one.
+        check is made for the process of the first member instead of that of the chosen one.
         """
         if not members:
             return None

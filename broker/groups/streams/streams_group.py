@@ -40,7 +40,7 @@ class TasksTuple(NamedTuple):
         return not (self.active or self.standby or self.warmup)
 
     def overlaps(self, held: TasksTupleWithEpochs) -> bool:
-        """Return True if any of these tasks is in ``held`` in the same role."""
+        """Return True if any task is in ``held`` in the same role (active, standby or warm-up)."""
         roles = zip(self, (held.active, held.standby, held.warmup), strict=True)
         return any(not tasks[name].isdisjoint(others.get(name, ())) for tasks, others in roles for name in tasks)
 
@@ -200,7 +200,7 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
         return member.revoking.active.get(subtopology, {}).get(offset.partition) if assigned is None else assigned
 
     def uses_any(self, topics: frozenset[str]) -> bool:
-        """Return True if any of these topics is a source, repartition or changelog topic of the topology."""
+        """Return True if any of ``topics`` is a source, repartition or changelog topic of the topology."""
         return self.topology is not None and not topics.isdisjoint(self.topology.required_topics)
 
     @property
