@@ -2,7 +2,7 @@
 
 A request for a partition or group of another broker is answered here first: the node authorizes it before it finds
 that another broker is responsible. Only then it is sent there, with the credentials of this node. Topics of a group,
-which only its coordinator knows, are checked in the response (`remote_rows`).
+which only its coordinator knows, are checked in the response (`topic_permissions`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.broker.requests.peer import Peer
 from ottla.broker.requests.peer_wait import PeerDisconnectedError
 from ottla.client.channel import Channel, Disconnected
 from ottla.client.cluster_client import ClusterClient
-from ottla.console.remote_rows import hide_topics, may_send
+from ottla.console.topic_permissions import hide_topics, may_send
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.env.disk import FileSlice
 from ottla.env.env import FOREVER_S

@@ -96,7 +96,7 @@ class Route(NamedTuple):
     """Interval between two updates of the live block in seconds."""
 
 
-def split_lines(text: str, most: int, name: str) -> list[str]:
+def split_entries(text: str, most: int, name: str) -> list[str]:
     """Return the lines of a field that are not empty.
 
     Raises:

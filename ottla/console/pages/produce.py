@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.client.murmur2 import partition_for_key
-from ottla.console.page import Change, InvalidInput, PageRequest, View, confirm_and_execute, split_lines
+from ottla.console.page import Change, InvalidInput, PageRequest, View, confirm_and_execute, split_entries
 from ottla.console.pages.topics import find_topic
 from ottla.console.record_text import format_bytes
 from ottla.console.rendering import url
@@ -26,7 +26,7 @@ def _parse_headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
         InvalidInput: more than `MAX_HEADERS` headers.
     """
     out = []
-    lines = split_lines(text, MAX_HEADERS, "headers")
+    lines = split_entries(text, MAX_HEADERS, "headers")
     for line in lines:
         name, separator, value = line.partition("=")
         out.append((name.strip(), value.encode("utf-8", "replace") if separator else None))

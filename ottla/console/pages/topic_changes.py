@@ -6,7 +6,7 @@ The user confirms each change on a page with its consequences; the request is th
 from __future__ import annotations
 
 from ottla.console.offsets import EARLIEST, LATEST
-from ottla.console.page import Change, InvalidInput, PageRequest, View, check, confirm_and_execute, split_lines
+from ottla.console.page import Change, InvalidInput, PageRequest, View, check, confirm_and_execute, split_entries
 from ottla.console.pages.topics import fetch_offsets, fetch_settings, find_topic
 from ottla.console.rendering import format_count, url
 from ottla.controller.metadata.image import RESOURCE_TOPIC
@@ -46,7 +46,7 @@ def _parse_settings(text: str) -> dict[str, str]:
         InvalidInput: a line has another form, or there are too many.
     """
     out = {}
-    for line in split_lines(text, MAX_SETTINGS, "settings"):
+    for line in split_entries(text, MAX_SETTINGS, "settings"):
         key, separator, value = line.partition("=")
         if not separator or not key.strip():
             raise InvalidInput(f"settings: KEY=VALUE expected: {line[:80]}")

@@ -1,4 +1,4 @@
-"""Streams of a session, and changes whose request is cancelled."""
+"""Streams of a session; audit of cancelled changes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def test_stream_breaks_off_when_its_session_ends() -> None:
 @pytest.mark.parametrize(
     ("failure", "result"), [(None, "done"), (OSError("broken"), "failed: broken"), (trio.Cancelled, "may have been")]
 )
-def test_each_change_is_logged_whatever_its_end(failure: Any, result: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_change_is_logged_when_its_request_is_cancelled(
+    failure: Any, result: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def execute() -> str:
         if isinstance(failure, Exception):
             raise failure

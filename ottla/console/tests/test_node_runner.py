@@ -1,4 +1,4 @@
-"""Node whose console cannot be loaded."""
+"""Node without the library of its console."""
 
 from __future__ import annotations
 

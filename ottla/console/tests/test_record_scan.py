@@ -1,4 +1,4 @@
-"""Steps of a scan: none holds the event loop, whatever the bytes of a batch are."""
+"""Scan of a topic: pauses, and batches of each codec."""
 
 from __future__ import annotations
 

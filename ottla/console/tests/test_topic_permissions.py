@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from ottla.console.remote_rows import hide_topics, may_send
+from ottla.console.topic_permissions import hide_topics, may_send
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_share_group_offsets as asg
 from ottla.wire.messages import consumer_group_describe as cgd
