@@ -122,7 +122,7 @@ class FaultRule:
         self._random = _RandomNumbers(limits.seed)
 
     def matches(self, call: FaultCall) -> bool:
-        """Return whether API, client id, topic and directory match a call; a Fetch of a follower needs the client id."""
+        """Return whether API, client id, topic and directory match a call; a follower's Fetch needs the client id."""
         spec = self.spec
         if spec.api is not call.api or (spec.client_id is not None and spec.client_id != call.client_id):
             return False
