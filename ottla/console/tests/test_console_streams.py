@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator
 from http import HTTPStatus
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
@@ -13,7 +14,8 @@ import trio
 from ottla.broker.config.limits import MAX_CONSOLE_STREAMS
 from ottla.broker.network.http.http_messages import HttpRequest, HttpResponse
 from ottla.console.console_app import Console
-from ottla.console.page import Change, PageRequest, confirm_and_execute
+from ottla.console.page import Change, InvalidInput, PageRequest, Route, View, confirm_and_execute
+from ottla.console.pages.routes import PAGES
 from ottla.console.sessions import Session
 
 UNUSED: Any = None
@@ -64,6 +66,32 @@ def test_stream_breaks_off_when_its_session_ends() -> None:
         with pytest.raises(OSError, match="the session has ended"):
             await anext(aiter(body))
 
+    trio.run(run)
+
+
+def test_pause_between_updates_grows_with_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    took_s, pauses = 3.0, list[float]()
+
+    async def update(_: PageRequest) -> View:
+        nonlocal now_ms
+        now_ms += took_s * 1000
+        raise InvalidInput("nothing to show")
+
+    async def sleep(seconds: float) -> None:
+        nonlocal took_s
+        pauses.append(seconds)
+        took_s = 0.0
+        console.is_logged_in = len(pauses) < 2
+
+    async def run() -> None:
+        console.env = SimpleNamespace(monotonic_ms=lambda: now_ms, sleep=sleep)
+        page = PageRequest(UNUSED, REQUEST, SESSION, UNUSED, {}, {})
+        async for _ in Console._page_events(console, REQUEST, page):
+            pass
+        assert pauses == [12.0, 2.0]
+
+    now_ms, console = 0.0, cast("Any", ConsoleStub())
+    monkeypatch.setitem(PAGES, "/", Route(UNUSED, update))
     trio.run(run)
 
 
