@@ -1,1 +1,1 @@
-"""Messages, record batches and codecs of sockets and files, as typed values. No I/O, no clock, no trio."""
+"""Kafka's wire and storage formats: messages, record batches, compression and codecs. No I/O, no clock, no trio."""

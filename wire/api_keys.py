@@ -1,4 +1,4 @@
-"""API keys, and the message classes of each API.
+"""API keys of the Kafka protocol, and the request and response class of each API.
 
 Keys 4 to 7 were removed in Apache Kafka 4.0. Source: ``ApiKeys.java`` and the request schemas (apache/kafka 4.3.1).
 """
@@ -15,7 +15,7 @@ from ottla.wire.codec.schema import Message, MessageSpec
 
 
 class ApiKey(IntEnum):
-    """Key of an API: the first two bytes of a request's header."""
+    """API key: the first two bytes of a request header (``request_api_key``)."""
 
     PRODUCE = 0
     FETCH = 1
@@ -111,7 +111,7 @@ class ApiKey(IntEnum):
 
     @property
     def api_name(self) -> str:
-        """The name of the API as Kafka writes it: ``DescribeTopicPartitions``."""
+        """Name of the API in Kafka's spelling: ``DescribeTopicPartitions``."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
@@ -126,30 +126,33 @@ def _classes(key: ApiKey) -> tuple[type[Message], type[Message]]:
 
 @cache
 def request_class(key: ApiKey) -> type[Message]:
-    """Return the class of an API's requests; its module is imported on first use."""
+    """Return the message class of an API's request; its module is imported on first use."""
     return _classes(key)[0]
 
 
 @cache
 def response_class(key: ApiKey) -> type[Message]:
-    """Return the class of an API's responses; its module is imported on first use."""
+    """Return the message class of an API's response; its module is imported on first use."""
     return _classes(key)[1]
 
 
 @cache
 def request_spec(key: ApiKey) -> MessageSpec:
-    """Return the versions, flexible versions and listeners of an API."""
+    """Return the `MessageSpec` of an API's request: versions, flexible versions and listeners."""
     return spec_of(request_class(key))
 
 
 def request_header_version(key: ApiKey, version: int) -> int:
-    """Return 2 (with tagged fields) for flexible versions, else 1."""
+    """Return the version of the request header: 2 (with tagged fields) for flexible versions, else 1."""
     return 2 if version in request_spec(key).flexible else 1
 
 
 @lru_cache(1024)
 def response_header_version(key: ApiKey, version: int) -> int:
-    """Return 1 (with tagged fields) for flexible versions, else 0; 0 for ApiVersions, for any client (KIP-511)."""
+    """Return the version of the response header: 1 (with tagged fields) for flexible versions, else 0.
+
+    ApiVersions always has 0, so that any client can read it (KIP-511).
+    """
     if key is ApiKey.API_VERSIONS:
         return 0
     return 1 if version in request_spec(key).flexible else 0

@@ -1,4 +1,4 @@
-"""The error codes that answers carry, and which of them a client may try again after.
+"""Error codes of responses with their texts, and which of them are retriable.
 
 Source: ``Errors.java`` (apache/kafka 4.3.1).
 """
@@ -9,11 +9,11 @@ from enum import IntEnum
 
 
 class WireError(Exception):
-    """The peer (or a file) sent bytes that break the format. Ends the connection that sent them, never the node."""
+    """Bytes from a peer or a file violate the format. The connection is closed; the node continues."""
 
 
 class ErrorCode(IntEnum):
-    """A protocol error code: a value inside a response, never a reason to close the connection."""
+    """Error code in a response; it does not close the connection."""
 
     UNKNOWN_SERVER_ERROR = -1
     """Error without a code of its own, mostly a fault of the server; its log has the details."""
@@ -293,12 +293,12 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """True if the same request may succeed later."""
+        """True if a client may retry the request (``RetriableException``)."""
         return self in _RETRIABLE
 
     @property
     def text(self) -> str:
-        """Return the text for clients: Kafka's own message where responses contain it, else the name as a sentence."""
+        """Error message for clients: Kafka's own if responses contain it, else the name of the code as a sentence."""
         return _TEXTS.get(self) or self.name.replace("_", " ").capitalize() + "."
 
 
@@ -365,7 +365,7 @@ _RETRIABLE = frozenset(
 
 
 class ProtocolError(Exception):
-    """An error that becomes an error code of the response."""
+    """Error that is returned to the client as an error code with an optional message."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{code.name}: {message}")

@@ -1,4 +1,4 @@
-"""Bytes beside what they mean: every field of a frame or a batch with its place. What ``ottla decode`` prints."""
+"""Decoding of frames and record batches into a list of fields with their byte ranges, for ``ottla decode``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ottla.wire.record_batch.records import iterate_records
 
 
 class FrameFields(NamedTuple):
-    """Parts of a frame that are no field of a message."""
+    """Explanations of the parts of a frame that are not fields of a message."""
 
     size: int
     """Length of the frame in bytes, these four left out."""
@@ -42,7 +42,7 @@ class FrameFields(NamedTuple):
 
 
 class FieldSpan(NamedTuple):
-    """Range of bytes with the field it holds."""
+    """Decoded field with its byte range, path and value."""
 
     start: int
     stop: int
@@ -54,7 +54,7 @@ class FieldSpan(NamedTuple):
 
 
 class Explainer:
-    """Explanations of fields, each given once, so that an array of structs does not repeat them."""
+    """Source of field explanations that returns each only once, so that arrays of structs do not repeat them."""
 
     def __init__(self) -> None:
         self._shown: set[tuple[type, str]] = set()
@@ -82,10 +82,10 @@ class _SpanCollector:
 def message_spans(
     cls: type[Message], version: int, raw: Buffer, pos: int = 0, prefix: str = ""
 ) -> tuple[list[FieldSpan], int]:
-    """Return the fields of a message, and the position after it; record data inside it is taken apart too.
+    """Return the fields of a message at ``pos``, including those of record batches in it, and the position after it.
 
     Raises:
-        WireError: the bytes are not this message.
+        WireError: the bytes are not a valid message of this class and version.
     """
     collector = _SpanCollector(cls, prefix)
     _, end = interpreter.decode(cls, version, raw, pos, collector)
@@ -100,10 +100,10 @@ def message_spans(
 
 
 def request_spans(raw: Buffer) -> list[FieldSpan]:
-    """Return the fields of a whole request frame, its size included.
+    """Return the fields of a request frame, including size and header.
 
     Raises:
-        WireError: not a request.
+        WireError: the frame is not a valid request.
     """
     view = memoryview(raw)
     size, _ = read_bytes(view, 0, 4)
@@ -116,10 +116,10 @@ def request_spans(raw: Buffer) -> list[FieldSpan]:
 
 
 def response_spans(key: ApiKey, version: int, raw: Buffer) -> list[FieldSpan]:
-    """Return the fields of a whole response frame; API and version of its request must be known.
+    """Return the fields of a response frame, including size and header; API and version are those of its request.
 
     Raises:
-        WireError: not that response.
+        WireError: the frame is not a valid response of this API and version.
     """
     view = memoryview(raw)
     size, _ = read_bytes(view, 0, 4)
@@ -151,7 +151,7 @@ _BATCH_FIELDS = (
 
 
 def describe_attributes(attributes: int) -> str:
-    """``gzip, log append time``: the bits in words."""
+    """Return the meaning of a batch's attributes as text, such as ``gzip, log append time``."""
     words = [("none", "gzip", "snappy", "lz4", "zstd")[attributes & 7] if attributes & 7 < 5 else "codec?"]
     for bit, word in (
         (TIMESTAMP_TYPE_BIT, "log append time"),
@@ -165,10 +165,10 @@ def describe_attributes(attributes: int) -> str:
 
 
 def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[FieldSpan]:
-    """Yield every batch from ``pos`` on: the 13 header fields, then the records.
+    """Yield the fields of every batch from ``pos`` on: 13 header fields, then each record.
 
     Raises:
-        WireError: invalid batch.
+        WireError: a batch is malformed.
     """
     for number, (at, header) in enumerate(iterate_batches(raw, pos)):
         name = f"{prefix}batch[{number}]."
@@ -198,7 +198,7 @@ def _record_spans(raw: Buffer, header: BatchHeader, at: int, name: str) -> Itera
 def format_spans(
     spans: list[FieldSpan], raw: Buffer, width: int = 12, explainer: Explainer | None = None
 ) -> Iterator[str]:
-    """Yield lines of ``position  bytes  field = value``; an explainer adds explanations of the fields above them."""
+    """Yield lines ``position  bytes  path = value``, with explanations above them if an explainer is given."""
     for span in spans:
         if explainer is not None:
             yield from format_comment(explainer.explain_once(span.owner, span.field), 8)

@@ -1,4 +1,4 @@
-"""Length-prefixed frames: int32 size, then that many bytes.
+"""Request and response frames: an int32 size, a header with the correlation id, and the message.
 
 Pure functions over buffers without I/O. Source: Kafka protocol guide, "Protocol Primitives".
 """
@@ -22,14 +22,14 @@ _CORRELATION = struct.Struct(">i").unpack_from
 _MAX_CACHED_HEADER_BYTES = 512
 _KEY_AND_VERSION_BYTES = 4
 _RESPONSE_HEADERS = (struct.Struct(">ii"), struct.Struct(">iib"))
-"""Size and correlation id; from header version 1 an empty section of tagged fields behind them."""
+"""Response headers by version: size and correlation id, and in version 1 the number of tagged fields."""
 
 _header_versions: dict[tuple[int, int], tuple[ApiKey, int]] = {}
-"""(key, version) -> the key, and the version of the request's header; only versions that exist are kept."""
+"""Cache of (key, version) -> (API key, request header version), of existing versions only."""
 
 
 class RequestFrame(NamedTuple):
-    """A request frame with its header read: what dispatch looks at before it decodes the body."""
+    """Request frame with a decoded header and an undecoded body."""
 
     key: ApiKey
     version: int
@@ -37,16 +37,16 @@ class RequestFrame(NamedTuple):
     client_id: str
     frame: memoryview
     body_position: int
-    """Position of the body in the frame."""
+    """Position of the message after the header in ``frame``."""
     response_version: int
-    """Version of the response; 0 for ApiVersions in a version that is unknown here."""
+    """Version of the response: that of the request, but 0 for ApiVersions in an unknown version."""
 
 
 def parse_frame_size(prefix: bytes | bytearray | memoryview, limit: int = MAX_REQUEST_BYTES, pos: int = 0) -> int:
-    """Return the size that the four-byte prefix at ``pos`` announces.
+    """Return the frame size in the four-byte prefix at ``pos``.
 
     Raises:
-        WireError: negative, or above the limit (``socket.request.max.bytes``).
+        WireError: the size is negative or above ``limit`` (``socket.request.max.bytes``).
     """
     (size,) = _SIZE.unpack_from(prefix, pos)
     if size < 0 or size > limit:
@@ -55,13 +55,13 @@ def parse_frame_size(prefix: bytes | bytearray | memoryview, limit: int = MAX_RE
 
 
 def parse_request(frame: memoryview) -> RequestFrame:
-    """Read a request's header.
+    """Decode the header of a request frame (without its size prefix); the body is not decoded.
 
-    ApiVersions is let through in any version: it is answered even when its version is unknown, so a newer client
-    can fall back (KIP-511). The header of a version newer than ours is taken to be the newest we know.
+    ApiVersions is accepted in any version and answered even if the version is unknown, so that a newer client can fall
+    back (KIP-511); its header is decoded as that of the newest known version.
 
     Raises:
-        WireError: unknown key or version, or a header that does not parse.
+        WireError: unknown API key or version, or a malformed header.
     """
     if len(frame) < 8:
         raise WireError(f"a request of {len(frame)} bytes has no header")
@@ -74,7 +74,7 @@ def parse_request(frame: memoryview) -> RequestFrame:
 
 
 class RequestHeaderCache:
-    """The heads of one connection's requests: most are as the one before, but for the correlation id."""
+    """Parser of one connection's request headers, which reuses the last header if only the correlation id differs."""
 
     __slots__ = ("_answered", "_body", "_client_id", "_key", "_rest", "_start", "_version")
 
@@ -84,14 +84,14 @@ class RequestHeaderCache:
 
     @property
     def last_request(self) -> tuple[ApiKey, int, str] | None:
-        """API, version and client id of the last request; None before the first."""
+        """API key, version and client id of the connection's last request; None before the first."""
         return (self._key, self._version, self._client_id) if len(self._start) == _KEY_AND_VERSION_BYTES else None
 
     def parse_request(self, frame: memoryview) -> RequestFrame:
-        """As `parse_request`.
+        """Decode a request header as the function `parse_request`, from the cache if possible.
 
         Raises:
-            WireError: as there.
+            WireError: unknown API key or version, or a malformed header.
         """
         body = self._body
         if frame[:4] == self._start and frame[8:body] == self._rest:
@@ -116,7 +116,7 @@ def _resolve_header(key_number: int, version: int) -> tuple[ApiKey, int]:
 
 
 def encode_request(key: ApiKey, version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
-    """Return a whole request frame: what our own clients send."""
+    """Return a complete request frame, with its size prefix."""
     header = RequestHeader(key, version, correlation_id, client_id)
     out = compiler.encode(header, request_header_version(key, version)) + compiler.encode(body, version)
     return _SIZE.pack(len(out)) + out
@@ -125,7 +125,7 @@ def encode_request(key: ApiKey, version: int, correlation_id: int, client_id: st
 def encode_request_job(
     key: ApiKey, version: int, correlation_id: int, client_id: str | None, body: Message
 ) -> Generator[None, None, bytes]:
-    """As `encode_request`, for requests with many elements: stopping often."""
+    """Encode a request frame as `encode_request`, yielding often if it has many elements."""
     header = compiler.encode(
         RequestHeader(key, version, correlation_id, client_id), request_header_version(key, version)
     )
@@ -135,14 +135,14 @@ def encode_request_job(
 
 
 def encode_response(key: ApiKey, version: int, correlation_id: int, body: Message) -> list[compiler.Chunk]:
-    """Return a response frame as chunks; record data stays what the handler gave (bytes, or a range of a file)."""
+    """Return a response frame as a list of chunks; records fields stay as they are (bytes, or a file range)."""
     return _frame_response(key, version, correlation_id, compiler.encode_chunks(body, version))
 
 
 def encode_response_job(
     key: ApiKey, version: int, correlation_id: int, body: Message
 ) -> Generator[None, None, list[compiler.Chunk]]:
-    """As `encode_response`; stops often where the response has many elements."""
+    """Encode a response frame as `encode_response`, yielding often if the response has many elements."""
     chunks = yield from compiler.encode_job(body, version)
     return _frame_response(key, version, correlation_id, chunks)
 
@@ -150,7 +150,7 @@ def encode_response_job(
 def start_encoding_response(
     key: ApiKey, version: int, correlation_id: int, body: Message
 ) -> list[compiler.Chunk] | Generator[None, None, list[compiler.Chunk]]:
-    """Return a response frame as chunks, or the job that encodes it if it has many elements."""
+    """Return a response frame as a list of chunks, or the job that encodes it if it has many elements."""
     if compiler.has_more_elements_than(body, compiler.MAX_ELEMENTS_PER_STEP):
         return encode_response_job(key, version, correlation_id, body)
     return encode_response(key, version, correlation_id, body)
@@ -166,5 +166,5 @@ def _frame_response(
 
 
 def total_frame_bytes(chunks: list[compiler.Chunk]) -> int:
-    """Return the size of a whole frame with its prefix, read from its first chunk."""
+    """Return the total size in bytes of an encoded frame, read from the size prefix in its first chunk."""
     return int(_SIZE.unpack_from(chunks[0])[0]) + _SIZE.size

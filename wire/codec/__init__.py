@@ -1,1 +1,1 @@
-"""Typed message codecs: primitives, schema, compiled codecs and the interpreter that checks them."""
+"""Codecs of messages: primitive types, schema, compiled codecs, and an interpreter as their reference."""

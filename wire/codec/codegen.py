@@ -1,10 +1,10 @@
-"""Writes the text of one codec function per struct: what `compiler` runs. This is what both directions share.
+"""Generator of the Python source of codec functions, one for each struct; common part of encoder and decoder.
 
-An emitter is used once, for one message version. It keeps the lines of every function it has written and the
-constants (struct objects, message classes) those lines name.
+A generator object is used once, for one message version. It collects the lines of all functions and the constants
+(struct formats, message classes) to which they refer. `compiler` compiles and runs them.
 
-Every codec comes in two kinds. The plain one is a flat function. The *sliced* one, for messages with many elements, is
-a generator that stops every `ELEMENTS_PER_YIELD` elements, so that a long message does not hold up the event loop.
+Every codec has two variants. The plain one is a function. The *sliced* one, for messages with many elements, is a
+Python generator that yields every `ELEMENTS_PER_YIELD` elements, so that a long message does not block the event loop.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from ottla.wire.errors import WireError
 
 STRUCT_CODES = {**FIXED_SIZE_FORMATS, "uuid": "16s"}
 ELEMENTS_PER_YIELD = 64
-"""A power of two: so many elements of an array are read or written between two stops."""
+"""Elements of an array that are read or written between two yields; a power of two."""
 NUMBERS_PER_YIELD = 4096
 
 
 def length_error(what: str, value: object) -> WireError:
-    """Return the error of a length or count that cannot be."""
+    """Return the WireError of an invalid length or count ``value`` of the field ``what``."""
     return WireError(f"{what}: {value}")
 
 
 class CodecGenerator:
-    """Lines and constants common to both directions."""
+    """Base of the encoder and decoder generators: emits the functions of one message version."""
 
     direction = ""
     yields_in_numbers = False
-    """True if the sliced kind stops inside an array of numbers."""
+    """True if the sliced variant yields within arrays of numbers."""
 
     def __init__(self, version: int, *, flexible: bool, sliced: bool = False) -> None:
         self.version = version
@@ -63,11 +63,11 @@ class CodecGenerator:
         self.function_names: dict[type[Message], str] = {}
 
     def emit(self, text: str, depth: int = 1) -> None:
-        """Add one line of code."""
+        """Append one line of code at indentation level ``depth``."""
         self.statements.append("    " * depth + text)
 
     def global_name(self, stem: str, value: Any) -> str:
-        """Return a global name for a value."""
+        """Return a name, beginning with ``stem``, under which the generated code refers to ``value``."""
         for name, known in self.namespace.items():
             if name.startswith(stem) and known is value:
                 return name
@@ -76,13 +76,13 @@ class CodecGenerator:
         return name
 
     def struct_format_name(self, codes: str) -> str:
-        """Return a global name for a compiled struct format."""
+        """Return the name under which the generated code refers to the big-endian `struct.Struct` of ``codes``."""
         name = "S_" + codes.replace("?", "t")
         self.namespace.setdefault(name, struct.Struct(">" + codes))
         return name
 
     def generate_struct(self, cls: type[Message]) -> str:
-        """Write the function of a struct (once) and give its name."""
+        """Generate the function of a struct, unless it is generated already; return its name."""
         known = self.function_names.get(cls)
         if known is not None:
             return known
@@ -95,26 +95,26 @@ class CodecGenerator:
         return name
 
     def parameters(self) -> str:
-        """Return the parameters of every function."""
+        """Return the parameter list of the generated functions."""
         raise AssertionError
 
     def generate_body(self, cls: type[Message]) -> None:
-        """Generate the lines of one function."""
+        """Generate the body of the function of a struct."""
         raise AssertionError(cls)
 
     def source(self) -> str:
-        """Return all functions, the innermost structs first."""
+        """Return the source of all generated functions, innermost structs first."""
         return "\n\n".join(self.functions) + "\n"
 
     def compile_struct(self, cls: type[Message]) -> Callable[..., Any]:
-        """Compile and give the function of the outermost struct."""
+        """Generate and compile the functions of a message; return the function of the message itself."""
         name = self.generate_struct(cls)
         exec(compile(self.source(), f"<{name}>", "exec"), self.namespace)  # noqa: S102 - our own text, from our own schema
         function: Callable[..., Any] = self.namespace[name]
         return function
 
     def positional_runs(self, cls: type[Message]) -> Iterator[list[FieldSpec]]:
-        """Yield the fields on the wire in order, fixed-size neighbours together."""
+        """Yield the untagged fields of this version in order, adjacent fixed-size fields as one group."""
         here = [s for s in fields_of(cls) if self.version in s.versions and not self.is_tagged(s)]
         for fixed, run in groupby(here, key=lambda s: s.kind in STRUCT_CODES):
             if fixed:
@@ -123,7 +123,7 @@ class CodecGenerator:
                 yield from ([s] for s in run)
 
     def is_generator(self, cls: type[Message]) -> bool:
-        """Return whether a struct's function is a generator: it is sliced, and there is an array in it."""
+        """Return whether a struct's function is a Python generator: sliced, and the struct contains an array."""
         return self.sliced and any(
             (spec.is_array and (self.yields_in_numbers or spec.element not in FIXED_SIZE_FORMATS))
             or (spec.struct is not None and self.is_generator(spec.struct))
@@ -132,16 +132,16 @@ class CodecGenerator:
         )
 
     def call_expression(self, cls: type[Message], arguments: str) -> str:
-        """Return an expression that runs a struct's function."""
+        """Return the expression that calls a struct's function with ``arguments``."""
         call = f"{self.generate_struct(cls)}({arguments})"
         return f"(yield from {call})" if self.is_generator(cls) else call
 
     def is_tagged(self, spec: FieldSpec) -> bool:
-        """Return True if the field is in the tagged section in this version."""
+        """Return True if the field is a tagged field in this version."""
         return self.flexible and self.version in spec.tagged
 
     def tagged_fields(self, cls: type[Message]) -> list[FieldSpec]:
-        """Return the tagged fields of this version, by tag."""
+        """Return the tagged fields of a struct in this version, by ascending tag."""
         here = [s for s in fields_of(cls) if self.version in s.versions and self.is_tagged(s)]
         return sorted(here, key=lambda s: s.tag)
 
@@ -150,14 +150,14 @@ class CodecGenerator:
         return self.version in spec.nullable
 
     def is_compact(self, spec: FieldSpec) -> bool:
-        """Return whether lengths take the varint form."""
+        """Return whether the field's length is encoded as an unsigned varint (compact type)."""
         return self.flexible and not spec.never_compact
 
 
 def compile_element_limit_test(cls: type[Message]) -> Callable[[Any, int], bool]:
-    """Return a function ``(message, most)``: whether its arrays hold more elements than ``most``, numbers left out.
+    """Return a function ``(message, most)`` that tests if the message's arrays have more than ``most`` elements in all.
 
-    It stops to count as soon as that is known.
+    Arrays of numbers do not count. The function returns as soon as the limit is exceeded.
     """
     lines = ["def has_many(m, most):", "    total = 0"]
     _generate_element_count(cls, "m", 1, lines)

@@ -1,4 +1,4 @@
-"""Generator of decode functions, which check counts and lengths against the remaining bytes before allocating."""
+"""Generator of decode functions, which compare counts and lengths with the remaining bytes before allocating."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ottla.wire.limits import MAX_STRING_BYTES, MAX_UNKNOWN_TAGS
 
 
 class DecoderGenerator(CodecGenerator):
-    """Writes ``decode(buf, pos, end) -> (message, pos)``; sliced, also with a `DecodeBudget` to be paid from."""
+    """Generator of ``decode(buf, pos, end) -> (message, pos)``; the sliced variant also charges a `DecodeBudget`."""
 
     direction = "decode"
 
@@ -44,11 +44,11 @@ class DecoderGenerator(CodecGenerator):
         }
 
     def parameters(self) -> str:
-        """Return the parameters of every function."""
+        """Return the parameter list of the generated functions."""
         return "buf, pos, end, budget" if self.sliced else "buf, pos, end"
 
     def generate_body(self, cls: type[Message]) -> None:
-        """Generate the positional fields, the tagged fields and the constructor call."""
+        """Generate the reads of positional and tagged fields and the constructor call of a struct."""
         local = {spec.name: f"f_{spec.name}" for spec in fields_of(cls)}
         positional = {s.name for run in self.positional_runs(cls) for s in run}
         for spec in fields_of(cls):
@@ -67,7 +67,7 @@ class DecoderGenerator(CodecGenerator):
         self.emit(f"return {self.global_name(cls.__name__, cls)}({', '.join(local.values())}), pos")
 
     def default_expression(self, spec: FieldSpec) -> str:
-        """Return an expression for the value of an absent field."""
+        """Return the expression of the default value of a field."""
         if spec.default is list:
             return "[]"
         if spec.kind == "struct" and spec.default is spec.struct:
@@ -75,7 +75,7 @@ class DecoderGenerator(CodecGenerator):
         return repr(spec.default)
 
     def generate_length(self, var: str, kind: str, *, compact: bool, depth: int) -> None:
-        """Read a length prefix into ``var``; a negative one is null, as Kafka reads it, though only -1 is written."""
+        """Generate the read of a length prefix into ``var``; any negative length means null, as in Kafka."""
         if compact:
             self.emit(f"{var} = buf[pos]; pos += 1", depth)
             self.emit(f"if {var} > 127: {var}, pos = long_uvarint(buf, pos, {var})", depth)
@@ -85,7 +85,7 @@ class DecoderGenerator(CodecGenerator):
             self.emit(f"{var}, = {self.struct_format_name(code)}.unpack_from(buf, pos); pos += {size}", depth)
 
     def generate_blob(self, kind: str, into: str, *, nullable: bool, compact: bool, depth: int) -> None:
-        """Read a string or byte string into ``into``."""
+        """Generate the read of a string or byte string into the variable ``into``."""
         self.generate_length("n", kind, compact=compact, depth=depth)
         if nullable:
             self.emit(f"if n < 0: {into} = None", depth)
@@ -101,7 +101,7 @@ class DecoderGenerator(CodecGenerator):
             self.emit(f"if n: (budget.charge_elements if n < {SHORT_STRING_BYTES} else budget.charge)({size})", depth)
 
     def generate_value(self, spec: FieldSpec, into: str, depth: int, *, tagged: bool = False) -> None:
-        """Read one field of variable size."""
+        """Generate the read of a field of variable size into the variable ``into``."""
         if spec.is_array:
             self.generate_array(spec, into, depth)
         elif spec.kind == "struct":
@@ -128,7 +128,7 @@ class DecoderGenerator(CodecGenerator):
             )
 
     def generate_array(self, spec: FieldSpec, into: str, depth: int) -> None:
-        """Read an array; its count is checked against the remaining bytes before allocating."""
+        """Generate the read of an array, whose count is compared with the remaining bytes before allocating."""
         kind = spec.element
         self.generate_length("n", "array", compact=self.is_compact(spec), depth=depth)
         if self.is_nullable(spec):
@@ -165,14 +165,14 @@ class DecoderGenerator(CodecGenerator):
             self.emit(f"if not i & {ELEMENTS_PER_YIELD - 1}: yield", depth + 1)
 
     def generate_unbudgeted_struct(self, cls: type[Message]) -> str:
-        """Write the function that reads a struct in one go (once) and give its name."""
+        """Generate the plain decode function of a struct, unless it is generated already; return its name."""
         if self._unbudgeted is None:
             self._unbudgeted = DecoderGenerator(self.version, flexible=self.flexible)
             self._unbudgeted.functions, self._unbudgeted.namespace = self.functions, self.namespace
         return self._unbudgeted.generate_struct(cls)
 
     def generate_numbers(self, code: str, size: int, into: str, depth: int) -> None:
-        """Read ``n`` numbers at once, or a limited number at a time."""
+        """Generate the read of an array of ``n`` numbers: at once, or sliced in groups of `NUMBERS_PER_YIELD`."""
         if not self.sliced:
             self.emit(f"{into} = list(unpack_from(f'>{{n}}{code}', buf, pos)); pos += n * {size}", depth)
             return
@@ -183,13 +183,13 @@ class DecoderGenerator(CodecGenerator):
         self.emit("yield", depth + 1)
 
     def element_cost_bytes(self, spec: FieldSpec) -> int:
-        """Return the memory charged for each element of an array, without the bytes of strings."""
+        """Return the bytes charged to the budget for each element of an array, without the contents of strings."""
         if spec.struct is not None:
             return POINTER_BYTES + estimate_instance_bytes(spec.struct, self.version)
         return POINTER_BYTES + (0 if spec.element in ("bool", "int8") else NUMBER_BYTES)
 
     def generate_tagged_fields(self, cls: type[Message]) -> None:
-        """Read the tagged section; unknown tags are skipped, and there cannot be many of them."""
+        """Generate the read of the tagged fields; at most `MAX_UNKNOWN_TAGS` unknown tags are skipped."""
         self.emit("count = buf[pos]; pos += 1")
         self.emit("if count:")
         self.emit("if count > 127: count, pos = long_uvarint(buf, pos, count)", 2)

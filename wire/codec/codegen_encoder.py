@@ -1,4 +1,4 @@
-"""Writes the functions that write: what a version cannot carry is refused unless it may be left out."""
+"""Generator of encode functions, which reject values of fields that the version lacks, unless they are ignorable."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from ottla.wire.codec.schema import FieldSpec, Message, fields_of
 
 
 class EncoderGenerator(CodecGenerator):
-    """Generator of ``encode(message, write)``, where ``write`` takes byte strings and values with a length."""
+    """Generator of ``encode(message, write)``; ``write`` is called with bytes, or with the value of a records field."""
 
     direction = "encode"
 
     def parameters(self) -> str:
-        """Return the parameters of every function."""
+        """Return the parameter list of the generated functions."""
         return "m, write"
 
     def generate_body(self, cls: type[Message]) -> None:
-        """Generate checks of the version, positional fields, then tagged fields."""
+        """Generate the version checks and the writes of positional and tagged fields of a struct."""
         for spec in fields_of(cls):
             if self.version not in spec.versions and not spec.ignorable:
                 text = f"{cls.__name__}.{spec.name} does not exist in version {self.version}"
@@ -37,7 +37,7 @@ class EncoderGenerator(CodecGenerator):
             self.emit("pass")
 
     def differs_expression(self, spec: FieldSpec, value: str) -> str:
-        """Return an expression: the field is not at its default."""
+        """Return an expression that is true if ``value`` differs from the field's default."""
         if spec.default is list:
             return f"{value} is None or {value}"
         if spec.default is None:
@@ -48,14 +48,14 @@ class EncoderGenerator(CodecGenerator):
         return f"{value} != {spec.default!r}"
 
     def length_expression(self, value: str, kind: str, *, compact: bool) -> str:
-        """Return an expression for a length prefix."""
+        """Return the expression of the encoded length prefix of a string, byte string or array."""
         if compact:
             write = "text_length" if kind == "string" else "uvarint"
             return f"small[n] if (n := {value} + 1) < {len(SMALL_UVARINTS)} else {write}(n)"
         return f"{self.struct_format_name('h' if kind == 'string' else 'i')}.pack({value})"
 
     def generate_blob(self, kind: str, value: str, *, nullable: bool, compact: bool, depth: int) -> None:
-        """Write a string or byte string."""
+        """Generate the write of a string or byte string."""
         self.emit(f"x = {value}", depth)
         self.emit("if x is None:", depth)
         if nullable:
@@ -69,7 +69,7 @@ class EncoderGenerator(CodecGenerator):
         self.emit(f"write({self.length_expression('len(x)', kind, compact=compact)}); write(x)", depth + 1)
 
     def generate_value(self, spec: FieldSpec, value: str, depth: int, *, tagged: bool = False) -> None:
-        """Write one field of variable size."""
+        """Generate the write of a field of variable size."""
         if spec.is_array:
             self.generate_array(spec, value, depth)
         elif spec.kind == "struct":
@@ -91,7 +91,7 @@ class EncoderGenerator(CodecGenerator):
             )
 
     def generate_array(self, spec: FieldSpec, value: str, depth: int) -> None:
-        """Write an array."""
+        """Generate the write of an array."""
         kind, compact = spec.element, self.is_compact(spec)
         self.emit(f"a = {value}", depth)
         self.emit("if a is None:", depth)
@@ -121,7 +121,7 @@ class EncoderGenerator(CodecGenerator):
             self.emit(f"if not i & {ELEMENTS_PER_YIELD - 1}: yield", depth + 2)
 
     def generate_tagged_fields(self, cls: type[Message]) -> None:
-        """Write the tagged section: only fields that are not at their default, each behind its size."""
+        """Generate the write of the tagged fields that differ from their defaults, each with tag and size."""
         tagged = self.tagged_fields(cls)
         if not tagged:
             self.emit("write(b'\\x00')")

@@ -1,12 +1,12 @@
-"""The fast codec: for each (message, version, direction) one flat Python function, written on first use.
+"""Compiled codecs: a Python function for each (message class, version, direction), generated on first use.
 
-Neighbouring fixed-size fields become one ``struct`` call; presence, nullability and length forms are decided while
-compiling, so that the generated functions do not read the schema. ``generated_source(cls, version, direction)`` gives
-the text.
+Adjacent fixed-size fields become one ``struct`` call; presence, nullability and form of lengths are resolved at
+compile time, so that the functions do not read the schema. ``generated_source(cls, version, direction)`` returns the
+source.
 
-A decoder is ``decode(buf, pos, end) -> (message, pos)``; an encoder is ``encode(message, write)`` where ``write`` takes
-byte strings (and, for ``records``, any value with a length: a range of a file is sent without being read). Messages
-with many elements have a second, sliced pair: generators that stop often and give the same result.
+A decoder is ``decode(buf, pos, end) -> (message, pos)``; an encoder is ``encode(message, write)`` where ``write`` is
+called with bytes (and, for ``records``, any value with a length: a file range is sent without being read). Messages
+with many elements have sliced variants: Python generators with the same result that yield often.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _element_limit_tests: dict[type[Message], Callable[[Any, int], bool]] = {}
 
 _VALUE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError, OverflowError)
 MAX_ELEMENTS_PER_STEP = 500
-"""Elements of a message that are encoded without a stop: about a millisecond of work."""
+"""Maximum number of elements of a message that is encoded without yielding: about a millisecond of work."""
 _JOIN_CHUNKS = 2048
 
 
@@ -51,14 +51,14 @@ def _generator(cls: type[Message], version: int, direction: str, *, sliced: bool
 
 
 def generated_source(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> str:
-    """Return the text of a generated codec, for readers: ``direction`` is ``"decode"`` or ``"encode"``."""
+    """Return the source of a generated codec, for inspection: ``direction`` is ``"decode"`` or ``"encode"``."""
     emitter = _generator(cls, version, direction, sliced=sliced)
     emitter.generate_struct(cls)
     return emitter.source()
 
 
 def decoder(cls: type[Message], version: int) -> _Decoder:
-    """Return the compiled decoder; raises WireError for an unknown version."""
+    """Return the compiled decoder of a message version; raises WireError for an unknown version."""
     found = _decoders.get((cls, version))
     if found is None:
         found = _decoders[cls, version] = _generator(cls, version, "decode").compile_struct(cls)
@@ -66,7 +66,7 @@ def decoder(cls: type[Message], version: int) -> _Decoder:
 
 
 def encoder(cls: type[Message], version: int) -> _Encoder:
-    """Return the compiled encoder; raises WireError for an unknown version."""
+    """Return the compiled encoder of a message version; raises WireError for an unknown version."""
     found = _encoders.get((cls, version))
     if found is None:
         found = _encoders[cls, version] = _generator(cls, version, "encode").compile_struct(cls)
@@ -86,7 +86,7 @@ def _job_codec(cls: type[Message], version: int, direction: str) -> Callable[...
 
 
 def _as_generator(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as a job that never yields, for messages without arrays."""
+    """Return ``function`` wrapped as a job that never yields, for messages without arrays."""
 
     def run(*arguments: Any) -> Generator[None, None, Any]:
         return function(*arguments)
@@ -96,10 +96,10 @@ def _as_generator(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> tuple[M, int]:
-    """Read a message; gives it and the position after it.
+    """Decode a message at ``pos``; return it and the position after it.
 
     Raises:
-        WireError: the bytes are not this message.
+        WireError: the bytes are not a valid message of this class and version.
     """
     view = buf if isinstance(buf, memoryview) else memoryview(buf)
     try:
@@ -111,10 +111,10 @@ def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> tuple[M, in
 def decode_job(
     cls: type[M], version: int, buf: Buffer, pos: int, budget: DecodeBudget
 ) -> Generator[None, None, tuple[M, int]]:
-    """As `decode`, stopping often and within a budget.
+    """Decode a message as `decode`, yielding often and charging a memory budget.
 
     Raises:
-        WireError: the bytes are not this message, or it would take too much memory.
+        WireError: the bytes are not a valid message of this class and version, or the budget is exceeded.
     """
     view = buf if isinstance(buf, memoryview) else memoryview(buf)
     try:
@@ -125,10 +125,10 @@ def decode_job(
 
 
 def decode_exact(cls: type[M], version: int, buf: Buffer) -> M:
-    """Read a message that must fill the buffer.
+    """Decode a message that must fill the whole buffer; return it.
 
     Raises:
-        WireError: the bytes are not this message, or some are left over.
+        WireError: the bytes are not a valid message of this class and version, or bytes remain after it.
     """
     message, pos = decode(cls, version, buf)
     if pos != len(buf):
@@ -137,7 +137,7 @@ def decode_exact(cls: type[M], version: int, buf: Buffer) -> M:
 
 
 def encode_chunks(message: Message, version: int) -> list[Chunk]:
-    """Write a message as a list of chunks, record data left as it was given.
+    """Encode a message; return a list of chunks: bytes, and values of records fields (such as file ranges) unchanged.
 
     Raises:
         WireError: a field has a value that this version does not support.
@@ -151,7 +151,7 @@ def encode_chunks(message: Message, version: int) -> list[Chunk]:
 
 
 def encode_element_chunks(whole: type[Message], version: int, part: Message) -> list[Chunk]:
-    """Write a struct of an array as in a message of the class ``whole``.
+    """Encode one struct of an array in a message of class ``whole``; return its chunks.
 
     Raises:
         WireError: as `encode_chunks`.
@@ -169,9 +169,9 @@ def encode_element_chunks(whole: type[Message], version: int, part: Message) -> 
 
 
 def encode_job(message: Message, version: int) -> Generator[None, None, list[Chunk]]:
-    """As `encode_chunks`; stops often where there are many elements, and empties every `ResponseArray` then.
+    """Encode a message as `encode_chunks`, yielding often if it has many elements, and emptying its `ResponseArray`s.
 
-    Small chunks are joined: each is an object.
+    Adjacent small chunks are joined, to save memory.
 
     Raises:
         WireError: a field has a value that this version does not support.
@@ -192,20 +192,20 @@ def encode_job(message: Message, version: int) -> Generator[None, None, list[Chu
 
 
 def response_array(whole: type[Message], version: int) -> Any:
-    """Return an array that stands in place of a list in a response of the class ``whole``: a `ResponseArray`."""
+    """Return a `ResponseArray` to use in place of a list field in a response of class ``whole``."""
     return ResponseArray(_row_encoder(whole, version))
 
 
 @cache
 def _row_encoder(whole: type[Message], version: int) -> Callable[[Message], list[Chunk]]:
-    """Return the encoder of rows that all arrays of a response share: there may be very many short ones."""
+    """Return the element encoder shared by all arrays of a response class and version."""
     return partial(encode_element_chunks, whole, version)
 
 
 def has_more_elements_than(message: Message, most: int) -> bool:
-    """Return whether a message's arrays hold more than ``most`` elements at all depths together.
+    """Return whether a message's arrays have more than ``most`` elements in all, including nested arrays.
 
-    Arrays of numbers are left out: they are written in one call.
+    Arrays of numbers do not count: they are encoded in one call.
     """
     cls = type(message)
     test = _element_limit_tests.get(cls)
@@ -215,7 +215,7 @@ def has_more_elements_than(message: Message, most: int) -> bool:
 
 
 def encode(message: Message, version: int) -> bytes:
-    """Write a message as one byte string.
+    """Encode a message as bytes.
 
     Raises:
         WireError: a field has a value that this version does not support.

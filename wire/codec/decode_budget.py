@@ -1,7 +1,7 @@
-"""Memory budget for decoding a request: counts and lengths are charged before allocating.
+"""Memory budget for decoding a request: array elements and strings are charged before they are allocated.
 
-A count in a request takes a few bytes, its elements may take hundreds each. So that no request costs more than a small
-multiple of its size, each element is charged an estimate of its size as an object.
+An array element may be a few bytes in a request and hundreds as an object. So that no request takes more memory than a
+small multiple of its size, each element is charged an estimate of its size as an object.
 
 Sources: CVE-2026-111108 and CVE-2026-111115 (arrays and tagged fields that amplify).
 """
@@ -19,16 +19,16 @@ from ottla.wire.limits import (
 )
 
 SHORT_STRING_BYTES = 64
-"""A text below that counts as an element: its head is most of it."""
+"""Length below which a string is charged as an array element: most of its memory is the object header."""
 
 POINTER_BYTES = 9
-"""An element's place in a list, with what lists keep in reserve."""
+"""Memory of a list entry, including the list's over-allocation."""
 NUMBER_BYTES = 32
 LIST_BYTES = 64
 VIEW_BYTES = 192
 _OBJECT_BYTES = 16
 _FREE_KINDS = ("bool", "int8", "string", "bytes", "records")
-"""Types that allocate no object (Python caches small integers) or are charged by their size."""
+"""Types that allocate no object (Python caches small integers), or are charged by their length."""
 
 
 class DecodeBudget:
@@ -38,18 +38,18 @@ class DecodeBudget:
 
     def __init__(self, request_bytes: int, *, keeps: bool = False) -> None:
         self.keeps = keeps
-        """True if somebody keeps what is read, so that all of it must be objects."""
+        """True if the decoded elements are stored, so that no array may be a `LazyArray`."""
         self.remaining_bytes = (
             BUDGET_FREE_RETAINED_BYTES if keeps else BUDGET_FREE_BYTES
         ) + BUDGET_PER_REQUEST_BYTE * request_bytes
         self.remaining_early_bytes = 0 if keeps else BUDGET_PER_EARLY_BYTE * min(request_bytes, BUDGET_EARLY_BYTES)
-        """For elements only: longer texts are never much larger than they came."""
+        """Additional budget for array elements; long strings are not much larger in memory than in the request."""
 
     def charge_elements(self, size_bytes: int) -> None:
-        """Pay for the elements of an array before the first of them is made, or for a short text.
+        """Charge the elements of an array before they are allocated, or a short string.
 
         Raises:
-            WireError: it is too much.
+            WireError: the budget is exceeded.
         """
         self.remaining_early_bytes -= size_bytes
         if self.remaining_early_bytes < 0:
@@ -57,10 +57,10 @@ class DecodeBudget:
             self.charge(over)
 
     def charge(self, size_bytes: int) -> None:
-        """Pay for one object.
+        """Charge ``size_bytes`` of memory.
 
         Raises:
-            WireError: it is too much.
+            WireError: the budget is exceeded.
         """
         self.remaining_bytes -= size_bytes
         if self.remaining_bytes < 0:
@@ -68,7 +68,7 @@ class DecodeBudget:
 
 
 def estimate_instance_bytes(cls: type[Message], version: int) -> int:
-    """About what an instance takes in memory, without its texts, its tagged numbers and the elements of its arrays."""
+    """Return the estimated memory of an instance in bytes, without strings, tagged numbers and array elements."""
     fields = fields_of(cls)
     total = _OBJECT_BYTES + 8 * len(fields)
     for spec in fields:

@@ -1,10 +1,10 @@
-"""Explanations of message classes and their fields, read from the source on demand.
+"""Explanations of message classes and their fields, read from the docstrings in the source on demand.
 
 A class is explained by its docstring, a field by a string directly below it (an attribute docstring, PEP 257), the
-history of a message's versions by the string below ``SPEC``. The string below the ``SPEC`` of a request may go on with
-two sections: ``Flow:`` (sender, receiver, when, and what the receiver does) and ``Errors:`` (lines of ``CODE: when it
-occurs``, for what the fields do not explain). The compiler drops all but the docstring of the class, so that a node
-holds none of them in memory. Only tools import this module: it parses source text.
+history of a message's versions by the string below ``SPEC``. The string below the ``SPEC`` of a request may continue
+with two sections: ``Flow:`` (sender, receiver, when, and the receiver's action) and ``Errors:`` (lines of ``CODE: when
+it occurs``, for error codes that no field explains). The compiler drops all strings but the docstring of the class, so
+that they take no memory in a node. Only tools import this module: it parses source text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.wire.codec.schema import FieldSpec, Message, fields_of
 
 
 class Explanation(NamedTuple):
-    """Explanation of a class and its fields; texts are empty where the source has none or is not available."""
+    """Explanation of a message class and its fields; texts are empty if the source has none or is not installed."""
 
     summary: str
     versions: str
@@ -67,7 +67,7 @@ _ERROR_START = re.compile(r"(?:^|(?<=\. ))([A-Z][A-Z_]{3,}(?:, [A-Z][A-Z_]{3,})*
 
 
 def _error_texts(section: str) -> dict[str, str]:
-    """Return the texts of a section of errors by code; codes separated by commas have one text."""
+    """Return the texts of an ``Errors:`` section by error code; codes separated by commas share one text."""
     parts = _ERROR_START.split(section)[1:]
     pairs = zip(parts[::2], parts[1::2], strict=True)
     return {code: text.strip() for codes, text in pairs for code in codes.split(", ")}
@@ -84,10 +84,10 @@ def explain(cls: type) -> Explanation:
 
 
 def resolve_path(cls: type[Message], path: str) -> tuple[type[Message], str]:
-    """Return the class and the field at the end of a path of `interpreter.Trace`.
+    """Return the message class and the field name at the end of a path of `interpreter.Trace`.
 
     Args:
-        cls: The message that the path starts in.
+        cls: The message class in which the path begins.
         path: Such as ``topics[0].partitions.count``; the count of an array belongs to the array's field, and the
             tagged section of a struct is its field ``tags``.
     """
@@ -113,13 +113,13 @@ def _type(spec: FieldSpec, version: int) -> str:
 
 
 def format_comment(text: str, indent: int = 0, width: int = 100) -> list[str]:
-    """Return a text as comment lines of at most ``width`` characters; no line for an empty text."""
+    """Return ``text`` as Python comment lines of at most ``width`` characters; an empty text has no lines."""
     start = " " * indent + "# "
     return textwrap.wrap(text, width, initial_indent=start, subsequent_indent=start, break_on_hyphens=False)
 
 
 def format_layout(cls: type[Message], version: int, indent: int = 0) -> Iterator[str]:
-    """Yield the fields of a message in a version with types and explanations; fields of a struct are indented."""
+    """Yield lines with the fields of a message version, their types and explanations; nested structs are indented."""
     explanation = explain(cls)
     for spec in fields_of(cls):
         if version in spec.versions:
@@ -130,7 +130,7 @@ def format_layout(cls: type[Message], version: int, indent: int = 0) -> Iterator
 
 
 def format_message_layout(cls: type[Message], version: int) -> Iterator[str]:
-    """Yield name, version, summary and version history of a message, then its `format_layout`.
+    """Yield lines with name, version, summary and version history of a message, then its `format_layout`.
 
     Raises:
         WireError: The message has no such version.

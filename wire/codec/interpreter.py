@@ -1,7 +1,7 @@
-"""Reference codec: interprets a message's fields one by one, as the schema language defines them.
+"""Reference codec: encodes and decodes a message field by field, as the schema language defines it.
 
-It is the oracle that the compiled codecs are tested against, and the place to read how a message becomes bytes. With
-``trace`` it reports every value it reads with its position: that is what ``ottla decode`` prints.
+The compiled codecs are tested against it, and it shows how a message is encoded. With ``trace`` the decoder reports
+every value with its position, which ``ottla decode`` prints.
 
 Source: the schema language of apache/kafka 4.3.1 (``generator/.../MessageDataGenerator.java``, KIP-482).
 """
@@ -25,15 +25,15 @@ from ottla.wire.errors import WireError
 from ottla.wire.limits import MAX_STRING_BYTES, MAX_UNKNOWN_TAGS
 
 Trace = Callable[[str, int, int, Any], None]
-"""Called with (path, first byte, end, value) for every leaf that was read."""
+"""Callback with (path, start position, end position, value) of every decoded primitive value."""
 
 
 def _no_trace(path: str, start: int, stop: int, value: Any) -> None:
-    """Ignore the trace."""
+    """Do nothing: the default `Trace`."""
 
 
 class MessageDecoder:
-    """Reads one message version out of a buffer."""
+    """Decoder of one message version, which interprets the schema."""
 
     def __init__(self, version: int, *, flexible: bool, trace: Trace = _no_trace) -> None:
         self.version = version
@@ -41,7 +41,10 @@ class MessageDecoder:
         self.trace = trace
 
     def read_length(self, buf: Buffer, pos: int, *, short: bool, compact: bool) -> tuple[int, int]:
-        """Return a length prefix, -1 for null: varint of length + 1, or int16 (``short``), or int32."""
+        """Read a length prefix: unsigned varint of length + 1 (``compact``), int16 (``short``) or int32; -1 is null.
+
+        This and the other read methods return the value and the position after it.
+        """
         if compact:
             value, pos = read_uvarint(buf, pos)
             return value - 1, pos
@@ -49,7 +52,7 @@ class MessageDecoder:
         return int(number), pos
 
     def read_scalar(self, kind: str, buf: Buffer, pos: int, *, nullable: bool, compact: bool) -> tuple[Any, int]:
-        """Return a number, boolean, uuid, string or byte string."""
+        """Read a number, boolean, uuid, string or byte string."""
         if kind in FIXED_SIZE_FORMATS:
             return read_fixed(kind, buf, pos)
         if kind == "uuid":
@@ -68,7 +71,7 @@ class MessageDecoder:
         return (raw if kind == "records" else bytes(raw)), pos
 
     def read_value(self, spec: FieldSpec, buf: Buffer, pos: int, path: str, *, tagged: bool = False) -> tuple[Any, int]:
-        """Read a field's value without checking whether it is present."""
+        """Read a field that this version has: primitive, array or struct; ``path`` is its name in the trace."""
         nullable = self.version in spec.nullable
         compact = self.flexible and not spec.never_compact
         start = pos
@@ -113,11 +116,11 @@ class MessageDecoder:
         return value, pos
 
     def min_element_size(self, spec: FieldSpec) -> int:
-        """Return the minimum encoded size of an element, which bounds the count before anything is allocated."""
+        """Return the minimum encoded size of an array element, which limits the count before anything is allocated."""
         return min_encoded_size(spec.element, spec.struct, self.version, flexible=self.flexible)
 
     def read_struct(self, cls: type[Message], buf: Buffer, pos: int, path: str = "") -> tuple[Any, int]:
-        """Return a whole struct, its tagged section included."""
+        """Read a struct with its tagged fields."""
         values: dict[str, Any] = {}
         tagged: dict[int, FieldSpec] = {}
         for spec in fields_of(cls):
@@ -136,7 +139,7 @@ class MessageDecoder:
     def read_tagged_fields(
         self, known: dict[int, FieldSpec], values: dict[str, Any], buf: Buffer, pos: int, path: str
     ) -> int:
-        """Read the tagged fields; unknown tags are skipped."""
+        """Read the tagged fields of a struct into ``values``, skipping unknown tags; return the position after them."""
         start = pos
         count, pos = read_uvarint(buf, pos)
         self.trace(f"{path}.tags" if path else "tags", start, pos, count)
@@ -157,7 +160,7 @@ class MessageDecoder:
 
 
 def min_encoded_size(kind: str, struct: type[Message] | None, version: int, *, flexible: bool) -> int:
-    """Return the fewest bytes a value of this kind can take in this version; at least 1."""
+    """Return the minimum encoded size in bytes of a value of a type in this version; at least 1."""
     sizes = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8}
     if kind in sizes:
         return sizes[kind]
@@ -180,20 +183,20 @@ def min_encoded_size(kind: str, struct: type[Message] | None, version: int, *, f
 
 
 class MessageEncoder:
-    """Writes one message version."""
+    """Encoder of one message version, which interprets the schema."""
 
     def __init__(self, version: int, *, flexible: bool) -> None:
         self.version = version
         self.flexible = flexible
 
     def write_length(self, size: int, *, short: bool, compact: bool) -> bytes:
-        """Return the bytes of a length prefix; -1 means null."""
+        """Encode a length prefix; -1 means null."""
         if compact:
             return write_uvarint(size + 1)
         return write_fixed("int16" if short else "int32", size)
 
     def write_scalar(self, kind: str, value: Any, *, nullable: bool, compact: bool) -> bytes:
-        """Return the bytes of a number, boolean, uuid, string or byte string."""
+        """Encode a number, boolean, uuid, string or byte string."""
         if kind in FIXED_SIZE_FORMATS:
             return write_fixed(kind, value)
         if kind == "uuid":
@@ -210,7 +213,7 @@ class MessageEncoder:
         return self.write_length(len(raw), short=kind == "string", compact=compact) + raw
 
     def write_value(self, spec: FieldSpec, value: Any, *, tagged: bool = False) -> bytes:
-        """Write a field's value without checking whether it belongs to this version."""
+        """Encode the value of a field that this version has."""
         nullable = self.version in spec.nullable
         compact = self.flexible and not spec.never_compact
         if spec.is_array:
@@ -234,7 +237,7 @@ class MessageEncoder:
         return self.write_scalar(spec.kind, value, nullable=nullable, compact=compact)
 
     def write_struct(self, message: Message) -> bytes:
-        """Return the bytes of a whole struct, its tagged section included."""
+        """Encode a struct with its tagged fields."""
         if message is None:
             raise WireError("null for a struct that may not be null")
         out = b""
@@ -257,13 +260,13 @@ class MessageEncoder:
 
 
 def spec_of(cls: type[Message]) -> MessageSpec:
-    """Return the spec of a top-level message class."""
+    """Return the `MessageSpec` of a top-level message class: type, API key, versions."""
     spec: MessageSpec = cls.SPEC  # type: ignore[attr-defined]
     return spec
 
 
 def check_version(cls: type[Message], version: int) -> MessageSpec:
-    """Return the spec of ``cls``.
+    """Check that a message has a version; return its `MessageSpec`.
 
     Raises:
         WireError: the message has no such version.
@@ -275,17 +278,17 @@ def check_version(cls: type[Message], version: int) -> MessageSpec:
 
 
 def decode(cls: type[Message], version: int, buf: Buffer, pos: int = 0, trace: Trace = _no_trace) -> tuple[Any, int]:
-    """Read a message; gives it and the position after it.
+    """Decode a message at ``pos``; return it and the position after it.
 
     Raises:
-        WireError: the bytes are not this message.
+        WireError: the bytes are not a valid message of this class and version.
     """
     spec = check_version(cls, version)
     return MessageDecoder(version, flexible=version in spec.flexible, trace=trace).read_struct(cls, buf, pos)
 
 
 def encode(message: Message, version: int) -> bytes:
-    """Write a message.
+    """Encode a message as bytes.
 
     Raises:
         WireError: a field has a value that this version does not support.

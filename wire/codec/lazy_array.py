@@ -1,4 +1,4 @@
-"""Long array of a large request: validated once, and decoded again for each iteration.
+"""Long array of a large request that is validated once and decoded again at each iteration.
 
 200,000 elements take about 30 MB as objects, but 4 MB as bytes, and they are only iterated in order.
 """
@@ -17,20 +17,20 @@ from ottla.wire.errors import WireError
 from ottla.wire.limits import BUDGET_LAZY_ELEMENT_BYTES, MAX_STRING_BYTES
 
 EAGER_ELEMENTS = 256
-"""So many elements are objects at once."""
+"""Maximum number of elements of an array that is decoded into a list."""
 LARGE_ELEMENT_BYTES = 4096
-"""An element that is longer than this may be a long array itself: reading it again in one go would take too long."""
+"""Maximum size of an element of a `LazyArray`: decoding a larger one without yielding would take too long."""
 ELEMENTS_PER_YIELD = 64
 _BYTES_PER_YIELD = 2 * LARGE_ELEMENT_BYTES
-"""Elements are read without a pause until they reach one of both."""
+"""Bytes of elements read between two yields, unless `ELEMENTS_PER_YIELD` elements come first."""
 _INT16 = struct.Struct(">h").unpack_from
 _FORMAT_ERRORS = (WireError, struct.error, IndexError)
 
 
 class LazyArray:
-    """Encoded elements of an array; valid as long as the request's buffer, so it must not be stored.
+    """Array whose elements stay encoded in the request's buffer; it must not be stored beyond the request.
 
-    It can be iterated repeatedly; each iteration decodes the elements again. Arrays in them are lists.
+    Each iteration decodes the elements again. Arrays within the elements are lists.
     """
 
     __slots__ = ("_buf", "_count", "_end", "_pos", "_read")
@@ -58,7 +58,7 @@ class LazyArray:
     def __getitem__(self, at: slice) -> list[Any]: ...
 
     def __getitem__(self, at: int | slice) -> Any:
-        """Return an element, or a list for a slice; all elements before them are decoded for that."""
+        """Return an element, or a list for a slice; decodes all elements before it too."""
         if isinstance(at, slice):
             start, stop, step = at.indices(self._count)
             if step > 0:
@@ -78,17 +78,17 @@ class LazyArray:
 
 
 def read_compact_string(buf: memoryview, pos: int, end: int, budget: DecodeBudget) -> tuple[str, int]:
-    """Read a string whose length is a varint.
+    """Read a compact string (unsigned varint length + 1), charging the budget; return it and the next position.
 
     Raises:
-        WireError, IndexError: invalid.
+        WireError, IndexError: invalid string, or the budget is exceeded.
     """
     text, after = read_unbudgeted_compact_string(buf, pos, end)
     return _charge_string(text, budget), after
 
 
 def read_unbudgeted_compact_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
-    """As `read_compact_string`, without a budget."""
+    """Read a compact string without a budget; return it and the next position."""
     size = buf[pos]
     pos += 1
     if size > 127:
@@ -100,17 +100,17 @@ def read_unbudgeted_compact_string(buf: memoryview, pos: int, end: int) -> tuple
 
 
 def read_string(buf: memoryview, pos: int, end: int, budget: DecodeBudget) -> tuple[str, int]:
-    """Read a string whose length is an int16.
+    """Read a string with an int16 length, charging the budget; return it and the next position.
 
     Raises:
-        WireError, struct.error: invalid.
+        WireError, struct.error: invalid string, or the budget is exceeded.
     """
     text, after = read_unbudgeted_string(buf, pos, end)
     return _charge_string(text, budget), after
 
 
 def read_unbudgeted_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
-    """As `read_string`, without a budget."""
+    """Read a string with an int16 length without a budget; return it and the next position."""
     (size,) = _INT16(buf, pos)
     pos += 2
     stop = pos + size
@@ -136,13 +136,13 @@ def read_array_job(
     end: int,
     budget: DecodeBudget,
 ) -> Generator[None, None, tuple[Any, int]]:
-    """Read an array of structs or strings, stopping often; gives it and the position behind it.
+    """Read an array of structs or strings, yielding often; return a list or `LazyArray` and the position after it.
 
-    ``read`` reads an element within a budget, and stops often; ``plain`` reads one that is not large. As objects the
-    elements cost ``each_bytes`` and what is in them; else they cost time, and that is little each.
+    ``read`` decodes an element, charging the budget and yielding; ``plain`` decodes a small one without both. In a list
+    each element is charged ``each_bytes`` plus its contents, in a `LazyArray` `BUDGET_LAZY_ELEMENT_BYTES`.
 
     Raises:
-        WireError, struct.error, IndexError: the bytes are not such an array, or it would take too much.
+        WireError, struct.error, IndexError: an element is malformed, or the budget is exceeded.
     """
     if budget.keeps or count <= EAGER_ELEMENTS:
         return (yield from _read_eagerly(read, count, each_bytes, buf, pos, end, budget))
@@ -156,7 +156,7 @@ def read_array_job(
             if since >= ELEMENTS_PER_YIELD or pos >= stop_at:
                 since, stop_at = 0, pos + _BYTES_PER_YIELD
                 yield
-    except _FORMAT_ERRORS:  # a large or invalid element: the error is raised below
+    except _FORMAT_ERRORS:  # a large or invalid element: read as a list below, which raises the error
         return (yield from _read_eagerly(read, count, each_bytes, buf, first, end, budget))
     return LazyArray(plain, count, buf, first, end), pos
 
@@ -164,7 +164,7 @@ def read_array_job(
 def _read_eagerly(
     read: Callable[..., Any], count: int, each_bytes: int, buf: memoryview, pos: int, end: int, budget: DecodeBudget
 ) -> Generator[None, None, tuple[list[Any], int]]:
-    """Read the elements as objects."""
+    """Decode all elements into a list."""
     budget.charge_elements(count * each_bytes)
     elements: list[Any] = []
     for number in range(count):

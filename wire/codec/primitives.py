@@ -1,6 +1,7 @@
-"""Integers, varints and uuids, one function each way: what every codec is made of.
+"""Encoding and decoding of the primitive types: integers, varints, uuids.
 
-Readers take ``(buffer, position)`` and give ``(value, next position)``; writers give bytes.
+Functions that read take ``(buffer, position)`` and return ``(value, next position)``; functions that write return
+bytes.
 Sources: Kafka protocol guide; ``ByteUtils.java`` (apache/kafka 4.3.1).
 """
 
@@ -29,10 +30,10 @@ FIXED_SIZE_FORMATS = {
 
 
 def read_bytes(buf: Buffer, pos: int, size: int) -> tuple[memoryview, int]:
-    """Return the next ``size`` bytes.
+    """Return a view of the next ``size`` bytes, and the position after them.
 
     Raises:
-        WireError: the size is negative or runs past the end.
+        WireError: ``size`` is negative or exceeds the buffer.
     """
     stop = pos + size
     if size < 0 or stop > len(buf):
@@ -48,10 +49,10 @@ def read_fixed(kind: str, buf: Buffer, pos: int) -> tuple[int | float | bool, in
 
 
 def write_fixed(kind: str, value: float) -> bytes:
-    """Return the big-endian bytes of a number.
+    """Return the big-endian bytes of a number of type ``kind``, such as ``int32``.
 
     Raises:
-        WireError: the number does not fit.
+        WireError: the number is out of the type's range.
     """
     try:
         return struct.pack(">" + FIXED_SIZE_FORMATS[kind], value)
@@ -60,10 +61,10 @@ def write_fixed(kind: str, value: float) -> bytes:
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Return an unsigned LEB128 number of at most 32 bits, in at most five bytes.
+    """Read an unsigned varint (LEB128) of at most 32 bits, in at most five bytes.
 
     Raises:
-        WireError: it is cut off, or longer.
+        WireError: the buffer ends within the varint, or it is longer than five bytes.
     """
     try:
         first = buf[pos]
@@ -73,10 +74,10 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_uvarint_continuation(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """Return the rest of an unsigned varint whose first byte says that there is more.
+    """Read the rest of an unsigned varint at ``pos``, whose first byte was ``first`` (at least 0x80).
 
     Raises:
-        WireError: it is cut off, or longer than five bytes.
+        WireError: the buffer ends within the varint, or it is longer than five bytes.
     """
     value = first & 0x7F
     try:
@@ -101,11 +102,11 @@ def _uvarint(value: int) -> bytes:
 
 
 SMALL_UVARINTS = tuple(_uvarint(n) for n in range(1024))
-"""The small numbers as they are written."""
+"""Encoded unsigned varints of 0 to 1023."""
 
 
 def write_uvarint(value: int) -> bytes:
-    """Return the LEB128 bytes of an unsigned number of at most 32 bits; small ones come from a table.
+    """Return the unsigned varint (LEB128) of a number of at most 32 bits.
 
     Raises:
         WireError: negative, or more than 32 bits.
@@ -118,10 +119,10 @@ def write_uvarint(value: int) -> bytes:
 
 
 def write_string_length(value: int) -> bytes:
-    """Return the length of a string, with one added, as the bytes of a uvarint.
+    """Return the unsigned varint of ``value``, the length of a compact string plus one.
 
     Raises:
-        WireError: longer than any text may be: what is written can be read again.
+        WireError: the string is longer than `MAX_STRING_BYTES`, so that a reader would reject it.
     """
     if value > MAX_STRING_BYTES + 1:
         raise WireError(f"a string of {value - 1} bytes")
@@ -129,11 +130,11 @@ def write_string_length(value: int) -> bytes:
 
 
 def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Read a zig-zag number of at most 64 bits, in at most ten bytes; unrolled, as records consist of them.
+    """Read a zig-zag varint of at most 64 bits, in at most ten bytes.
 
     Raises:
-        WireError: it is longer than ten bytes.
-        IndexError: it is cut off.
+        WireError: the varint is longer than ten bytes.
+        IndexError: the buffer ends within the varint.
     """
     byte = buf[pos]
     pos += 1
@@ -151,11 +152,11 @@ def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Return a zig-zag number of at most 32 bits, in at most five bytes: every number of a record but its time.
+    """Read a zig-zag varint of at most 32 bits, in at most five bytes: all numbers of a record except its timestamp.
 
     Raises:
-        WireError: it is longer than five bytes.
-        IndexError: it is cut off.
+        WireError: the varint is longer than five bytes.
+        IndexError: the buffer ends within the varint.
     """
     byte = buf[pos]
     pos += 1
@@ -173,12 +174,12 @@ def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def write_varlong(value: int) -> bytes:
-    """Return the zig-zag bytes of a number: small magnitudes take few bytes, negative ones included."""
+    """Return the zig-zag varint of a signed number of at most 64 bits."""
     return _uvarint((value << 1) ^ (value >> 63))
 
 
 def uuid_to_string(uuid: bytes) -> str:
-    """22 characters of base64url without padding, as Kafka prints ids."""
+    """Return a 16-byte uuid as 22 characters of base64url without padding, as Kafka's ``Uuid.toString``."""
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
 
 
@@ -186,10 +187,10 @@ _UUID_STRING = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
 
 
 def uuid_from_string(text: str) -> bytes:
-    """Return the 16 bytes of a 22-character id; its padding may stand behind it (``Uuid.fromString``).
+    """Return the 16 bytes of a uuid in base64url, with or without padding (``Uuid.fromString``).
 
     Raises:
-        ValueError: not a base64url id.
+        ValueError: ``text`` is not a uuid in base64url.
     """
     if not _UUID_STRING.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is no uuid")

@@ -1,4 +1,4 @@
-"""An array of a response that is encoded while its rows are made: it takes little more memory than its bytes."""
+"""Array of a response that is encoded while elements are appended, to use little more memory than its encoded bytes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ottla.wire.codec.schema import Message
 _Chunk = Any
 
 PENDING_ROWS = 256
-"""Rows at the end of an array that are kept as objects: until they are encoded, they may be changed."""
+"""Number of elements at the end of an array that are not encoded yet and may be changed."""
 CHUNKS_PER_JOIN = 1024
 _JOIN_BELOW_BYTES = 4096
 
 
 class ResponseArray:
-    """Rows of one struct, in order, in place of a list in a message: all but the last `PENDING_ROWS` are encoded.
+    """Array of structs in place of a list in a response: all but the last `PENDING_ROWS` elements (rows) are encoded.
 
-    Rows are read back only while all of them are pending. `ottla.wire.codec.compiler.response_array` makes one;
-    `changeable_array` one whose rows all stay pending.
+    Elements can only be read while none is encoded. Created by `ottla.wire.codec.compiler.response_array`, or by
+    `changeable_array` if no element is to be encoded before the response.
     """
 
     __slots__ = ("_encode_row", "_encoded", "_encoded_rows", "_loose", "pending")
@@ -30,13 +30,13 @@ class ResponseArray:
         self._encoded_rows = 0
         self._loose = 0
         self.pending: list[Any] = []
-        """The rows that are not encoded yet."""
+        """Elements that are not encoded yet."""
 
     def append(self, row: Any) -> None:
-        """Append a row, and encode the oldest one if very many are pending.
+        """Append an element; encode the oldest pending one if more than `PENDING_ROWS` are pending.
 
         Raises:
-            WireError: the version cannot carry that one.
+            WireError: the encoded element has a value that the version does not support.
         """
         self.pending.append(row)
         if self._encode_row is not None and len(self.pending) > PENDING_ROWS:
@@ -51,21 +51,21 @@ class ResponseArray:
             self._loose = len(encoded)
 
     def _writable_chunks(self) -> list[_Chunk]:
-        """Return the list of encoded chunks; an array without any has no list, as a response may have very many."""
+        """Return the list of encoded chunks, created on first use: a response may have very many empty arrays."""
         if not isinstance(self._encoded, list):
             self._encoded = []
         return self._encoded
 
     def extend(self, rows: Iterable[Any]) -> None:
-        """Append rows."""
+        """Append several elements."""
         for row in rows:
             self.append(row)
 
     def append_array(self, other: ResponseArray) -> None:
-        """Append the rows of another array, which is not used again. Neither is a `changeable_array`.
+        """Append the elements of another array, which must not be used afterwards; neither may be a `changeable_array`.
 
         Raises:
-            WireError: the version cannot carry a row of this array.
+            WireError: an encoded element has a value that the version does not support.
         """
         if other._encoded_rows:
             assert self._encode_row is not None
@@ -96,15 +96,15 @@ class ResponseArray:
         return self.pending
 
     def write_encoded(self, write: Callable[[_Chunk], None]) -> list[Any]:
-        """Write the rows that are encoded, and return the others."""
+        """Pass the encoded chunks to ``write`` and return the pending elements, which the encoder writes next."""
         for chunk in self._encoded:
             write(chunk)
         return self.pending
 
     def drain(self, write: Callable[[_Chunk], None] | None = None) -> Iterator[Any]:
-        """Write the rows that are encoded, and yield the others: each leaves the array.
+        """Pass the encoded chunks to ``write``, then yield the pending elements, removing each from the array.
 
-        Many rows that are freed in one step are a pause of the event loop.
+        So the elements are freed one by one: freeing many at once blocks the event loop.
         """
         if write is not None:
             self.write_encoded(write)
@@ -115,15 +115,15 @@ class ResponseArray:
 
 
 def changeable_array() -> Any:
-    """Return an array in place of a list in a response, all rows of which may be changed until that is encoded.
+    """Return a `ResponseArray` whose elements may all be changed until the response is encoded.
 
-    The job that encodes a response frees them one after the other (`ResponseArray.drain`), unlike those of a list.
+    The job that encodes a response frees its elements one by one (`ResponseArray.drain`), unlike those of a list.
     """
     return ResponseArray()
 
 
 def join_small_chunks(chunks: list[_Chunk]) -> list[_Chunk]:
-    """Return the same bytes with small neighbouring chunks joined."""
+    """Return the chunks with adjacent small ones joined."""
     out: list[_Chunk] = []
     small: list[bytes] = []
     for chunk in chunks:

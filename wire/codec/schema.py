@@ -1,15 +1,15 @@
-"""Wire format of message classes, read once per class.
+"""Schema of message classes: types and versions of their fields, read once from the annotations of each class.
 
-A message is a :class:`Message` whose annotations carry a :class:`WireType` mark::
+A message is a :class:`Message` subclass whose annotations contain a :class:`WireType`::
 
     class Heartbeat(Message):
         SPEC: ClassVar[Spec] = request(12, "0-4", flexible="4+")
         group_id: String = ""
         group_instance_id: A[str | None, w("string", "3+", nullable="3+")] = None
 
-One class is the union of all its versions. ``wire_field(kind, since)`` uses Kafka's own spelling of types (``int32``,
-``[]string``, ``struct``, ``[]struct``) and of version ranges (``"2+"``, ``"0-4"``). No bytes are processed here:
-`interpreter` walks the fields one by one, `compiler` turns them into flat Python functions.
+One class has the fields of all its versions. ``wire_field(kind, since)`` uses Kafka's spelling of types (``int32``,
+``[]string``, ``struct``, ``[]struct``) and of version ranges (``"2+"``, ``"0-4"``). `interpreter` and `compiler`
+implement the codecs.
 
 Source of the language: the README beside Kafka's message schemas (apache/kafka 4.3.1, ``generator`` module); flexible
 versions, compact lengths and tagged fields are KIP-482.
@@ -43,7 +43,7 @@ MAX_VERSION = 32767
 
 
 class Versions(NamedTuple):
-    """An inclusive range of versions; empty when ``low > high``."""
+    """Inclusive range of message versions; empty if ``low > high``."""
 
     low: int
     high: int
@@ -53,7 +53,7 @@ class Versions(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """``"2+"``, ``"0-4"``, ``"3"`` or ``"none"``."""
+        """Parse a version range in Kafka's form: ``"2+"``, ``"0-4"``, ``"3"`` or ``"none"``."""
         if text == "none":
             return NO_VERSIONS
         if text.endswith("+"):
@@ -73,7 +73,7 @@ NO_VERSIONS = Versions(1, 0)
 
 
 class WireType(NamedTuple):
-    """The mark a field's annotation carries: how, and in which versions, it stands on the wire."""
+    """Annotation of a message field: type, and the version ranges in which it exists, is nullable or is tagged."""
 
     kind: str
     since: str = "0+"
@@ -94,7 +94,7 @@ def wire_field(
     ignorable: bool = False,
     never_compact: bool = False,
 ) -> WireType:
-    """Mark a field. ``never_compact``: this one field keeps the old string form even in flexible versions."""
+    """Return the annotation of a message field; ``never_compact``: no compact length even in flexible versions."""
     return WireType(kind, since, nullable, tagged, tag, ignorable, never_compact)
 
 
@@ -125,7 +125,7 @@ class MessageSpec(NamedTuple):
 
 
 def request(key: int, versions: str, flexible: str, listeners: str, *, latest_unstable: bool = False) -> MessageSpec:
-    """Return the spec of a request; ``listeners``: ``"broker"``, ``"controller"`` or both."""
+    """Return the spec of a request; ``listeners``: ``"broker"``, ``"controller"`` or both, separated by a blank."""
     parsed = Versions.parse(versions), Versions.parse(flexible)
     return MessageSpec("request", key, *parsed, tuple(listeners.split()), latest_unstable)
 
@@ -136,19 +136,19 @@ def response(key: int, versions: str, flexible: str) -> MessageSpec:
 
 
 def data(kind: str, versions: str, flexible: str, key: int = -1) -> MessageSpec:
-    """Return the spec of a stored record or of a blob inside another message."""
+    """Return the spec of a stored record, or of a message embedded in another message's bytes field."""
     return MessageSpec(kind, key, Versions.parse(versions), Versions.parse(flexible))
 
 
 class Message(msgspec.Struct, gc=False):
-    """Base of every message and of every struct inside one. Fields are positional, in schema order.
+    """Base class of messages and of the structs in them. Constructor arguments are positional, in schema order.
 
-    Messages are trees, so the garbage collector need not look at them: a large one costs no pause.
+    Messages have no reference cycles, so the garbage collector does not track them.
     """
 
 
 class FieldSpec(NamedTuple):
-    """Field for a codec: parsed version ranges, element type and default."""
+    """Field of a message as codecs use it: type, parsed version ranges and default value."""
 
     name: str
     kind: str
@@ -163,16 +163,16 @@ class FieldSpec(NamedTuple):
 
     @property
     def is_array(self) -> bool:
-        """True if the field is a list."""
+        """True if the field is an array."""
         return self.kind.startswith("[]")
 
     @property
     def element(self) -> str:
-        """The kind of one element of an array."""
+        """Type of the elements of an array field."""
         return self.kind[2:]
 
     def default_value(self) -> Any:
-        """Return the value of a field that is absent on the wire."""
+        """Return the default value, for versions without the field and for absent tagged fields."""
         if self.default is list:
             return []
         if self.kind == "struct" and self.default is self.struct:
@@ -196,7 +196,7 @@ def _struct_class(hint: Any) -> type[Message] | None:
 
 
 def fields_of(cls: type[Message]) -> tuple[FieldSpec, ...]:
-    """Return the fields of a message class in schema order. Read lazily: importing a message must stay cheap."""
+    """Return the fields of a message class in schema order; read from the annotations on first use."""
     known = _FIELDS.get(cls)
     if known is not None:
         return known

@@ -1,1 +1,1 @@
-"""Record batches: batch header, records, control records, compression, message formats 0 and 1."""
+"""Record batches: header, records, control records, compression, and the message formats 0 and 1."""

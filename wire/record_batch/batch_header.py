@@ -1,7 +1,7 @@
-"""The 61-byte header of a record batch (magic 2): a view over bytes, changed in place.
+"""Header of a record batch (magic 2, 61 bytes): parsing, and changes in place.
 
-The wire form and the file form are the same bytes. ``base_offset`` and ``partition_leader_epoch`` lie outside the
-checksum, so a leader can stamp them without recomputing it: the reason the hot path never reads a record.
+Batches have the same bytes on the wire and in files. The checksum does not cover ``base_offset`` and
+``partition_leader_epoch``, so a leader can set them without recomputing it.
 
 Source: ``DefaultRecordBatch.java`` (apache/kafka 4.3.1); the format is KIP-98's.
 """
@@ -43,7 +43,7 @@ _new_tuple = tuple.__new__  # a third of the time that `BatchHeader._make` takes
 
 
 class BatchHeader(NamedTuple):
-    """The header's fields, in their order on disk."""
+    """Fields of a batch header in their order on disk."""
 
     base_offset: int
     """Offset of the first record. A producer writes 0; the leader sets it. Not covered by the CRC."""
@@ -76,12 +76,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole batch, its overhead included."""
+        """Size in bytes of the whole batch, including base offset and length."""
         return LOG_OVERHEAD_BYTES + self.batch_length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record the batch was written with (it may be compacted away)."""
+        """Offset of the last record in the batch as appended; compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -91,37 +91,37 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; wraps from 2^31-1 to 0."""
+        """Sequence number of the last record; wraps from 2^31-1 to 0. -1 without a producer id."""
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
     def is_control(self) -> bool:
-        """True if it holds markers, not data."""
+        """True for a control batch, such as transaction markers."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def is_transactional(self) -> bool:
-        """True if it belongs to a transaction."""
+        """True if the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def has_log_append_time(self) -> bool:
-        """True if every record's time is ``max_timestamp``."""
+        """True if all records have the log append time, which is ``max_timestamp``."""
         return bool(self.attributes & TIMESTAMP_TYPE_BIT)
 
 
 def increment_sequence(base: int, increment: int) -> int:
-    """Return a sequence number ``increment`` further on; after 2^31-1 comes 0."""
+    """Return sequence number ``base`` plus ``increment``, wrapping from 2^31-1 to 0; -1 stays -1."""
     if base == NO_SEQUENCE:
         return NO_SEQUENCE
     return (base + increment) & 0x7FFFFFFF
 
 
 def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """Read the header at ``pos``.
+    """Return the header of the batch at ``pos``.
 
     Raises:
-        WireError: too few bytes, or not magic 2.
+        WireError: too few bytes, a magic other than 2, or a length below that of a header.
     """
     if len(buf) - pos < HEADER_BYTES:
         raise WireError(f"{len(buf) - pos} bytes are no batch header")
@@ -134,13 +134,13 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def read_offset_and_size(buf: Buffer, pos: int = 0) -> tuple[int, int]:
-    """Return base offset and total size in bytes of the batch at ``pos``, for any magic. Needs twelve bytes."""
+    """Return base offset and total size in bytes of the batch of any magic at ``pos``; reads twelve bytes."""
     base_offset, length = _OVERHEAD.unpack_from(buf, pos)
     return base_offset, length + LOG_OVERHEAD_BYTES
 
 
 def offset_range(buf: Buffer) -> tuple[int, int]:
-    """First and last offset of the batch some bytes begin with; (0, -1) where they begin with none."""
+    """Return first and last offset of the batch at the start of ``buf``; (0, -1) if there is no valid header."""
     try:
         header = parse_header(buf)
     except WireError:
@@ -149,19 +149,19 @@ def offset_range(buf: Buffer) -> tuple[int, int]:
 
 
 def crc_matches(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
-    """Return whether the bytes from the attributes to the batch's end have the checksum the header claims."""
+    """Return whether the CRC-32C of the batch at ``pos`` equals that in its header."""
     view = memoryview(buf)[pos + ATTRIBUTES_OFFSET : pos + header.size_bytes]
     return bool(crc32c(view) == header.crc)
 
 
 def set_offset_and_epoch(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Set what the leader decides, in place. The checksum stays right: both fields lie outside it."""
+    """Write base offset and leader epoch into the batch at ``pos``; the checksum does not cover them."""
     _OFFSET.pack_into(buf, pos, base_offset)
     _EPOCH.pack_into(buf, pos + LOG_OVERHEAD_BYTES, leader_epoch)
 
 
 def set_max_timestamp(buf: bytearray | memoryview, pos: int, header: BatchHeader) -> BatchHeader:
-    """Write a header's attributes and max timestamp in place. They are checksummed; gives the header as it is then."""
+    """Write attributes and max timestamp of ``header`` and the new checksum in place; return the changed header."""
     _ATTRIBUTES.pack_into(buf, pos + ATTRIBUTES_OFFSET, header.attributes)
     _OFFSET.pack_into(buf, pos + MAX_TIMESTAMP_OFFSET, header.max_timestamp)
     crc = crc32c(memoryview(buf)[pos + ATTRIBUTES_OFFSET : pos + header.size_bytes])
@@ -170,7 +170,7 @@ def set_max_timestamp(buf: bytearray | memoryview, pos: int, header: BatchHeader
 
 
 def pack_batch(header: BatchHeader, body: Buffer) -> bytes:
-    """Pack a batch from a header and record bytes, computing length and checksum."""
+    """Return a batch of ``header`` and encoded records ``body``, with computed length and checksum."""
     length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(body)
     raw = bytearray(_HEADER.pack(*header._replace(batch_length=length, crc=0)))
     raw += body
@@ -179,10 +179,10 @@ def pack_batch(header: BatchHeader, body: Buffer) -> bytes:
 
 
 def iterate_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield every batch lying back to back in ``buf``, with its position. Stops before a batch that is cut off.
+    """Yield (position, header) of each consecutive batch in ``buf``; stop before an incomplete batch.
 
     Raises:
-        WireError: invalid batch.
+        WireError: a batch header is malformed.
     """
     end = len(buf)
     while end - pos >= LOG_OVERHEAD_BYTES:

@@ -1,9 +1,9 @@
-"""The five codecs of record batches, each decompressing in bounded memory.
+"""Compression and decompression of record batches, with bounded memory for decompression.
 
 Compressed bytes are untrusted: a few kilobytes may expand to gigabytes. Every decompressor yields pieces, and the
-caller stops at a limit; `decompression` has the readers, `compression_headers` the check of a Produce request. lz4 is
-the LZ4 frame format, snappy is xerial's block framing around raw snappy (raw snappy is read too, as librdkafka may send
-it). Source: ``Compression*.java``, ``SnappyCompression.java`` (apache/kafka 4.3.1), xerial snappy-java's
+caller stops at a limit; `decompression` has the decompressors, `compression_headers` the check of a Produce request.
+lz4 is the LZ4 frame format, snappy is xerial's block framing around raw snappy (raw snappy is read too, as librdkafka
+may send it). Source: ``Compression*.java``, ``SnappyCompression.java`` (apache/kafka 4.3.1), xerial snappy-java's
 ``SnappyOutputStream`` header; zstd is KIP-110, levels are KIP-390.
 """
 
@@ -35,18 +35,18 @@ _PIECE_BYTES = 1 << 20
 
 
 class DecompressedSizeExceeded(WireError):
-    """Data of its codec, as far as was looked, and more of it than may be unpacked."""
+    """Decompressed size exceeds the limit; the data up to the limit was valid."""
 
     def __init__(self, codec: CompressionType, limit: int) -> None:
         super().__init__(f"{codec.name.lower()} data unpacks to more than {limit} bytes")
         self._of = codec, limit
 
     def __reduce__(self) -> tuple[type[DecompressedSizeExceeded], tuple[CompressionType, int]]:
-        return type(self), self._of  # it may come from another process
+        return type(self), self._of  # picklable: may be raised in a child process
 
 
 class CompressionType(IntEnum):
-    """Bits 0 to 2 of a batch's attributes."""
+    """Compression codec: bits 0 to 2 of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -71,14 +71,14 @@ _DECOMPRESSORS: dict[CompressionType, Callable[[Buffer, int], Iterator[bytes]]] 
 
 
 class StreamCompressor(NamedTuple):
-    """Compressor of data in pieces: ``add`` each, then ``finish``; their joined results are the compressed data."""
+    """Streaming compressor: call ``add`` for each piece, then ``finish``; their joined results are the output."""
 
     add: Callable[[bytes], bytes]
     finish: Callable[[], bytes]
 
 
 class _XerialCompressor:
-    """Snappy in blocks of 32 KiB, each behind its length."""
+    """Streaming compressor of xerial snappy: blocks of 32 KiB, each preceded by its length."""
 
     def __init__(self) -> None:
         self._waiting = b""
@@ -102,7 +102,7 @@ class _XerialCompressor:
 
 
 def create_compressor(codec: CompressionType, level: int | None = None) -> StreamCompressor:
-    """Begin to pack; ``level`` as the topic settings ``compression.{gzip,lz4,zstd}.level`` give it."""
+    """Return a compressor of a codec; ``level``: ``compression.{gzip,lz4,zstd}.level``, None for the default."""
     if codec is CompressionType.GZIP:
         gzip = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
         return StreamCompressor(gzip.compress, gzip.flush)
@@ -137,10 +137,10 @@ _COMPRESSION_TYPES = tuple(CompressionType)
 
 
 def compression_type_of(attributes: int) -> CompressionType:
-    """Return the codec a batch's attributes name.
+    """Return the compression codec in a batch's attributes.
 
     Raises:
-        WireError: bits 0 to 2 name none.
+        WireError: the codec number is unknown.
     """
     number = attributes & 0x07
     if number < len(_COMPRESSION_TYPES):
@@ -149,7 +149,7 @@ def compression_type_of(attributes: int) -> CompressionType:
 
 
 def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> bytes:
-    """Pack data that is all there: a library that knows the size at once does it better."""
+    """Return ``data`` compressed in one call, which compresses better than a stream; ``level`` None: default."""
     if codec is CompressionType.LZ4:
         # lazy: 2.1 ms, 76 kB
         import lz4.frame
@@ -175,24 +175,24 @@ def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> 
 def iterate_decompressed(codec: CompressionType, data: Buffer, size_bytes: int) -> Iterator[bytes]:
     """Yield decompressed pieces of at most ``size_bytes``; the caller decides when to stop.
 
-    A piece may be empty: long data may expand to nothing, and the caller can yield to the event loop meanwhile.
+    A piece may be empty: long data may expand to nothing, and the caller can yield to the event loop in between.
 
     Raises:
-        WireError: not data of this codec.
+        WireError: the data is not valid for this codec.
     """
     try:
         yield from _DECOMPRESSORS[codec](data, size_bytes)
     except WireError:
         raise
-    except Exception as error:  # noqa: BLE001,RUF100 - each library has exceptions of its own, some of them bare
+    except Exception as error:  # noqa: BLE001,RUF100 - each library raises its own exceptions, some of them bare
         raise WireError(f"bad {codec.name.lower()} data: {error}") from None
 
 
 class StreamDecompressor:
-    """Data decompressed in pieces up to a limit; uncompressed data has none.
+    """Iterator over decompressed pieces of ``data``, up to a limit of bytes; uncompressed data has no limit.
 
-    Many may be paused at once, each holding its codec's memory: a window in zstd, a whole block in snappy. So a caller
-    that can wait does so once ``is_memory_heavy`` is set, before the next piece.
+    Many may be suspended at once, each with its codec's memory: a window in zstd, a whole block in snappy. So a caller
+    that may have to wait for memory does so once ``is_memory_heavy`` is True, before it requests the next piece.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class StreamDecompressor:
         self._pieces = iterate_decompressed(codec, data, size_bytes)
         self._bytes = 0
         self.is_memory_heavy = False
-        """True if it keeps, or will with the next piece, so much that not everybody may at once."""
+        """True if the codec holds, or will hold with the next piece, more than `FREE_BYTES`."""
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -212,7 +212,7 @@ class StreamDecompressor:
         """Return the next piece.
 
         Raises:
-            WireError: not data of this codec; DecompressedSizeExceeded: more than the limit.
+            WireError: the data is not valid for this codec; DecompressedSizeExceeded: the limit is exceeded.
         """
         piece = next(self._pieces)
         self._bytes += len(piece)
@@ -228,10 +228,10 @@ class StreamDecompressor:
 
 
 def decompress(codec: CompressionType, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
-    """Unpack data to at most ``limit`` bytes.
+    """Return ``data`` decompressed, at most ``limit`` bytes.
 
     Raises:
-        WireError: not data of this codec; DecompressedSizeExceeded: more than ``limit`` bytes come out.
+        WireError: the data is not valid for this codec; DecompressedSizeExceeded: the limit is exceeded.
     """
     if codec is CompressionType.NONE:
         return data
@@ -249,7 +249,11 @@ def decompress(codec: CompressionType, data: Buffer, limit: int = MAX_DECOMPRESS
 
 
 def _check_snappy_lengths(data: Buffer, limit: int) -> None:
-    """Check the length of a snappy block before it is decompressed as a whole."""
+    """Check the claimed sizes of all snappy blocks before they are decompressed.
+
+    Raises:
+        DecompressedSizeExceeded: their sum is above ``limit``; WireError: a malformed block.
+    """
     claimed = sum(snappy_uncompressed_length(block) for block in iterate_snappy_blocks(memoryview(data)))
     if claimed > limit:
         raise DecompressedSizeExceeded(CompressionType.SNAPPY, limit)

@@ -1,7 +1,7 @@
 """Headers of compressed data: gzip members, xerial snappy streams, lz4 frames and zstd frames.
 
-`check_compressed_prefix` is the check of a Produce request: it looks at the first bytes of a batch's records, unpacks
-nothing, and refuses what Kafka's readers refuse by the same bytes. The readers in `decompression` use the same parsers.
+`check_compressed_prefix` is the check of a Produce request: it reads the first bytes of a batch's records without
+decompression, and rejects what Kafka's decompressors reject by these bytes. `decompression` uses the same parsers.
 
 Source: ``Lz4BlockInputStream.readHeader``, ``Lz4BlockOutputStream.FLG`` and ``BD``, ``GzipCompression``,
 ``SnappyCompression``, ``ZstdCompression`` (apache/kafka 4.3.1); ``java.util.zip.GZIPInputStream.readHeader``;
@@ -24,20 +24,20 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER_BYTES = 16
 XERIAL_HEAD = struct.unpack(">i", XERIAL_MAGIC[:4])[0]
-"""The first four bytes of a xerial header, read as a block size: a further stream begins here."""
+"""First four bytes of a xerial header as an integer: found in place of a block size, it begins another stream."""
 ZSTD_MAX_WINDOW_BYTES = 1 << 27
-"""``ZSTD_WINDOWLOG_LIMIT_DEFAULT``: zstd-jni leaves the library's default in place."""
+"""Maximum zstd window: ``ZSTD_WINDOWLOG_LIMIT_DEFAULT``, which zstd-jni does not change."""
 ZSTD_ONE_PASS_BYTES = 16 * 1024
-"""``ZstdCompression.decompressionOutputSize``: the library does not look at the window of a frame that is all there
-and whose content fits the output buffer."""
+"""``ZstdCompression.decompressionOutputSize``: the library does not check the window size of a complete frame whose
+content fits the output buffer."""
 ZSTD_INPUT_BYTES = 131_075
-"""``ZSTD_DStreamInSize``, the input buffer of zstd-jni: a frame cut off in the buffer that also held the end of the
-frame before it counts as the end of the data."""
+"""``ZSTD_DStreamInSize``, the input buffer of zstd-jni: an incomplete frame in the same buffer as the end of the
+previous frame counts as the end of the data."""
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
-"""The last three bytes of the magic number of a zstd frame without data; the first byte is 0x50 to 0x5f."""
+"""Last three bytes of the magic number of a skippable zstd frame; the first byte is 0x50 to 0x5f."""
 _ZSTD_MAX_BLOCK_BYTES = 128 * 1024
 _MAX_HEADERS_CHECKED = 4
-"""Streams, frames or blocks without data that `check_compressed_prefix` skips before it accepts the rest unseen."""
+"""Empty streams, frames or blocks that `check_compressed_prefix` skips before it accepts the rest unchecked."""
 
 _VALID, _BAD_DATA, _NO_RECORDS = ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD
 _FEXTRA, _FNAME, _FCOMMENT, _FHCRC = 4, 8, 16, 2
@@ -57,12 +57,12 @@ def _zero_terminated(view: memoryview, at: int) -> int:
 
 
 def gzip_header_end(view: memoryview, at: int) -> int:
-    """Return the position of the deflate data of the gzip member at `at`.
+    """Return the position of the deflate data of the gzip member at position ``at``.
 
-    Flags that RFC 1952 reserves are ignored, as in Java; zlib refuses them.
+    Flags that RFC 1952 reserves are ignored, as in Java; zlib rejects them.
 
     Raises:
-        WireError: no gzip header, or it is cut off or corrupt.
+        WireError: the gzip header is missing, incomplete or corrupt.
     """
     if len(view) - at < 10:
         raise WireError("gzip header ends early")
@@ -91,7 +91,7 @@ def gzip_header_end(view: memoryview, at: int) -> int:
 def _check_gzip(data: Buffer) -> ErrorCode:
     if len(data) < 12 or data[:2] != GZIP_MAGIC or data[2] != zlib.DEFLATED:
         return _BAD_DATA
-    # Optional header fields may be long, they are not looked at. The deflate block type 3 does not exist.
+    # Optional header fields may be long and are not checked. The deflate block type 3 does not exist.
     if not data[3] & (_FEXTRA | _FNAME | _FCOMMENT | _FHCRC) and data[10] & 6 == 6:
         return _BAD_DATA
     return _VALID
@@ -101,10 +101,10 @@ def _check_gzip(data: Buffer) -> ErrorCode:
 
 
 def snappy_uncompressed_length(data: Buffer) -> int:
-    """Return the number of bytes that a raw snappy block claims to unpack to.
+    """Return the decompressed size in the header of a raw snappy block.
 
     Raises:
-        WireError: the block does not begin with a length.
+        WireError: the block does not begin with a valid length.
     """
     if len(data) and data[0] < 0x80:
         return data[0]
@@ -119,10 +119,10 @@ def snappy_uncompressed_length(data: Buffer) -> int:
 
 
 def xerial_header_follows(view: memoryview, at: int) -> bool:
-    """Return whether a further xerial stream begins at `at`, where a block size equals the head of its magic number.
+    """Return whether another xerial stream begins at ``at``, where the block size equals `XERIAL_HEAD`.
 
     Raises:
-        WireError: the header is cut off, or of an incompatible version.
+        WireError: the header is incomplete, or of an incompatible version.
     """
     if len(view) - at < XERIAL_HEADER_BYTES:
         raise WireError("snappy header ends early")
@@ -135,11 +135,11 @@ def xerial_header_follows(view: memoryview, at: int) -> bool:
 
 
 def _check_raw_snappy(head: bytes, size: int) -> ErrorCode:
-    """Check that a raw block begins with a size and a literal: there is nothing yet that could be copied.
+    """Return NONE if a raw snappy block begins with a size and a literal (a copy would have no source), else the error.
 
     Args:
-        head: the first ten bytes of the block, or all of it.
-        size: the size of the block.
+        head: First ten bytes of the block, or all of it.
+        size: Size of the block in bytes.
     """
     claimed = shift = tag_at = 0
     for byte in head[:5]:
@@ -194,7 +194,7 @@ def _check_snappy(data: Buffer) -> ErrorCode:
 
 
 class Lz4FrameDescriptor(NamedTuple):
-    """Fields of an lz4 frame descriptor that a reader needs."""
+    """Fields of an lz4 frame descriptor that are needed for decompression."""
 
     header_bytes: int
     max_block_bytes: int
@@ -203,7 +203,7 @@ class Lz4FrameDescriptor(NamedTuple):
 
 
 def compute_lz4_header_checksum(descriptor: bytes) -> int:
-    """Return the header checksum of a frame descriptor: its bytes behind the magic number, without the checksum."""
+    """Return the header checksum of an lz4 frame descriptor: the bytes between magic number and checksum."""
     # lazy: 1.0 ms, 10 kB: common descriptors have their checksums in a table
     from xxhash import xxh32_intdigest
 
@@ -217,21 +217,21 @@ _LZ4_DESCRIPTORS = {
     for flags in (0, 4, 8, 12, 16, 20, 24, 28)
     for number in (4, 5, 6, 7)
 }
-"""By FLG and BD byte: version 1, independent blocks, no reserved bit, no dictionary, blocks of 64 KiB to 4 MiB."""
+"""Accepted lz4 descriptors by FLG and BD byte: version 1, independent blocks of 64 KiB to 4 MiB, no dictionary."""
 _WITHOUT_CONTENT_SIZE = [raw for raw, found in _LZ4_DESCRIPTORS.items() if found.header_bytes == 7]
 _COMMON_LZ4_HEADERS = {
     LZ4_MAGIC + raw + bytes((checksum,)): _LZ4_DESCRIPTORS[raw]
     for raw, checksum in zip(_WITHOUT_CONTENT_SIZE, bytes.fromhex("82fb5173a70885b9ad843372bdffd98e"), strict=True)
 }
-"""By whole header, where it has no content size. The checksums are written out: none is to be computed."""
+"""Accepted lz4 headers without content size, by their bytes, with precomputed checksums."""
 
 
 def parse_lz4_descriptor(head: bytes) -> Lz4FrameDescriptor:
-    """Return the frame descriptor of lz4 data, of which `head` is at least the first 15 bytes.
+    """Return the frame descriptor of lz4 data; ``head``: its first 15 bytes or more, or all of it.
 
     Raises:
-        WireError: no lz4 frame; or one that Kafka does not read: dependent blocks, a dictionary, reserved bits, another
-            version or block size, a wrong header checksum.
+        WireError: not an lz4 frame, or one that Kafka does not read: dependent blocks, a dictionary, reserved bits,
+        another version or block size, a wrong header checksum.
     """
     found = _COMMON_LZ4_HEADERS.get(head[:7])
     if found is not None:
@@ -252,9 +252,9 @@ def parse_lz4_descriptor(head: bytes) -> Lz4FrameDescriptor:
 
 
 def replace_lz4_header_checksum(data: bytes) -> bytes:
-    """Return lz4 data with the right header checksum: old clients computed it over the magic number too.
+    """Return lz4 data with a corrected header checksum: old clients included the magic number in it.
 
-    Kafka ignores it in messages of format 0, and only there (KAFKA-3160).
+    Kafka ignores the checksum in messages of format 0 only (KAFKA-3160).
     """
     checksum_at = 14 if data[4:5] and data[4] & 8 else 6
     if len(data) <= checksum_at:
@@ -281,31 +281,31 @@ def _check_lz4(data: Buffer) -> ErrorCode:
 
 
 class ZstdFrameHeader(NamedTuple):
-    """Fields of a zstd frame header that a reader needs."""
+    """Fields of a zstd frame header that are needed for decompression."""
 
     header_bytes: int
     skipped_bytes: int | None
-    """Size of a skippable frame's data; None for a frame with content."""
+    """Size in bytes of a skippable frame's data; None for a frame with content."""
     window_bytes: int = 0
     content_bytes: int | None = None
     checksum: bool = False
 
     @property
     def max_block_bytes(self) -> int:
-        """Maximum size of a block of the frame, packed and unpacked."""
+        """Maximum size in bytes of a block of the frame, compressed and decompressed."""
         return min(self.window_bytes, _ZSTD_MAX_BLOCK_BYTES)
 
     @property
     def is_small(self) -> bool:
-        """True if the library may unpack the frame in one pass, without looking at the window."""
+        """True if the library may decompress the frame in one pass, without a check of the window size."""
         return self.content_bytes is not None and self.content_bytes <= ZSTD_ONE_PASS_BYTES
 
 
 def parse_zstd_frame_header(head: bytes) -> ZstdFrameHeader | None:
-    """Return the header of a zstd frame, of which `head` has the first 18 bytes; None if the data ends inside it.
+    """Return the header of a zstd frame, whose first 18 bytes are ``head``; None if the data ends within the header.
 
     Raises:
-        WireError: no zstd frame, or one that needs a dictionary or has reserved bits set.
+        WireError: not a zstd frame, or one that needs a dictionary or has reserved bits set.
     """
     if head[:4] != ZSTD_MAGIC:
         if head[:1] and head[0] & 0xF0 == 0x50 and head[1:4] == _ZSTD_SKIPPABLE[: len(head) - 1]:
@@ -369,7 +369,7 @@ def _check_zstd(data: Buffer) -> ErrorCode:
     if kind == 3 or size > frame.max_block_bytes:
         return _BAD_DATA
     if kind == 0 and cut_off is _NO_RECORDS:
-        return _VALID  # what there is of a raw block is read
+        return _VALID  # of an incomplete raw block the available bytes are read
     return _VALID if len(view) - at >= 3 + (1 if kind == 1 else size) else cut_off
 
 
@@ -384,16 +384,15 @@ _CHECKS = (_accept, _check_gzip, _check_snappy, _check_lz4, _check_zstd)
 
 
 def check_compressed_prefix(codec: int, data: Buffer) -> ErrorCode:
-    """Check that data begins as a codec's data does that Kafka's readers accept, and holds any.
+    """Check that a batch's compressed records begin as data of the codec that Kafka can decompress.
 
-    Looks at the headers at its beginning, a few dozen bytes, and unpacks nothing.
+    Reads the headers at the beginning, a few dozen bytes, and decompresses nothing.
 
     Args:
-        codec: bits 0 to 2 of a batch's attributes, 0 to 4.
-        data: the records of a batch that claims to have some.
+        codec: Bits 0 to 2 of the batch's attributes, 0 to 4.
+        data: Records of a batch whose record count is not 0.
 
     Returns:
-        NONE, or what Kafka responds: UNKNOWN_SERVER_ERROR where its reader fails, INVALID_RECORD where its reader finds
-        no data.
+        NONE, or Kafka's error: UNKNOWN_SERVER_ERROR if its decompressor fails, INVALID_RECORD if there is no data.
     """
     return _CHECKS[codec](data)

@@ -1,8 +1,8 @@
-"""Control records: a key of two int16 (version, type), then a message.
+"""Control records: transaction markers and records of the quorum. Key: int16 version, int16 type; value: a message.
 
 Source: ``ControlRecordType.java``, ``EndTransactionMarker.java``, ``ControlRecordUtils.java`` (apache/kafka 4.3.1).
 
-From KIP-98; the quorum's own: KIP-595, KIP-630, KIP-853.
+Transaction markers: KIP-98; records of the quorum: KIP-595, KIP-630, KIP-853.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlRecordType(IntEnum):
-    """Type of a control record."""
+    """Type of a control record, in its key."""
 
     ABORT = 0
     COMMIT = 1
@@ -50,21 +50,21 @@ _TYPES = {cls: kind for kind, cls in _CLASSES.items() if cls is not ctl.EndTxnMa
 
 
 class EndTransactionMarker(NamedTuple):
-    """The end of a transaction: ABORT or COMMIT, and the epoch of the coordinator that wrote it."""
+    """Transaction marker: ABORT or COMMIT, and the epoch of the transaction coordinator that wrote it."""
 
     control_type: int
     coordinator_epoch: int
 
 
 def read_control_type(record: Record) -> int | None:
-    """Return the type in a control record's key; None for an invalid key."""
+    """Return the type in a control record's key; None if the key is missing or too short."""
     if record.key is None or len(record.key) < _KEY.size:
         return None
     return int(_KEY.unpack_from(record.key)[1])
 
 
 def parse_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
-    """Parse the marker that ends a transaction; return None for other or truncated records."""
+    """Return the transaction marker in a control record; None for other types or a truncated value."""
     kind = read_control_type(record)
     if (
         kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT)
@@ -76,10 +76,10 @@ def parse_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
 
 
 def iterate_end_markers(header: BatchHeader, data: Buffer) -> Iterator[EndTransactionMarker]:
-    """Yield the markers of a control batch; other control records are passed over.
+    """Yield the transaction markers in the control batch ``data``; other control records are skipped.
 
     Raises:
-        WireError: the records are not what the header claims.
+        WireError: the records are malformed or do not match the header.
     """
     for record in iterate_records(data, header):
         end = parse_end_transaction_marker(record)
@@ -88,15 +88,12 @@ def iterate_end_markers(header: BatchHeader, data: Buffer) -> Iterator[EndTransa
 
 
 def build_control_record(message: Message, now_ms: int) -> NewRecord:
-    """Return a record of a control batch.
-
-    The body at version 0 begins with its own version field, as the schema has it.
-    """
+    """Return a control record of the quorum with ``message`` in version 0, which has its own version field."""
     return NewRecord(_KEY.pack(0, _TYPES[type(message)]), compiler.encode(message, 0), now_ms)
 
 
 def build_end_transaction_batch(end: EndTransactionMarker, producer_id: int, epoch: int, now_ms: int) -> bytes:
-    """Return a control batch that ends a producer's transaction.
+    """Return a control batch with one marker, which commits or aborts a producer's transaction.
 
     Source: ``MemoryRecords.writeEndTransactionalMarker`` (apache/kafka 4.3.1).
     """
@@ -106,10 +103,10 @@ def build_end_transaction_batch(end: EndTransactionMarker, producer_id: int, epo
 
 
 def decode_control_record(record: Record) -> Message | None:
-    """Return the content of a control record; None for a type we do not know, which readers must tolerate.
+    """Return the message in a control record; None for an unknown type, which readers must ignore.
 
     Raises:
-        WireError: it has no type, or its content cannot be read.
+        WireError: key or value is missing or malformed.
     """
     kind = read_control_type(record)
     if kind is None or record.value is None or len(record.value) < 2:

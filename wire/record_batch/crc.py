@@ -1,7 +1,7 @@
-"""CRC-32C: the C function of the ``crc32c`` package, without what the package loads around it.
+"""CRC-32C by the C extension of the ``crc32c`` package, imported without the package's ``__init__``.
 
-Its ``__init__`` asks the installed distributions for its own version: that reads mail headers, archives and a command
-line into memory, 1.8 MB and 20 ms in each node. The function is found beside it, and imported as usual if it is not.
+The ``__init__`` looks up its own version with ``importlib.metadata``, which imports modules of 1.8 MB in 20 ms. The
+extension is imported directly, or through the package if it is not found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Streaming readers of compressed records, in bounded memory.
+"""Streaming decompressors of compressed records, in bounded memory.
 
-Each reads exactly what the reader of Kafka 4.3.1 for the same codec reads: a stock Java consumer stops at a batch that
-its own reader refuses, so a batch that is accepted here must be readable there. Each gives pieces of a limited size.
+Each accepts exactly the data that the decompressor of Kafka 4.3.1 for the same codec accepts: a Java consumer stops at
+a batch that it cannot decompress, so no such batch may be appended. Each yields pieces of a limited size.
 
 Source: ``Lz4BlockInputStream.java``, ``GzipCompression.java``, ``SnappyCompression.java``, ``ZstdCompression.java``,
 ``ChunkedBytesStream.java`` (apache/kafka 4.3.1); ``java.util.zip.GZIPInputStream`` (JDK 17); ``SnappyInputStream``
@@ -36,19 +36,19 @@ from ottla.wire.record_batch.compression_headers import (
 )
 
 FREE_BYTES = 1 << 20
-"""So much of what others sent is unpacked without asking: beyond it a codec may keep up to 128 MiB, its window."""
+"""Decompressed bytes up to which a codec's memory is not limited; beyond it may hold up to 128 MiB, its window."""
 _FEED_BYTES = 64 * 1024
-"""So much is given to a library at once: it copies what it does not use."""
+"""Compressed bytes passed to a library at once: it copies unused input."""
 _FIRST_FEED_BYTES = 1024
-"""So much of a gzip member at first, then twice as much each time: of many tiny members each copies but little."""
+"""Bytes of a gzip member passed at first, doubled each time, so that tiny members copy little unused input."""
 _GZIP_INPUT_BYTES = 8 * 1024
-"""Input buffer of ``GzipCompression``: what is behind a member is looked at depending on what this buffer holds."""
+"""Input buffer of ``GzipCompression``, whose contents determine whether bytes after a member are read."""
 _ZSTD_RUN_BYTES = 128 * 1024
-"""Blocks of one frame are unpacked together until they may have so many bytes: as many as one block may have."""
+"""Maximum decompressed size of zstd blocks that are decompressed together: that of one block."""
 _RUN_BLOCKS = 1000
 """Maximum number of blocks of a frame that are decompressed together: blocks may be as small as 3 bytes."""
 _MAX_XERIAL_HEADERS = 1000
-"""Xerial headers in a row: Java reads them recursively and fails at some thousands."""
+"""Maximum number of consecutive xerial headers: Java reads them recursively and fails at some thousands."""
 
 
 _Frame = Generator[bytes, None, int]
@@ -64,12 +64,12 @@ def _split(out: bytes, size_bytes: int) -> Iterator[bytes]:
 
 
 class _GzipMember:
-    """The deflate data of one gzip member, with its checksum."""
+    """Decompressor of the deflate data of one gzip member, which verifies size and checksum in its trailer."""
 
     def __init__(self, view: memoryview, at: int) -> None:
         self._view = view
         self.end = at
-        """Where the trailer begins, once all was read."""
+        """Position of the trailer once all pieces were read; of the deflate data before."""
 
     def pieces(self, size_bytes: int) -> Iterator[bytes]:
         view, at = self._view, self.end
@@ -95,7 +95,7 @@ class _GzipMember:
 
 
 def decompress_gzip(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    """Unpack gzip members, one after another; what follows a member and is no member's header is ignored."""
+    """Yield the decompressed pieces of consecutive gzip members; other bytes after a member are ignored."""
     view = memoryview(data)
     at = buffered = gzip_header_end(view, 0)
     while True:
@@ -113,14 +113,18 @@ def decompress_gzip(data: Buffer, size_bytes: int) -> Iterator[bytes]:
         except WireError:
             return
         buffered = max(buffered, at)
-        yield b""  # there may be fifty thousand without a byte in them
+        yield b""  # there may be 50,000 empty members
 
 
 # ---------------------------------------------------------------- snappy
 
 
 def iterate_snappy_blocks(view: memoryview) -> Iterator[memoryview]:
-    """Yield the raw snappy blocks of xerial streams, one after another; raw snappy is one block."""
+    """Yield the raw snappy blocks of consecutive xerial streams; raw snappy data is one block.
+
+    Raises:
+        WireError: a header or block is malformed or incomplete.
+    """
     if len(view) < XERIAL_HEADER_BYTES or view[:8] != XERIAL_MAGIC:
         yield view
         return
@@ -143,7 +147,7 @@ def iterate_snappy_blocks(view: memoryview) -> Iterator[memoryview]:
 
 
 def decompress_snappy(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    """Unpack snappy blocks; an empty piece comes before a large block, which is unpacked whole."""
+    """Yield the decompressed pieces of snappy data, an empty piece before a large block is decompressed as a whole."""
     # lazy: 2.8 ms, 147 kB
     import snappy
 
@@ -152,7 +156,7 @@ def decompress_snappy(data: Buffer, size_bytes: int) -> Iterator[bytes]:
         if claimed > SNAPPY_MAX_RATIO * len(block):
             raise WireError(f"snappy block of {len(block)} bytes that claims {claimed}")
         if claimed > FREE_BYTES:
-            yield b""  # it is there as a whole from now on: see `StreamDecompressor`
+            yield b""  # the block is in memory as a whole from now on: see `StreamDecompressor`
         yield from _split(snappy.uncompress(bytes(block)), size_bytes)  # an empty block is a piece too
 
 
@@ -160,10 +164,10 @@ def decompress_snappy(data: Buffer, size_bytes: int) -> Iterator[bytes]:
 
 
 def _lz4_runs(view: memoryview, descriptor: Lz4FrameDescriptor) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of whole blocks that are decompressed at once.
+    """Yield (start, end) of groups of complete lz4 blocks that are decompressed together.
 
     Raises:
-        WireError: the frame is cut off, or a block is too large.
+        WireError: the frame is incomplete, or a block is too large.
     """
     at = start = descriptor.header_bytes
     blocks = 0
@@ -173,7 +177,7 @@ def _lz4_runs(view: memoryview, descriptor: Lz4FrameDescriptor) -> Iterator[tupl
             raise WireError("lz4 frame ends early")
         (word,) = struct.unpack_from("<I", view, at)
         size = word & 0x7FFFFFFF
-        if size == 0:  # Kafka takes an uncompressed block of no bytes for the end mark too
+        if size == 0:  # Kafka treats an uncompressed block of 0 bytes as the end mark too
             yield start, at
             if descriptor.content_checksum and len(view) - at < 8:
                 raise WireError("lz4 frame ends early")
@@ -189,13 +193,13 @@ def _lz4_runs(view: memoryview, descriptor: Lz4FrameDescriptor) -> Iterator[tupl
             yield start, at
             start, blocks = at, 0
         if empty:
-            return  # ChunkedBytesStream takes the read of 0 bytes for the end of the data
+            return  # ChunkedBytesStream treats a read of 0 bytes as the end of the data
 
 
 def decompress_lz4(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    """Unpack one lz4 frame of independent blocks; what follows it is ignored.
+    """Yield the decompressed pieces of one lz4 frame of independent blocks; bytes after it are ignored.
 
-    Content size and content checksum are not compared, as in Kafka: the library gets a frame header without them.
+    Content size and content checksum are not verified, as in Kafka: the library gets a frame header without them.
     """
     # lazy: 2.2 ms, 76 kB
     import lz4.frame
@@ -220,9 +224,9 @@ def decompress_lz4(data: Buffer, size_bytes: int) -> Iterator[bytes]:
 
 
 def _zstd_runs(view: memoryview, at: int, frame: ZstdFrameHeader) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of whole blocks that are decompressed at once; the last one comes with the frame's checksum.
+    """Yield (start, end) of groups of zstd blocks that are decompressed together; the last includes the checksum.
 
-    Where the frame is cut off, a part of a block is the last: the library may unpack some of it.
+    In an incomplete frame the last group ends within a block, of which the library may decompress a part.
     """
     start, unpacked, blocks = at, 0, 0
     while len(view) - at >= 3:
@@ -247,10 +251,10 @@ def _zstd_runs(view: memoryview, at: int, frame: ZstdFrameHeader) -> Iterator[tu
 
 
 def _decompress_zstd_frame(view: memoryview, at: int, frame: ZstdFrameHeader, unpacker: Any, size_bytes: int) -> _Frame:
-    """Unpack one frame with content; return where it ends. An empty piece comes where only headers were passed.
+    """Yield the decompressed pieces of one zstd frame; return its end. A piece is empty after blocks without output.
 
-    The library unpacks a small frame in one pass. Then, and only then, it ignores the window, and compares the content
-    size where the last block is empty.
+    The library decompresses a small frame in one pass; only then it ignores the window size, and verifies the content
+    size if the last block is empty.
     """
     body = end = at + frame.header_bytes
     if frame.is_small:
@@ -272,9 +276,9 @@ def _decompress_zstd_frame(view: memoryview, at: int, frame: ZstdFrameHeader, un
 
 
 def decompress_zstd(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    """Unpack zstd frames, one after another; skippable frames are skipped.
+    """Yield the decompressed pieces of consecutive zstd frames; skippable frames are skipped.
 
-    The library unpacks all that it gets: it gets as many blocks as unpack to a limited size.
+    The library decompresses all of its input at once: it gets groups of blocks with a limited decompressed size.
     """
     # lazy: 2.0 ms, 74 kB
     import zstandard
@@ -282,7 +286,7 @@ def decompress_zstd(data: Buffer, size_bytes: int) -> Iterator[bytes]:
     unpackers = zstandard.ZstdDecompressor(max_window_size=ZSTD_MAX_WINDOW_BYTES)
     view, at = memoryview(data), 0
     while at < len(view):
-        # Behind a frame that ends in the last input buffer, zstd-jni does not notice that data is cut off.
+        # After a frame that ends in the last input buffer, zstd-jni does not detect incomplete data.
         cut_off_is_end = at % ZSTD_INPUT_BYTES and at // ZSTD_INPUT_BYTES == (len(view) - 1) // ZSTD_INPUT_BYTES
         frame = parse_zstd_frame_header(bytes(view[at : at + 18]))
         end, whole = at, False

@@ -1,7 +1,7 @@
-"""Incremental parser of the records of a batch from pieces of its decompressed bytes, without keeping them.
+"""Incremental parser of the records of a batch from pieces of its decompressed bytes, which are not stored.
 
 A batch of a megabyte may expand to gigabytes. Validation of every record therefore works on pieces: memory is bounded
-by the piece, whatever size a record claims, and the job yields between pieces.
+by the size of a piece, also for huge records, and the job yields between pieces.
 
 Source: ``DefaultRecord.readFrom``, ``DefaultRecord.readPartiallyFrom`` (apache/kafka 4.3.1).
 """
@@ -16,18 +16,18 @@ from ottla.wire.errors import WireError
 from ottla.wire.record_batch.batch_header import HEADER_BYTES
 
 MIN_RECORD_BYTES = 7
-"""Size, attributes, two deltas, no key, no value, no headers: a byte each."""
+"""Minimum size of a record: size, attributes, two deltas, null key, null value, no headers, of one byte each."""
 
 
 _Read = Callable[[Buffer, int], tuple[int, int]]
 
 
 class MalformedRecord(WireError):
-    """Records that are not what a batch claims."""
+    """Records of a batch are malformed, or do not match its record count."""
 
 
 class RecordSummary(NamedTuple):
-    """Timestamp delta and sizes of a record. Size -1: null."""
+    """Timestamp delta (ms) of a record, and sizes of key and value in bytes; -1: null."""
 
     time_delta: int
     key_bytes: int
@@ -35,7 +35,11 @@ class RecordSummary(NamedTuple):
 
 
 def _checked_size(size: int, left: int, *, or_none: bool = True) -> int:
-    """Return a size that was read, -1 as 0. Raises where it is more than is left of the record."""
+    """Return a size read from a record, 0 for -1 (null) with ``or_none``.
+
+    Raises:
+        MalformedRecord: the size is negative, or exceeds the ``left`` bytes of the record.
+    """
     if size == -1 and or_none:
         return 0
     if size < 0 or size > left:
@@ -44,7 +48,7 @@ def _checked_size(size: int, left: int, *, or_none: bool = True) -> int:
 
 
 def _parse_record(data: bytes, at: int, stop: int) -> RecordSummary:
-    """Parse the record whose bytes after its size are ``data[at:stop]``."""
+    """Return the summary of the record whose bytes after its size field are ``data[at:stop]``."""
     time_delta, at = read_varlong(data, at + 1)
     _, at = read_varint(data, at)
     key_bytes, at = read_varint(data, at)
@@ -64,9 +68,10 @@ def _parse_record(data: bytes, at: int, stop: int) -> RecordSummary:
 
 
 def _skip_headers(data: bytes, at: int, end: int, stop: int, count: int) -> tuple[int, int]:
-    """Pass the headers that lie whole in ``data[at:end]``; gives where they end, and how many of ``count`` are left.
+    """Skip the headers that are complete in ``data[at:end]``; return the position after them and the number left.
 
-    Written out: a record may have half as many headers as it has bytes. The record itself ends at ``stop``.
+    ``count``: headers to skip; ``stop``: end of the record. Varints are read inline for speed: a record may have half
+    as many headers as bytes.
     """
     try:
         while count:
@@ -92,7 +97,7 @@ def _skip_headers(data: bytes, at: int, end: int, stop: int, count: int) -> tupl
 
 
 def first_record_fits(data: bytearray | memoryview, end: int, count: int) -> bool:
-    """Return whether the first of ``count`` uncompressed records fits its batch, by its size and its key's."""
+    """Return whether the first of ``count`` uncompressed records fits into its batch, by its size and key size."""
     if HEADER_BYTES + count * MIN_RECORD_BYTES > end:
         return False
     size, at = data[HEADER_BYTES], HEADER_BYTES + 1
@@ -110,28 +115,28 @@ def first_record_fits(data: bytearray | memoryview, end: int, count: int) -> boo
         return False
     key = data[at + 3]
     if key > 0x7F or data[at + 1] or data[at + 2]:
-        return True  # a long key, or deltas that are not 0, as a producer's first ones are: the key lies further on
+        return True  # a long key, or deltas other than 0, unlike those of a producer: not checked
     return key == 1 or (not key & 1 and key <= size - 2 * MIN_RECORD_BYTES + 2)
 
 
 class IncrementalRecordParser:
-    """Give it a batch's unpacked bytes in pieces; it gives the records that are complete."""
+    """Parser of a batch's ``count`` records: `feed` it the decompressed bytes piece by piece, then call `finish`."""
 
     def __init__(self, count: int) -> None:
         self._remaining = count
-        """Records that must still come."""
+        """Number of records that are not complete yet."""
         self._data = b""
         self._at = 0
         self._partial_record: Generator[None, None, RecordSummary] | None = None
-        """A record that reaches over several pieces."""
+        """Parser of a record that extends over several pieces, or None."""
         self._stop = 0
-        """Bytes of it that have not been passed yet."""
+        """Bytes of the partial record that are not parsed yet."""
 
     def feed(self, piece: bytes) -> list[RecordSummary]:
-        """Return the records that end in this piece.
+        """Parse the next piece of bytes; return the summaries of the records that end in it.
 
         Raises:
-            MalformedRecord: they are not what the batch claims.
+            MalformedRecord: a record is malformed, or bytes follow the last record.
         """
         if self._at < len(self._data):
             piece = self._data[self._at :] + piece
@@ -163,7 +168,7 @@ class IncrementalRecordParser:
             try:
                 size, body = read_varint(data, at)
             except IndexError:
-                break  # not even its size is all there
+                break  # its size field is incomplete
             if size < MIN_RECORD_BYTES - 1:
                 raise MalformedRecord(f"a record of {size} bytes")
             if body + size > end:
@@ -188,7 +193,7 @@ class IncrementalRecordParser:
             self._partial_record = None
 
     def _parse_partial_record(self) -> Generator[None, None, RecordSummary]:
-        """Yield the fields of a long record, waiting wherever bytes are missing."""
+        """Parse a long record, yielding whenever the next piece is needed; return its summary."""
         yield from self._skip(1)
         time_delta = yield from self._read_number(read_varlong)
         yield from self._read_number()

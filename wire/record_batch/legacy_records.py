@@ -1,4 +1,4 @@
-"""A reader for message formats 0 and 1, which segments written before Kafka 3.0 may contain. They are never written.
+"""Reader of the message formats 0 and 1 (magic 0 and 1), which segments of old Kafka versions may contain.
 
 Layout: int64 offset, int32 size, then uint32 CRC-32 (zlib) of what follows, int8 magic, int8 attributes, in magic 1
 int64 timestamp, int32-sized key, int32-sized value. A compressed message's value is itself such a sequence; inside it,
@@ -32,22 +32,22 @@ from ottla.wire.record_batch.compression_headers import replace_lz4_header_check
 from ottla.wire.record_batch.record import Record
 
 MIN_MESSAGE_BYTES = 26
-"""A message of magic 0 with neither key nor value, its overhead included."""
+"""Minimum size of a message: magic 0 with null key and null value, including offset and size."""
 MAGIC_PREFIX_BYTES = MAGIC_OFFSET + 1
-"""Bytes needed to read the size and format of a batch or message."""
+"""Bytes needed to read size and magic of a batch or message."""
 _OVERHEAD = struct.Struct(">qi")
 
 
 def min_batch_bytes(buf: Buffer, pos: int = 0) -> int:
-    """Return the minimum size of a batch of the format at ``pos``; needs `MAGIC_PREFIX_BYTES` bytes."""
+    """Return the minimum size in bytes of a batch of the magic at ``pos``; reads `MAGIC_PREFIX_BYTES` bytes."""
     return HEADER_BYTES if buf[pos + MAGIC_OFFSET] >= 2 else MIN_MESSAGE_BYTES
 
 
 def parse_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """Return the header of a batch or legacy message; both offsets of a message are its last one.
+    """Return the header of the batch or old message at ``pos``; a message has its own offset as first and last offset.
 
     Raises:
-        WireError: too few bytes, or no known format.
+        WireError: too few bytes, an invalid size or an unknown magic.
     """
     if len(buf) - pos < MAGIC_PREFIX_BYTES or buf[pos + MAGIC_OFFSET] >= 2:
         return parse_header(buf, pos)
@@ -60,17 +60,17 @@ def parse_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def any_crc_matches(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
-    """Return whether a batch or an old message has the checksum it claims."""
+    """Return whether the checksum of the batch or old message at ``pos`` equals that in its header."""
     if header.magic >= 2:
         return crc_matches(buf, header, pos)
     return zlib.crc32(memoryview(buf)[pos + MAGIC_OFFSET : pos + header.size_bytes]) == header.crc
 
 
 def iterate_any_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the batches of any format; see `iterate_batches`.
+    """Yield (position, header) of each consecutive batch or old message; stop before an incomplete one.
 
     Raises:
-        WireError: invalid batch.
+        WireError: a batch or message is malformed.
     """
     while len(buf) - pos >= MAGIC_PREFIX_BYTES:
         size = read_offset_and_size(buf, pos)[1]
@@ -93,7 +93,11 @@ def _blob(buf: memoryview, pos: int) -> tuple[bytes | None, int]:
 
 
 def _message(offset: int, raw: memoryview) -> tuple[int, int, Record]:
-    """Magic, attributes and content of one message, its checksum verified."""
+    """Return magic, attributes and content of one message, after verifying its checksum.
+
+    Raises:
+        WireError: a bad checksum, another magic, or malformed content.
+    """
     try:
         crc, magic, attributes = struct.unpack_from(">Ibb", raw)
         if zlib.crc32(raw[4:]) != crc:
@@ -109,10 +113,12 @@ def _message(offset: int, raw: memoryview) -> tuple[int, int, Record]:
 
 
 def iterate_messages(buf: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *, nested: bool = False) -> Iterator[Record]:
-    """Yield every record of a sequence of messages, compressed ones unpacked. Stops before a message that is cut off.
+    """Yield every record of consecutive messages, decompressing them; stop before an incomplete message.
+
+    ``limit``: maximum decompressed size; ``nested``: the messages are the value of a compressed message.
 
     Raises:
-        WireError: bad checksum, magic, codec or nesting.
+        WireError: a bad checksum, magic, codec or nesting.
     """
     view = memoryview(buf)
     pos = 0

@@ -1,4 +1,4 @@
-"""Records as values, as read from batches and as given to batch builders."""
+"""Value types of records: as read from a batch, and as passed to `records.build_batch`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """Record of a batch. ``timestamp_ms`` is -1 without a timestamp."""
+    """Record read from a batch; ``timestamp_ms`` is -1 without a timestamp."""
 
     offset: int
     timestamp_ms: int
@@ -18,7 +18,7 @@ class Record(NamedTuple):
 
 
 class NewRecord(NamedTuple):
-    """A record that has no offset yet."""
+    """Record to be encoded into a batch, without an offset; ``timestamp_ms`` is -1 without a timestamp."""
 
     key: bytes | None
     value: bytes | None

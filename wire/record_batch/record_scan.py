@@ -1,13 +1,13 @@
-"""Positions, keys and timestamps of the records of a batch, without a value for each record.
+"""Fast scans of the records of a batch for log compaction: ranges, keys, offsets and timestamps, without `Record`s.
 
 A record is: size, attributes, timestamp delta, offset delta, key size, key, value size, value, headers; all sizes and
 deltas are zig-zag varints (``DefaultRecord.java``, apache/kafka 4.3.1).
 
-Compaction runs two loops over every record of a log. They read the same head of each record and differ in the use of
-its key, so both are generated from one source, in which varints of one or two bytes are read without a call.
+Compaction runs two loops over every record of a log. Both parse the beginning of each record and differ in the use of
+its key, so both are generated from one source, in which varints of one or two bytes are read inline.
 
-The bytes may be anything: a producer's batch is appended unparsed. A size that leads nowhere forward or out of the
-batch ends a loop as damage, so that it neither runs for ever nor takes the next record's bytes for a key.
+The bytes are untrusted: a producer's batch is appended unparsed. A size that is not positive or exceeds the batch
+raises an error, so that a loop neither runs for ever nor reads a key beyond its record.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ottla.wire.errors import WireError
 MAX_INLINE_KEY_BYTES = 31
 DIGEST_BYTES = 32
 RECORDS_AT_ONCE = 100_000
-"""Maximum number of records whose ranges are kept at once: a small batch may hold twenty million."""
+"""Maximum number of record ranges in memory: a small compressed batch may have twenty million records."""
 RecordRange = tuple[int, int]
-"""Begin and end of a record in its batch's uncompressed bytes."""
+"""Start and end position of a record in the decompressed records of its batch."""
 
 
 def compact_key(key: bytes) -> bytes:
-    """Return a key as an offset map keeps it: itself, or its digest of 32 bytes where it is longer than 31."""
+    """Return a record key as the offset map stores it: unchanged up to 31 bytes, else its 32-byte BLAKE2b digest."""
     return key if len(key) <= MAX_INLINE_KEY_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
@@ -88,7 +88,7 @@ _RECORD_LAST_OFFSET = """
             if offset >= first_offset and key is not None:
                 offsets[key] = offset
 """
-# A value's size of -1 stands for none, which is one byte: 0x01.
+# A value size of -1 (null) is the byte 0x01.
 _RETAIN_RECORD = """
             if offset > latest or key is not None and offset >= last_offset_of(key, -1):
                 has_value = data[end] != 1
@@ -119,10 +119,10 @@ _retained_records: Callable[
 def record_last_offsets(
     data: bytes, count: int, base_offset: int, first_offset: int, offsets: dict[bytes, int]
 ) -> None:
-    """Store the last offset of each key, from ``first_offset`` on, in ``offsets``.
+    """Set ``offsets[key]`` to the last offset of each key in the ``count`` records ``data``, from ``first_offset`` on.
 
     Raises:
-        WireError: a record does not fit.
+        WireError: a record is malformed or exceeds the batch.
     """
     at = _record_last_offsets(data, 0, count, base_offset, first_offset, offsets)
     if at != len(data):
@@ -132,13 +132,13 @@ def record_last_offsets(
 def retained_records(
     data: bytes, count: int, base_offset: int, offsets: dict[bytes, int], latest: int, *, keep_deletes: bool
 ) -> Iterator[tuple[list[RecordRange], bool]]:
-    """Yield ranges of records that compaction keeps, and whether one is a tombstone, `RECORDS_AT_ONCE` at a time.
+    """Yield (ranges of records that compaction retains, whether one is a tombstone) for each `RECORDS_AT_ONCE` records.
 
-    A record is kept that lies behind ``latest``, or whose key has no later offset, unless it has no key, or no value
-    and not ``keep_deletes``.
+    Retained are records above offset ``latest``, and records with a key that has no later offset in ``offsets``,
+    except tombstones if ``keep_deletes`` is False.
 
     Raises:
-        WireError: a record does not fit.
+        WireError: a record is malformed or exceeds the batch.
     """
     at = 0
     while True:
@@ -153,10 +153,10 @@ def retained_records(
 
 
 def record_ranges(data: bytes, count: int) -> list[RecordRange]:
-    """Return the range of each record.
+    """Return the range of each of the ``count`` records in ``data``.
 
     Raises:
-        WireError: a record does not fit.
+        WireError: a record is malformed or exceeds the batch.
     """
     out, at = [], 0
     for _ in range(count):
@@ -171,10 +171,10 @@ def record_ranges(data: bytes, count: int) -> list[RecordRange]:
 
 
 def iterate_keys(data: bytes, count: int) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the offset delta and the key of each record.
+    """Yield (offset delta, key) of each of the ``count`` records in ``data``; the key in full, None for null.
 
     Raises:
-        WireError: a record does not fit.
+        WireError: a record is malformed or exceeds the batch.
     """
     at = 0
     try:
@@ -195,14 +195,14 @@ def iterate_keys(data: bytes, count: int) -> Iterator[tuple[int, bytes | None]]:
 
 
 def read_timestamp_delta(data: bytes, place: RecordRange) -> tuple[int, int, int]:
-    """Return a record's timestamp delta, and the positions of its attributes and behind the delta."""
+    """Return the timestamp delta (ms) of the record at ``place``, and the positions of its attributes and after it."""
     _, head = read_varlong(data, place[0])
     delta, after = read_varlong(data, head + 1)
     return delta, head, after
 
 
 def shift_timestamp_delta(data: bytes, place: RecordRange, shift: int) -> bytes:
-    """Return a record with ``shift`` added to its timestamp delta."""
+    """Return the bytes of the record at ``place`` with ``shift`` (ms) added to its timestamp delta."""
     delta, head, after = read_timestamp_delta(data, place)
     inner = data[head : head + 1] + write_varlong(delta + shift) + data[after : place[1]]
     return write_varlong(len(inner)) + inner

@@ -1,6 +1,6 @@
-"""The records inside a batch: build, iterate, validate.
+"""Records of a batch: encoding, decoding, checks and look-up by timestamp.
 
-Only what must see a record comes here: clients, internal topics, timestamp look-ups, checks the header cannot do.
+Used where single records are needed: by clients, internal topics and ListOffsets. Produce and Fetch use headers only.
 Source: ``DefaultRecord.java``, ``MemoryRecordsBuilder.java`` (apache/kafka 4.3.1).
 
 Headers: KIP-82.
@@ -45,11 +45,11 @@ __all__ = [
     "check_records",
 ]
 RECORDS_AT_ONCE = 2000
-"""So many are looked at without a pause: a millisecond or two."""
+"""Records that a search reads between two yields: a millisecond or two."""
 PIECE_BYTES = 64 * 1024
-"""Bytes decompressed without waiting for other searches, and kept in memory."""
+"""Size in bytes of the decompressed pieces in which a search reads a batch."""
 TimestampSearchJob = Generator[bool, None, tuple[int, int] | None]
-"""A look-up by time that pauses now and then."""
+"""Search by timestamp that yields True while its memory use is high; returns (offset, timestamp in ms) or None."""
 _ANY_TIMESTAMP = -(1 << 63)
 """Lower bound of timestamps for batches with log append time, whose record timestamps are ignored."""
 
@@ -82,10 +82,10 @@ def _headers(buf: Buffer, pos: int, end: int, most: int | None = None) -> tuple[
 
 
 def decompress_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
-    """Return the batch's records as uncompressed bytes.
+    """Return the decompressed records of the batch at ``pos``, at most ``limit`` bytes.
 
     Raises:
-        WireError: unknown codec, bad data; DecompressedSizeExceeded: more than ``limit`` bytes.
+        WireError: unknown codec or invalid data; DecompressedSizeExceeded: the limit is exceeded.
     """
     raw = memoryview(buf)[pos + HEADER_BYTES : pos + header.size_bytes]
     return decompress(compression_type_of(header.attributes), raw, limit)
@@ -94,7 +94,7 @@ def decompress_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: in
 def find_first_by_timestamp(
     buf: Buffer, header: BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
 ) -> tuple[int, int] | None:
-    """`find_first_by_timestamp_job`, all at once."""
+    """Run `find_first_by_timestamp_job` to its end without yielding to other tasks."""
     steps = find_first_by_timestamp_job(buf, header, timestamp_ms, from_offset, limit)
     while True:
         try:
@@ -107,13 +107,13 @@ def find_first_by_timestamp(
 def find_first_by_timestamp_job(
     buf: Buffer, header: BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
 ) -> TimestampSearchJob:
-    """Find (offset, timestamp) of a batch's first record at or after ``timestamp_ms`` and ``from_offset``.
+    """Return (offset, timestamp) of a batch's first record at or after ``timestamp_ms`` and ``from_offset``, or None.
 
-    Reads no further into a record than its offset, and pauses now and then: a batch may hold a million. Each pause
-    yields True if the search holds so much memory that only a limited number may run at once (`StreamDecompressor`).
+    Reads each record only up to its offset, and yields often: a batch may have a million records. It yields True if the
+    search holds so much memory that only a limited number may run at once (`StreamDecompressor`), else False.
 
     Raises:
-        WireError: the records are not what the header claims.
+        WireError: the records are malformed or do not match the header.
     """
     stamped = header.has_log_append_time
     if header.magic < 2:
@@ -141,12 +141,12 @@ def find_first_by_timestamp_job(
 
 
 def find_max_timestamp_job(buf: Buffer, header: BatchHeader, limit: int = MAX_DECOMPRESSED_BYTES) -> TimestampSearchJob:
-    """Find (offset, timestamp) of a batch's latest record, ignoring its header; the first of several.
+    """Return (offset, timestamp) of a batch's first record with the largest timestamp, or None without records.
 
-    Reads and pauses as `find_first_by_timestamp_job`.
+    The maximum in the header is not used. Reads and yields as `find_first_by_timestamp_job`.
 
     Raises:
-        WireError: the records are not what the header claims.
+        WireError: the records are malformed or do not match the header.
     """
     best: tuple[int, int] | None = None
     if header.magic < 2:
@@ -167,35 +167,36 @@ def find_max_timestamp_job(buf: Buffer, header: BatchHeader, limit: int = MAX_DE
 
 
 class _RecordWindow:
-    """Window over a batch's records: keeps only a piece of the decompressed data while the search may pause."""
+    """Window over the decompressed records of a batch, of which only one piece is in memory at a time."""
 
     def __init__(self, buf: Buffer, header: BatchHeader, limit: int) -> None:
         raw = memoryview(buf)[HEADER_BYTES : header.size_bytes]
         self._pieces = StreamDecompressor(compression_type_of(header.attributes), raw, PIECE_BYTES, limit)
         self.remaining = header.records_count
-        """Records that were not passed yet."""
+        """Number of records that the search has not read yet."""
         self.data = b""
-        """The last piece, and before it what the one before had of a record's beginning."""
+        """Last decompressed piece, preceded by the incomplete record at the end of the previous one."""
         self.position = 0
-        """Where the next record begins in it; that may be behind its end."""
+        """Position of the next record in ``data``; may be beyond its end."""
         if self.remaining > 0:
             self.load_next_piece()
 
     @property
     def is_memory_heavy(self) -> bool:
-        """As `StreamDecompressor.is_memory_heavy`."""
+        """True if the decompressor holds much memory (`StreamDecompressor.is_memory_heavy`)."""
         return self._pieces.is_memory_heavy
 
     def advance(self, at: int, passed: int) -> None:
-        """So many records were passed, and the next one begins there."""
+        """Record that ``passed`` records were read, and that the next one begins at position ``at``."""
         self.position = at
         self.remaining -= passed
 
     def load_next_piece(self) -> None:
-        """Load the next piece.
+        """Decompress the next piece and append it to the incomplete record in ``data``.
 
         Raises:
-            WireError: there is none, or it cannot be unpacked; DecompressedSizeExceeded: it would be too much.
+            WireError: there is no further piece, or the data is invalid; DecompressedSizeExceeded: the limit is
+            exceeded.
         """
         piece = next(self._pieces, None)
         if piece is None:
@@ -206,10 +207,10 @@ class _RecordWindow:
 
 
 def _first_of(data: bytes, at: int, count: int, wanted: int, least: int) -> tuple[tuple[int, int] | None, int, int]:
-    """Return time and offset delta of the first of ``count`` records at or above ``wanted`` and ``least``.
+    """Return the first of ``count`` records with timestamp delta >= ``wanted`` and offset delta >= ``least``, or None.
 
-    Also return the position after the last record that was passed, and the number of records that are not complete up
-    to their offset.
+    Returns (timestamp delta, offset delta) of the record, the position after the last record read, and the number of
+    records left, which are not complete up to their offset.
     """
     start = at
     try:
@@ -244,7 +245,10 @@ def _first_of(data: bytes, at: int, count: int, wanted: int, least: int) -> tupl
 def _max_timestamp_of(
     data: bytes, at: int, count: int, best: tuple[int, int] | None
 ) -> tuple[tuple[int, int] | None, int, int]:
-    """Offset and time delta of the latest of ``count`` records and ``best``; the rest as `_first_of` has it."""
+    """Return (offset delta, timestamp delta) of the latest of ``count`` records and ``best``.
+
+    Returns also the position after the last record read, and the number of records left, as `_first_of`.
+    """
     start = at
     try:
         while count > 0:
@@ -271,13 +275,13 @@ def iterate_records(
     skips_headers: bool = False,
     max_headers: int | None = None,
 ) -> Iterator[Record]:
-    """Yield the records of the batch at ``pos``. Checks what it reads: sizes, count, nothing left over.
+    """Yield the records of the batch at ``pos``, checking sizes, count and that no bytes are left over.
 
     ``skips_headers``: the headers of the records are passed over unread, and left out. A record of a megabyte may have
     half a million of them. ``max_headers``: of a record; one with more is an error.
 
     Raises:
-        WireError: the records are not what the header claims.
+        WireError: the records are malformed or do not match the header.
     """
     if header.magic < 2:
         yield from legacy_records.iterate_messages(memoryview(buf)[pos : pos + header.size_bytes], limit)
@@ -308,10 +312,10 @@ def iterate_records(
 
 
 def check_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> None:
-    """Check what the header cannot prove: every record parses and offsets count up from 0 by one.
+    """Check that every record of a batch is well-formed and that offset deltas are 0, 1, 2, ...
 
     Raises:
-        WireError: they do not.
+        WireError: a record is malformed or has another offset delta.
     """
     for index, record in enumerate(iterate_records(buf, header, pos, limit)):
         if record.offset != header.base_offset + index:
@@ -319,7 +323,7 @@ def check_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: int = M
 
 
 def encode_record(record: NewRecord, offset_delta: int, time_delta: int) -> bytes:
-    """Encode a record of an uncompressed batch, with its length."""
+    """Return the bytes of a record of an uncompressed batch, including its size field; deltas in offsets and ms."""
     out = bytearray(1)
     out += write_varlong(time_delta)
     out += write_varlong(offset_delta)
@@ -345,7 +349,10 @@ def build_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """Build a batch with the first record's timestamp as base and the largest as maximum."""
+    """Return an encoded batch of ``records`` with consecutive offsets from ``base_offset``.
+
+    Base timestamp is that of the first record, max timestamp the largest. ``level``: compression level of the codec.
+    """
     items = list(records)
     base_timestamp = items[0].timestamp_ms if items else NO_TIMESTAMP
     max_timestamp = max((r.timestamp_ms for r in items), default=NO_TIMESTAMP)
