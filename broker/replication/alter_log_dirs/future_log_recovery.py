@@ -100,11 +100,7 @@ def _recover_future_log(
 ) -> PartitionLog | None:
     """Recover a future log: return it if it is to be promoted; otherwise resume, keep or delete it and return None.
 
-    ``arrived``: partitions whose future log was promoted before.
-
-    Raises:
-        CorruptFile: the only log of a partition cannot be read.
-        OSError: the log cannot be opened.
+    ``arrived``: partitions whose future log was promoted before. Raises CorruptFile, OSError.
     """
     at, directory = one.topic_partition, one.directory
     replica = replicas.get(*at)

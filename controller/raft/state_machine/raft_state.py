@@ -85,10 +85,7 @@ class RaftState:
         self.state: EpochState = UnattachedState(NO_DEADLINE_MS)
         self.requests = RaftRequestManager()
         self.bootstrap = tuple(peer for peer in bootstrap if peer != me.id)
-        """Node ids to fetch from to find the leader: -2, -3, ...
-
-        for bootstrap servers, ids of static voters (R-223).
-        """
+        """Node ids to fetch from to find the leader: -2 and below for bootstrap servers, ids of voters (R-223)."""
         self.reachable_replicas: set[int] = set()
         """Ids of non-voters with a known address; a leader whose address is unknown is not followed (R-256).
 
