@@ -1,6 +1,6 @@
-"""Names that Kafka gives to directories and files in a log directory. Only these are ever removed or renamed.
+"""Names of Kafka's directories and files in a log directory. No other files are ever removed or renamed.
 
-A name that is not in one of these forms is foreign: its file or directory is left as it is.
+Files and directories with other names are foreign and are left unchanged.
 
 Source: ``LocalLog.parseTopicPartitionName``, ``LogFileUtils.java``, ``Snapshots.java`` (apache/kafka 4.3.1).
 """
@@ -16,14 +16,14 @@ TopicPartition = tuple[str, int]
 DELETE_DIR_SUFFIX = "-delete"
 """Suffix of the directory of a deleted partition."""
 FUTURE_DIR_SUFFIX = "-future"
-"""Suffix of the directory of a future log, which is to replace the log that it is a copy of."""
+"""Suffix of the directory of a future log, the copy of a log that AlterReplicaLogDirs creates."""
 STRAY_DIR_SUFFIX = "-stray"
 """Suffix of the directory of a partition that belongs to no topic of the cluster."""
 REMOTE_INDEX_CACHE_DIR = "remote-log-index-cache"
 """Directory of Kafka's tiered storage (``RemoteIndexCache.DIR_NAME``)."""
 
 DELETED_FILE_SUFFIX, CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX = ".deleted", ".cleaned", ".swap"
-"""Suffixes of a segment's files: to be deleted; written by compaction and not complete; complete, to be renamed."""
+"""State suffixes of a segment's files: to be deleted; incomplete output of compaction; complete, to be swapped in."""
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 _MAX_INT = 2**31 - 1

@@ -22,7 +22,7 @@ _ESCAPED_BY_JAVA = r"[^ -~]|[\\=:#!]"  # compiled when first used: most starts w
 _NEEDED = r"[^ -~]|\\"
 _ESCAPED_LETTERS = {character: "\\" + letter for letter, character in _LETTERS.items()}
 _AT_OR_BELOW_SPACE = "".join(map(chr, range(33)))
-"""The characters that ``String.trim`` removes."""
+"""Characters that ``String.trim`` removes."""
 
 
 class MalformedProperties(ValueError):
@@ -113,7 +113,7 @@ def load_settings(raw: bytes) -> dict[str, str]:
 
 
 def dumps(values: Mapping[str, str]) -> str:
-    """Return the lines that ``Properties.store(OutputStream)`` writes for these properties, without its comments."""
+    """Return the text that ``Properties.store(OutputStream)`` writes for ``values``, without comments."""
     return "".join(f"{_escape_key(key)}={_escape_value(value, _ESCAPED_BY_JAVA)}\n" for key, value in values.items())
 
 

@@ -19,7 +19,7 @@ class LogConfig:
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
     segment_jitter_ms: int = 0
-    """Maximum random reduction of ``segment_ms``, so that partitions do not roll their segments at the same time."""
+    """Maximum reduction of ``segment_ms``, different for each segment, so that they are not rolled at the same time."""
     segment_index_bytes: int = 10_485_760
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1_048_588

@@ -43,7 +43,7 @@ class FlushState:
         """True if the partition directory's own name is not durable yet (its parent was not synced)."""
 
     def lower(self, offset: int) -> None:
-        """Lower the recovery point to ``offset`` if it is above: batches or indexes from there on are not durable."""
+        """Lower the recovery point to at most ``offset``, since batches or indexes from there on are not durable."""
         self.recovery_point = min(self.recovery_point, offset)
 
     def on_truncated(self, offset: int) -> None:

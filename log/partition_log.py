@@ -60,7 +60,7 @@ class LoadedLogOffsets(NamedTuple):
 
 
 class PartitionLog:
-    """Log of a partition. Not thread-safe: all methods but a running `LogFlush` are for the event loop.
+    """Log of a partition. Not thread-safe: all methods run on the event loop; only a `LogFlush` runs in a thread.
 
     ``log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset``: first retained offset, first offset
     hidden from read_committed readers, first uncommitted offset, next offset to write.
@@ -107,7 +107,7 @@ class PartitionLog:
 
     @property
     def directory(self) -> str:
-        """Path of the partition's directory."""
+        """Path of the partition's directory, without a trailing slash."""
         return self.segments.directory
 
     @property
@@ -132,9 +132,9 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Offset up to which a read_committed consumer may read.
+        """Offset below which a read_committed consumer may read: the first one of an open transaction or not committed.
 
-        Never below the log start (``UnifiedLog``: records of an open transaction may be deleted).
+        Never below the log start offset, since records of an open transaction may be deleted.
         """
         producers = self.producers
         if not (producers.ongoing_txns or producers.completed_txns):
@@ -183,7 +183,7 @@ class PartitionLog:
         self.is_being_replaced = begins
 
     def set_offline(self) -> None:
-        """Take the log out of service: no more writes, syncs or clean closes."""
+        """Take the log offline: it is not appended to, flushed or cleanly closed any more."""
         self.closed = True
         self._lower_checkpoints = None  # it refers to this log: full collections are rare
 
@@ -203,7 +203,7 @@ class PartitionLog:
         self.check_offset_order()
 
     def raise_cleaner_offset(self, offset: int) -> None:
-        """Record that everything below ``offset`` was compacted, here or at the leader it was fetched from."""
+        """Record that the log is compacted below ``offset``, by this node or by the leader it was fetched from."""
         self.cleaner_offset = max(self.cleaner_offset, offset)
 
     def assign_epoch_start_offset(self, epoch: int) -> None:

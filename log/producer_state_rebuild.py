@@ -26,7 +26,7 @@ class RecoveryScan(NamedTuple):
     first_base_offset: int
     """First scanned offset: transaction indexes from here on are empty and are refilled by replaying the batches."""
     has_producers: bool
-    """True if any batch has a producer."""
+    """True if any scanned batch has a producer id."""
 
 
 def rebuild_producer_state(

@@ -21,7 +21,7 @@ from ottla.log.segment.log_segment import LogSegment
 UNLIMITED = -1
 DAY_MS = 24 * 3600 * 1000
 MAX_CLOCK_SKEW_MS = 3600 * 1000
-"""Clock difference above which a timestamp in the future is logged, once for each log."""
+"""Milliseconds by which a timestamp must exceed the file's modification time to be logged, once for each log."""
 logger = logging.getLogger("ottla.retention")
 
 

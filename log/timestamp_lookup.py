@@ -85,7 +85,7 @@ def find_offset_by_timestamp_job(log: PartitionLog, timestamp: int, upper_offset
 
 
 def _with_leader_epoch(header: BatchHeader, offset: int, timestamp_ms: int) -> TimestampAndOffset:
-    """Return a record with the leader epoch of its batch, as ``FileRecords.maybeLeaderEpoch``."""
+    """Return the look-up result of a record, with the leader epoch in its batch's header."""
     return TimestampAndOffset(timestamp_ms, offset, header.partition_leader_epoch)
 
 

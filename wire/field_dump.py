@@ -49,7 +49,7 @@ class FieldSpan(NamedTuple):
     path: str
     value: Any
     owner: type | None = None
-    """Class of the field, whose source explains it."""
+    """Class that declares the field, whose docstrings explain it; None if there is no explanation."""
     field: str = ""
 
 

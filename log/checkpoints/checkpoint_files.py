@@ -27,7 +27,7 @@ TopicPartition = tuple[str, int]
 
 
 class CorruptFile(Exception):
-    """Corrupt file of the data directory; the message has its name and the reason."""
+    """File of a log directory is corrupt or malformed; the message has its path and the reason."""
 
 
 def _read_entries(disk: Disk, path: str) -> list[str]:

@@ -32,7 +32,7 @@ class CleanerCheckpointWrite(NamedTuple):
         """Write and sync the temporary file.
 
         Raises:
-            OSError: final, unless the process is short of a resource.
+            OSError: the log directory must go offline, unless the process is out of resources.
         """
         write_offsets(self.disk, self.path, dict(sorted(self.offsets.items())), sync_dir=False)
 

@@ -73,7 +73,7 @@ class CompactionPlan:
 
     directory: str
     base_offsets: list[int]
-    """Base offsets of the sealed segments, from the first on, up to the last one the pass may reach."""
+    """Base offsets of all sealed segments below ``first_uncleanable_offset``."""
     first_dirty_offset: int
     first_uncleanable_offset: int
     """Offset from which on no batch is read or rewritten."""
@@ -118,7 +118,7 @@ def run_compaction(disk: Disk, plan: CompactionPlan) -> CompactionResult:
 
 
 def build_offset_map(plan: CompactionPlan, sources: list[LogSegment], stats: CleanerStats) -> OffsetMap:
-    """Return the last offset of each key in the dirty section; the map ends early where its memory limit is reached.
+    """Return the last offset of each key in the dirty section, or in its beginning if the map becomes full.
 
     Raises:
         WireError: a batch is damaged, or has an old message format.
@@ -212,7 +212,7 @@ class SegmentRewriter:
         self._stats = stats
         self._transactions = CleanedTransactionMetadata(plan.aborted_txns)
         self._last_of_producers = {row[0]: (row[3], row[1]) for row in ENTRY.iter_unpack(plan.producer_snapshot)}
-        """Producer id -> (its last data offset or -1, its epoch)."""
+        """Producer id -> (offset of its last data record, or -1; producer epoch)."""
         self.end = keys.latest_offset + 1
 
     def rewrite(self) -> Iterator[CleanedSegment]:

@@ -1,1 +1,1 @@
-"""A log directory: its identity, lock and checkpoints, the partitions and future logs in it."""
+"""Log directory of a node: ``meta.properties``, lock, checkpoints, partition logs and future logs."""

@@ -47,7 +47,7 @@ class CheckpointEntries(NamedTuple):
 
 
 def offsets_to_checkpoint(log: PartitionLog) -> CheckpointedOffsets:
-    """Return the current offsets of a log for the checkpoints."""
+    """Return the current offsets of a log to write into the checkpoint files."""
     start = log.log_start_offset
     return CheckpointedOffsets(log.recovery_point, start, log.high_watermark, start > log.segments.base_offsets[0])
 

@@ -1,1 +1,1 @@
-"""Opening and checking logs on disk: log loader, segment split, scrub, dry run."""
+"""Loading, recovery and verification of logs on disk: log loader, segment split, scrubbing, dry run."""

@@ -36,7 +36,7 @@ class DryRunFile:
         return self._own
 
     def size(self) -> int:
-        """Return the length of the file after the changes."""
+        """Return the length of the file in bytes, after the changes in memory."""
         return self._size
 
     def pwrite(self, data: Buffer, offset: int) -> None:
@@ -48,7 +48,7 @@ class DryRunFile:
         self._disk.changed_files.add(self._path)
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Return bytes of the file after the changes."""
+        """Return up to ``size_bytes`` bytes from ``offset`` on, after the changes in memory."""
         return self._read(size_bytes, offset) if self._own is None else bytes(self._own[offset : offset + size_bytes])
 
     def truncate(self, size_bytes: int) -> None:

@@ -177,7 +177,7 @@ class LogSegments(Sequence[LogSegment]):
         self.directory_changes += 1
 
     def add_aborted_txn(self, aborted: AbortedTxn, *, is_new: bool = False) -> None:
-        """Add an aborted transaction to the transaction index of the segment with its marker, unless it is in there.
+        """Add an aborted transaction to the transaction index of the segment with its marker, unless it has an entry.
 
         An existing entry is kept: its first offset may be lower than one found by a scan that begins in the middle of
         the transaction. ``is_new``: the marker is about to be appended to the active segment.

@@ -110,7 +110,7 @@ class ClusterClient:
         return answer
 
     async def partitions(self, topic: str, *, create: bool = False) -> list[int]:
-        """Return the sorted partition numbers of a topic once all have leaders; ``create`` it if it is missing.
+        """Return the sorted partition numbers of a topic once all have leaders; ``create``: create a missing topic.
 
         Raises:
             ProtocolError: the topic does not exist, or has partitions without leaders for a second.

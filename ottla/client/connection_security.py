@@ -25,12 +25,12 @@ class CachedToken:
     """Time from which on a new token is requested."""
     expiry_ms: float = NEVER_MS
     is_rejected: bool = False
-    """True if a broker rejected the token."""
+    """True if a broker rejected the cached token."""
     backoff_ms: float = 0.0
     not_before_ms: float = NEVER_MS
     """Earliest time of the next request for a token, after a failed one or after a rejected token."""
     error: str = ""
-    """Error of the last request for a token."""
+    """Error of the last token request; empty if it succeeded."""
 
 
 @dataclass(frozen=True, slots=True)

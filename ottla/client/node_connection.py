@@ -22,7 +22,7 @@ from ottla.wire.errors import ProtocolError, WireError
 T = TypeVar("T")
 Address = tuple[str, int]
 MAX_IDLE_MS = 540_000
-"""Time without a request after which a connection is not used again: ``connections.max.idle.ms`` of Kafka's clients.
+"""Idle time in ms after which a connection is not reused: ``connections.max.idle.ms`` of Kafka's clients.
 
 Listeners close idle connections one minute later by default, and a request sent then would fail.
 """
@@ -167,7 +167,7 @@ class NodeConnection:
         raise Disconnected(f"{self._name} did not answer in time")
 
     def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection; the next request opens a new one."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

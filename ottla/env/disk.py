@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from ottla.wire.codec.primitives import Buffer
 
 PRIVATE_FILE, PRIVATE_DIR = 0o600, 0o700
-"""Modes of files and directories that only their owner may use."""
+"""Access rights of files and directories that only their owner may use."""
 _TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
 
 
@@ -23,7 +23,7 @@ def is_transient(error: OSError) -> bool:
 
 
 class FileStat(NamedTuple):
-    """Size and modification time of a file."""
+    """Size in bytes and modification time of a file or directory."""
 
     size_bytes: int
     mtime_ms: int
@@ -95,7 +95,7 @@ class FileSlice:
 
 
 class FileReadError(OSError):
-    """Disk error while a range of ``file`` is read or sent, distinct from errors of the connection."""
+    """Disk error during a read or ``sendfile`` of a range of ``file``, as opposed to an error of the connection."""
 
     def __init__(self, error: OSError, file: File) -> None:
         super().__init__(error.errno, error.strerror or str(error))
@@ -141,7 +141,7 @@ class Disk(Protocol):
         """Rename ``old`` to ``new`` atomically, replacing an existing file."""
 
     def unlink(self, path: str) -> None:
-        """Remove a file."""
+        """Remove a file or a symbolic link."""
 
     def rmtree(self, path: str) -> None:
         """Remove a directory with its contents; of a symbolic link only the link."""
@@ -220,8 +220,8 @@ def write_file(
 ) -> None:
     """Replace the contents of a small file atomically: write and sync ``.tmp``, rename it, sync the directory.
 
-    ``sync`` False syncs neither file nor directory. ``sync_dir=False`` leaves the sync of the directory to the caller.
-    ``keep`` is the path to which the previous file is renamed; None to replace it.
+    ``sync`` False omits both syncs; ``sync_dir``, if not None, determines whether the directory is synced. ``keep`` is
+    the path to which the previous file is renamed; None to replace it.
     """
     temporary = path + ".tmp"
     file = disk.open(temporary, create=True)

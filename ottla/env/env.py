@@ -41,7 +41,7 @@ class ThreadPool(Enum):
     """Thread pools of `Env.in_thread`, by kind of work, so that one kind does not wait for another."""
 
     RAFT = "raft"
-    """Syncs of the metadata log and of quorum state."""
+    """Flushes of the metadata log and of the ``quorum-state`` file."""
     SYNC = "sync"
     """Flushes of partition logs and checkpoints, for which responses or recovery points wait."""
     FILES = "files"
@@ -106,7 +106,7 @@ class AcceptedStream(Stream, Protocol):
     """Number of times that `receive_into` waited or yielded to other tasks."""
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once when the peer closes or resets the connection, also while no task reads.
+        """Call ``callback`` once when the peer closes or resets the connection, even while no task reads from it.
 
         A half-closed connection counts as closed: the two cannot be distinguished.
         """
@@ -133,7 +133,7 @@ class StreamListener(Protocol):
         """Wait for the next connection and return it."""
 
     def close(self) -> None:
-        """Stop listening."""
+        """Close the listening socket; accepted connections stay open."""
 
 
 class SocketBuffers(NamedTuple):

@@ -35,5 +35,5 @@ def unmap_ipv4(address: str) -> str:
 
 
 def format_address(host: str, port: int) -> str:
-    """Return ``HOST:PORT``, an IPv6 address in brackets."""
+    """Return ``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -27,7 +27,7 @@ class Inode:
         self.data = bytearray()
         self.durable = bytearray()
         self.pending: list[tuple[int, bytes] | int] = []
-        """Unsynced operations: (offset, bytes) for a write, a size for a truncation."""
+        """Unsynced operations in order: (offset, bytes) for a write, the new size for a truncation."""
         self.dropped = False
         self.mtime_ms = 0
         self.mode = 0o644

@@ -39,16 +39,16 @@ class GssInitiator(Protocol):
     is_established: bool
 
     def step(self, token: bytes) -> bytes:
-        """Process a token of the service, empty at first; return the token to send, possibly empty.
+        """Process a token from the service (empty in the first call); return the token to send, possibly empty.
 
         Raises InvalidTicket.
         """
 
     def wrap(self, data: bytes) -> bytes:
-        """Protect data with a checksum. Raises InvalidTicket."""
+        """Return ``data`` in a token with a checksum. Raises InvalidTicket if the context is not established."""
 
     def unwrap(self, token: bytes) -> bytes:
-        """Verify and return protected data. Raises InvalidTicket."""
+        """Verify a token of the peer and return its data. Raises InvalidTicket."""
 
 
 class GssAcceptor(Protocol):
@@ -59,13 +59,13 @@ class GssAcceptor(Protocol):
     """Principal of the client once the context is established: ``alice@EXAMPLE.ORG``."""
 
     def accept(self, token: bytes) -> bytes:
-        """Process a token of the client; return the token to send, possibly empty. Raises InvalidTicket."""
+        """Process a token from the client; return the token to send, possibly empty. Raises InvalidTicket."""
 
     def wrap(self, data: bytes) -> bytes:
-        """Protect data with a checksum. Raises InvalidTicket."""
+        """Return ``data`` in a token with a checksum. Raises InvalidTicket if the context is not established."""
 
     def unwrap(self, token: bytes) -> bytes:
-        """Verify and return protected data. Raises InvalidTicket."""
+        """Verify a token of the peer and return its data. Raises InvalidTicket."""
 
 
 class GssAcceptorCredentials(Protocol):

@@ -20,7 +20,7 @@ class TlsStore:
     pem: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
     type: str = ""
-    """``PEM``, ``PKCS12`` or ``JKS``; the first bytes of the file take precedence."""
+    """Configured format, ``PEM``, ``PKCS12`` or ``JKS``; the format of the file's first bytes has precedence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import trio
 
 T = TypeVar("T")
 MAX_CONCURRENT = 500
-"""Maximum number of concurrent calls."""
+"""Maximum number of concurrent calls of one `for_each_concurrently`."""
 
 
 async def for_each_concurrently(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:

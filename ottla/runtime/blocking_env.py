@@ -99,7 +99,7 @@ class BlockingEnv(SystemEnv):
         self.net: Network = BlockingNetwork()
 
     def monotonic_ms(self) -> float:
-        """Return a monotonic time in milliseconds."""
+        """Return the time of a monotonic clock in milliseconds."""
         return time.monotonic() * 1000
 
     async def sleep(self, seconds: float) -> None:

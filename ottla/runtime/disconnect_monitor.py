@@ -37,7 +37,7 @@ class DisconnectMonitor:
             self._callbacks[fd] = callback
 
     def unwatch(self, fd: int) -> None:
-        """Stop monitoring a descriptor; call it before closing the descriptor."""
+        """Stop monitoring a descriptor; must be called before the descriptor is closed."""
         if self._callbacks.pop(fd, None) is not None:
             self._unregister(fd)
 

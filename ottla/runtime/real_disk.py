@@ -211,7 +211,7 @@ class RealDisk:
             os.close(fd)
 
     def stat(self, path: str) -> FileStat:
-        """Return size and modification time by one system call."""
+        """Return size and modification time of a file or directory, by one system call."""
         found = os.stat(path)
         return FileStat(found.st_size, found.st_mtime_ns // 1_000_000)
 

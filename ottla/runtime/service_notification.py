@@ -1,4 +1,4 @@
-"""Notification of systemd (``sd_notify``): ready, stopping, and the watchdog.
+"""Notifications to systemd (``sd_notify``): readiness, stopping and watchdog.
 
 Source: ``sd_notify(3)``, ``sd_watchdog_enabled(3)``.
 """

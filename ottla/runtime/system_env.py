@@ -38,7 +38,7 @@ class SystemEnv:
     def uuid(self) -> bytes:
         """Return a random UUID of version 4, as ``Uuid.randomUuid``.
 
-        Its text does not start with '-', which tools take for an option.
+        Its base64 text does not start with ``-``, which command line tools would parse as an option.
         """
         while True:
             raw = bytearray(os.urandom(16))

@@ -164,7 +164,7 @@ class TlsStream(RealStream):
             offset += piece.size_bytes
 
     def close(self) -> None:
-        """Close the connection, sending a TLS close_notify before if that does not block: no data is missing."""
+        """Send a TLS close_notify if that does not block, which tells the peer that no data is missing, and close."""
         if self._sock.fileno() >= 0:
             with suppress(OSError, ValueError):
                 self._tls.unwrap()

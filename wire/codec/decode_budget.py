@@ -32,7 +32,7 @@ _FREE_KINDS = ("bool", "int8", "string", "bytes", "records")
 
 
 class DecodeBudget:
-    """Remaining memory budget of a request."""
+    """Remaining memory budget of a request; ``request_bytes`` is the size of the request."""
 
     __slots__ = ("keeps", "remaining_bytes", "remaining_early_bytes")
 

@@ -31,7 +31,7 @@ class Explanation(NamedTuple):
     fields: dict[str, str]
     flow: str
     errors: dict[str, str]
-    """Error codes that the fields do not explain, with the condition under which each occurs."""
+    """Error code -> condition under which it occurs, for codes that no field explains."""
 
 
 @cache
@@ -44,7 +44,7 @@ def _module_tree(module: str) -> ast.Module | None:
 
 
 def _string(node: ast.stmt | None) -> str:
-    """Return the text of a string expression on one line, or ``""`` for any other statement."""
+    """Return the text of a docstring statement with normalised whitespace; empty for any other statement."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return " ".join(node.value.value.split())
     return ""

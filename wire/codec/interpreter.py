@@ -106,7 +106,7 @@ class MessageDecoder:
     def read_element(
         self, spec: FieldSpec, kind: str, buf: Buffer, pos: int, path: str, *, compact: bool
     ) -> tuple[Any, int]:
-        """Read one element of an array."""
+        """Read one element of type ``kind`` of an array field; return it and the position after it."""
         if kind == "struct":
             assert spec.struct is not None
             return self.read_struct(spec.struct, buf, pos, path)

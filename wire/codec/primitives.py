@@ -42,7 +42,7 @@ def read_bytes(buf: Buffer, pos: int, size: int) -> tuple[memoryview, int]:
 
 
 def read_fixed(kind: str, buf: Buffer, pos: int) -> tuple[int | float | bool, int]:
-    """Read a big-endian number or a one-byte boolean (any non-zero byte is true)."""
+    """Read a big-endian number of type ``kind`` (``int32``) or a boolean (any non-zero byte is true)."""
     code = struct.Struct(">" + FIXED_SIZE_FORMATS[kind])
     raw, pos = read_bytes(buf, pos, code.size)
     return code.unpack(raw)[0], pos

@@ -114,7 +114,7 @@ Opaque = Any
 
 
 class MessageSpec(NamedTuple):
-    """Header of a schema: type, API key and versions of the message."""
+    """Properties of a message class: type, API key, versions, flexible versions and listeners."""
 
     type: str
     key: int
@@ -131,7 +131,7 @@ def request(key: int, versions: str, flexible: str, listeners: str, *, latest_un
 
 
 def response(key: int, versions: str, flexible: str) -> MessageSpec:
-    """Return the spec of a response."""
+    """Return the spec of a response; its versions are those of the request."""
     return MessageSpec("response", key, Versions.parse(versions), Versions.parse(flexible))
 
 

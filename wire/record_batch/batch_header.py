@@ -86,7 +86,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """First offset after the batch."""
+        """Offset after the last record: ``last_offset`` + 1."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property

@@ -30,7 +30,7 @@ from ottla.wire.record_batch.decompression import (
 
 _XERIAL_BLOCK_BYTES = 32 * 1024
 MAX_COMPRESSION_RATIOS = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
-"""Maximum compression ratio by codec. zstd: a block of 128 KiB takes 4 bytes."""
+"""Maximum ratio of decompressed to compressed bytes, by codec number. zstd: a block of 128 KiB takes 4 bytes."""
 _PIECE_BYTES = 1 << 20
 
 

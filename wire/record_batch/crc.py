@@ -29,4 +29,4 @@ def _load() -> Callable[..., int]:
 
 
 crc32c: Callable[..., int] = _load()
-"""Return the CRC-32C of ``data``; ``value``: the checksum of the preceding bytes."""
+"""CRC-32C function ``crc32c(data, value=0)``; ``value``: the checksum of the preceding bytes."""
