@@ -18,7 +18,7 @@ _LINE_END = re.compile("\r\n|\r|\n")
 _KEY_AND_VALUE = re.compile(r"((?:[^\\=: \t\f]|\\.)*)(?:[ \t\f]*[=:]|[ \t\f])?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPED_BY_JAVA = r"[^ -~]|[\\=:#!]"  # compiled when first used: most starts write no file
+_ESCAPED_BY_JAVA = r"[^ -~]|[\\=:#!]"  # compiled on first use: most processes write no file
 _NEEDED = r"[^ -~]|\\"
 _ESCAPED_LETTERS = {character: "\\" + letter for letter, character in _LETTERS.items()}
 _AT_OR_BELOW_SPACE = "".join(map(chr, range(33)))
@@ -83,7 +83,7 @@ def _unescape(text: str, number: int) -> str:
         return _LETTERS.get(escaped, escaped)
 
     out = _ESCAPE.sub(character, text)
-    if any("\ud800" <= x <= "\udfff" for x in out):  # two are one character; Java sends one without its pair as "?"
+    if any("\ud800" <= x <= "\udfff" for x in out):  # surrogate pairs; Java encodes an unpaired one as "?"
         joined = out.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
         out = joined.encode(errors="replace").decode()
     return out

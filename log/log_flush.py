@@ -157,5 +157,5 @@ class LogFlush:
             if self.syncs_parent:
                 disk.fsync_dir(segments.directory.rpartition("/")[0])
         except FileNotFoundError:
-            if not self._is_closed():  # else its directory was just renamed for deletion
+            if not self._is_closed():  # else the directory was renamed for deletion
                 raise

@@ -185,7 +185,7 @@ class PartitionLog:
     def set_offline(self) -> None:
         """Take the log offline: it is not appended to, flushed or cleanly closed any more."""
         self.closed = True
-        self._lower_checkpoints = None  # it refers to this log: full collections are rare
+        self._lower_checkpoints = None  # breaks a reference cycle: full garbage collections are rare
 
     def warns_of_future_timestamp(self) -> bool:
         """Return True on the first call and False afterwards: timestamps in the future are logged once for each log."""
@@ -310,12 +310,12 @@ class PartitionLog:
         aborted = self.producers.aborted_txn(header.producer_id, base)
         is_indexed = aborted is not None and any(end.control_type == ControlRecordType.ABORT for end in ends)
         if aborted is not None and is_indexed:
-            _ = active.file  # opened now: after the entry is written only the disk itself may fail
+            _ = active.file  # opened now: after the index entry is written, opening must not fail
             self.segments.add_aborted_txn(aborted, is_new=True)
         try:
             active.append(data, base + header.last_offset_delta, header.max_timestamp)
         except OSError as error:
-            if is_indexed:  # an index entry without its marker: only recovery repairs that
+            if is_indexed:  # index entry without its marker: only recovery can repair it
                 self.set_offline()
                 raise OSError(errno.EIO, f"{self.describe()}: no marker could be written: {error}") from error
             raise
@@ -335,7 +335,7 @@ class PartitionLog:
         old.write_index_files()
         self.producers.write_snapshot(self.disk, self.directory, base)
         segment = self.segments.roll(base, now_ms)
-        self.flush_state.lower(old.base_offset)  # its indexes are not synced as its batches are
+        self.flush_state.lower(old.base_offset)  # its index files are not synced
         return segment
 
     def roll_past_gap(self, offset: int, now_ms: int) -> None:
@@ -521,7 +521,7 @@ class PartitionLog:
             self._lower_checkpoints(offset)
         self.flush_state.on_truncated(offset)
         self.truncations += 1
-        # A segment swap may be under way: a crash would bring back what is removed now.
+        # A segment swap may be in progress: recovery after a crash would restore the batches removed now.
         for name in self.disk.list_files(self.directory):
             file = parse_segment_file(name)
             if file is not None and file.state == SWAP_FILE_SUFFIX:
@@ -604,9 +604,9 @@ class PartitionLog:
         if is_changed:
             path = self.producers.write_snapshot(self.disk, self.directory, self.log_end_offset)
             if self.producers.producers or self.size_bytes > MAX_UNSYNCED_SNAPSHOT_LOG_BYTES:
-                paths.append(path)  # without this sync the file may be torn, which its checksum shows, at little cost
+                paths.append(path)  # if unsynced it may be torn, which its checksum shows: cheap for a small log
         if is_changed and self.truncations:
-            paths.append(f"{self.segments.active.path}.log")  # all of it may be synced but for the truncation
+            paths.append(f"{self.segments.active.path}.log")  # all of its batches may be synced, but not the truncation
         paths += self.segments.write_stale_indexes(is_active_changed=is_changed)
         if is_changed or paths:
             self.segments.record_directory_change()

@@ -107,7 +107,7 @@ class ApiKey(IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
 
-    __hash__ = int.__hash__  # an enumeration's is computed in Python, and each request looks things up by key
+    __hash__ = int.__hash__  # Enum's hash is computed in Python, and each request is looked up by its key
 
     @property
     def api_name(self) -> str:

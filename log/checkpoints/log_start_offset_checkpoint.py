@@ -90,7 +90,7 @@ class LogStartOffsetCheckpoint:
         if keeps:
             self._has_backup, self.backup_partitions = True, self._written.keys()
         elif sync:
-            self.backup_partitions = ()  # the new name never appears without the new contents
+            self.backup_partitions = ()  # the rename is never durable before the new contents
         self._written, self._is_file_current, self._is_synced = starts, True, sync
         if sync_dir:
             self._disk.fsync_dir(self._directory)
@@ -108,7 +108,7 @@ class LogStartOffsetCheckpoint:
             OSError: here and in the thread; the log directory must go offline, unless the process is out of resources.
         """
         write_count = self._write_count
-        # opened here: a thread that opens it by name could look between two renames
+        # opened here: between two renames a thread could find no file of that name
         file = self._disk.open(self._path, readonly=True) if self._disk.exists(self._path) else None
 
         def sync() -> int:

@@ -113,7 +113,7 @@ def run_compaction(disk: Disk, plan: CompactionPlan) -> CompactionResult:
         keys = build_offset_map(plan, sources, stats)
         copier = SegmentRewriter(disk, plan, sources, keys, stats)
         return CompactionResult(copier.end, list(copier.rewrite()), stats)
-    except (struct.error, IndexError, OverflowError) as error:  # numbers that a record claims and no field can hold
+    except (struct.error, IndexError, OverflowError) as error:  # numbers in a record that exceed the range of a field
         raise WireError(f"{plan.directory}: records cannot be read: {error}") from error
 
 
@@ -242,7 +242,7 @@ class SegmentRewriter:
                     self._append(target, kept)
             source.close()
         if gone is not None and len(group) > 1:
-            self._append(target, _empty_batch(gone))  # so that the new segment reaches over all that it stands for
+            self._append(target, _empty_batch(gone))  # so that it ends where its sources end
         target.fsync()
         target.write_index_files(sync=True, suffix=CLEANED_FILE_SUFFIX)
         if self._transactions.retained_txns:
@@ -296,7 +296,7 @@ class SegmentRewriter:
             return self._retain_empty_batch(header)
         if count == total and not (tombstones and horizon is None):
             return raw
-        if total > RECORDS_AT_ONCE:  # gone through once more: all their places together take gigabytes
+        if total > RECORDS_AT_ONCE:  # read a second time: all ranges at once would take gigabytes
             slices = (kept for kept, _ in found())
         return self._rebuild_batch(header, data, slices, stamp=tombstones and horizon is None)
 

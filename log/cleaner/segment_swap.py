@@ -80,7 +80,7 @@ class SegmentSwap:
         try:
             self._log.disk.fsync_dir(self._log.directory)
         except FileNotFoundError:
-            if not self._log.closed:  # else its directory was just renamed for deletion
+            if not self._log.closed:  # else the directory was renamed for deletion
                 raise
 
     def replace_segments(self, now_ms: int) -> bool:
@@ -129,7 +129,7 @@ class SegmentSwap:
         with log.offline_on_error("not exchanged to the end"):
             for new in self._new:
                 if log.closed or new not in log.segments:
-                    continue  # removed since: its files bear other names already
+                    continue  # removed since: its files have other names already
                 if not new.aborted_txns and log.disk.exists(f"{new.path}.txnindex"):
                     log.disk.unlink(f"{new.path}.txnindex")
                 rename_files(log.disk, new.path, SWAP_FILE_SUFFIX, "")

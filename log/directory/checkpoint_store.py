@@ -179,7 +179,7 @@ class CheckpointStore:
             if above or log.log_start_offset != offsets.log_start_offset:
                 lines[log] = _format_lines(log, offsets_to_checkpoint(log))
         for log in self._logs.values():
-            if log not in seen and not log.closed:  # created in a pause: the files may name it already
+            if log not in seen and not log.closed:  # created during a yield: the files may have its entry already
                 offsets = seen[log] = offsets_to_checkpoint(log)
                 lines[log] = _format_lines(log, offsets)
         self._has_unsynced_files = True
@@ -202,7 +202,7 @@ class CheckpointStore:
                 bound = max(bound, log.log_start_offset)
             if bound > 0:
                 bounds[at] = bound
-        self._bounds |= bounds  # a failure leaves some files as they were
+        self._bounds |= bounds  # a failure leaves some files unchanged
         points, log_starts, watermarks = ([row[n] for row in lines.values() if row[n]] for n in range(3))
         write_entries(self._disk, f"{self._directory}/{RECOVERY_POINT_CHECKPOINT}", points, sync=sync)
         if sync or not sync_log_starts or self.log_starts.needs_write(starts):

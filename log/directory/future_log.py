@@ -80,7 +80,7 @@ def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -
         return current.log_start_offset if was_cut else end
     known, known_end = current.epochs.end_offset_for(epoch, current.log_end_offset)
     if known != epoch:
-        return min(end, future.epochs.entries[-1][1])  # no record of that epoch is left
+        return min(end, future.epochs.entries[-1][1])  # the current log has no record of that epoch
     return min(end, known_end)
 
 
@@ -102,7 +102,7 @@ def append_missing(future: PartitionLog, current: PartitionLog, raw: Buffer, now
     if future.log_end_offset == future.log_start_offset:
         first, last = offset_range(raw)
         if first < future.log_end_offset <= last:
-            future.truncate_fully_and_start_at(first, now_ms)  # records were deleted up to within that batch
+            future.truncate_fully_and_start_at(first, now_ms)  # the log start offset is within that batch
     if future.append_as_follower(raw, now_ms) is None:
         text = f"{current.describe()}: the batch at offset {future.log_end_offset} ends behind its segment"
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
@@ -119,7 +119,7 @@ def skip_compacted_tail(future: PartitionLog, current: PartitionLog, now_ms: int
     if current.segments.active.base_offset < end:
         raise missing_data_error(future, current)
     future.roll_past_gap(end, now_ms)
-    future.epochs.copy_from(current.epochs)  # some epochs may have no other record left
+    future.epochs.copy_from(current.epochs)  # some epochs may have no record left
     follow_offsets(future, current, now_ms)
 
 

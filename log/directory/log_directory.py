@@ -159,7 +159,7 @@ class LogDirectory:
         )
         point = cleaner.offsets.get(at, 0)
         is_in_log = log.log_start_offset <= point <= log.log_end_offset
-        # not the log start: that excuses gaps, and records behind it may be lost in the segment in which it lies
+        # not the log start: gaps below would be accepted, and records after it in its segment may be lost
         log.raise_cleaner_offset(point if is_in_log else log.segments.base_offsets[0])
         log.set_checkpoints(partial(self.checkpoints.prepare_truncation, log))
         self.logs[at] = log

@@ -90,7 +90,7 @@ class ProducerStateManager:
         """
         entry = self.producers.entry(header.producer_id)
         if entry is None:
-            return None  # unknown, or expired: any sequence is taken (KAFKA-5793, KIP-360)
+            return None  # unknown or expired: any sequence is accepted (KAFKA-5793, KIP-360)
         _, epoch, last_sequence, last_offset, _, _, _, txn_first = entry
         if header.producer_epoch == epoch:
             if last_offset < 0:

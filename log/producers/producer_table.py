@@ -163,7 +163,7 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
             if known != epoch or not 0 <= offset <= batch.last_offset < offset + _MAX_OFFSET_DISTANCE:
                 self._flags[number] = _TOUCHED
             else:
-                # the timestamp is that of the marker, if one followed: it is only used in the response to a retry
+                # the timestamp is a later marker's, if there is one: it is only used in the response to a retry
                 self._add_older_batch(number, sequence, delta, offset, timestamp)
         sequence, offset, delta, timestamp = batch
         ENTRY.pack_into(

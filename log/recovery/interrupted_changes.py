@@ -59,14 +59,14 @@ def finish_interrupted_changes(disk: Disk, directory: str, on_swaps: Callable[[i
                     disk.unlink(f"{directory}/{other}")
                     gone = True
     if gone:
-        disk.fsync_dir(directory)  # else one of them could come back behind the segment that stands for it
+        disk.fsync_dir(directory)  # else one of them could reappear after the segment that replaces it
     below = _first_base_offset_from(disk.list_files(directory), max(ends)) if swaps else 0
     if below:
         on_swaps(below)
     for name in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix('.swap')}")
     if swaps:
-        disk.fsync_dir(directory)  # else its old name could come back beside what the next compaction leaves half done
+        disk.fsync_dir(directory)  # else the `.swap` name could reappear during the next compaction
     names = disk.list_files(directory)
     logs = set(base_offsets_of(names, ".log"))
     for name in names:

@@ -87,7 +87,7 @@ def open_log(
     loader = LogLoader(segments, epochs, known, names)
     offsets, point, producers = loader.load(now_ms, log_start_offset, high_watermark, clean=clean)
     clean = loader.is_clean
-    segments.close()  # opened again when they are needed: most partitions of a large node are not
+    segments.close()  # reopened on first use: most partitions of a large node are idle
     if clean:
         epochs.on_synced(epochs.write_count)
     else:
@@ -196,10 +196,10 @@ class LogLoader:
             self.log_end_offset = start
         end = self.log_end_offset
         offsets = LoadedLogOffsets(start, end, min(max(high_watermark, start), end))
-        self.epochs.truncate_from_end(end, save=False)  # the leader's epoch comes next: one write for both
+        self.epochs.truncate_from_end(end, save=False)  # written with the next leader epoch
         producers = rebuild_producer_state(segments, start, end, self.notes, seen)
         for segment in segments:
-            if seen is not None and segment.base_offset >= seen.first_base_offset:  # other entries of the file go
+            if seen is not None and segment.base_offset >= seen.first_base_offset:  # removes outdated entries
                 rewrite_txn_index(segments.disk, f"{segment.path}.txnindex", segment.aborted_txns)
         return offsets, end if clean else min(point, end), producers
 
@@ -253,11 +253,11 @@ class LogLoader:
                 whole, with_producers, epoch = self._recover_segment(self.segments[at], following, epoch)
                 producers |= with_producers
                 if not whole and self.log_end_offset <= self._known.recovery_point:
-                    # A later start does not look here again, and a power failure could undo an unsynced truncation.
+                    # A later start does not scan this segment, and a power failure could undo an unsynced truncation.
                     self.segments[at].file.fsync()
                 if following is not None:
-                    self.segments[at].write_index_files()  # synced with its batches, and believed from then on
-                self.segments[at].close()  # there may be more of them than descriptors
+                    self.segments[at].write_index_files()  # synced with its batches, and trusted by later starts
+                self.segments[at].close()  # there may be more segments than descriptors
             except SegmentOffsetOverflow:
                 # lazy: 4.3 ms, 142 kB: hardly any log has such a segment
                 from ottla.log.recovery.segment_split import split_overflowed_segment

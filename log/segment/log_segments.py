@@ -355,5 +355,5 @@ class LogSegments(Sequence[LogSegment]):
 def remove_files(disk: Disk, paths: list[str]) -> None:
     """Delete the files in ``paths`` that exist; runs in a thread, since it waits for the disk."""
     for path in paths:
-        with suppress(FileNotFoundError):  # its directory was just renamed for deletion
+        with suppress(FileNotFoundError):  # the directory was renamed for deletion
             disk.unlink(path)

@@ -34,7 +34,7 @@ TOKEN_ENDPOINT_KEY = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the n
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 CALLBACK_HANDLERS = (
     _PACKAGE + "OAuthBearerLoginCallbackHandler",
-    _PACKAGE + "secured.OAuthBearerLoginCallbackHandler",  # its name until 4.0
+    _PACKAGE + "secured.OAuthBearerLoginCallbackHandler",  # class name until Kafka 4.0
 )
 SETTINGS = (
     CALLBACK_HANDLER_KEY,
@@ -115,7 +115,7 @@ async def get_token(env: Env, source: BearerTokenSource) -> str:
             kept.error = str(error)
             _back_off(env, kept)
     if now_ms < kept.expiry_ms:
-        # a refresh that is due, or a rejected token, which other connections may still use until a new one is available
+        # a due refresh, or a rejected token: other connections use the token until a new one is available
         return kept.text
     raise TokenUnavailable(kept.error)
 

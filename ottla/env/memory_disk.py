@@ -61,7 +61,7 @@ class MemoryDisk:
         durable = set(self.durable_files.values())
         for path, inode in self.files.items():
             if inode in durable and inode not in kept:
-                files[path] = inode  # a rename is one step: it happened, or did not, and never loses the file
+                files[path] = inode  # a rename is atomic and never loses the file
         for inode in dict.fromkeys(files.values()):
             inode.lose_power(self.random_source, holes=self.holes)
         self.dirs = dict(self._surviving_dirs())

@@ -106,7 +106,7 @@ def _long_name(raw: bytes) -> str:
     dotted = ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
     try:
         return ssl._ASN1Object(dotted).longname
-    except ValueError:  # it knows none
+    except ValueError:  # OpenSSL has no name for it
         return dotted
 
 

@@ -154,7 +154,7 @@ class _JksReader:
 
     def certificate(self, version: int) -> bytes:
         if version == 2:
-            self.text()  # its type, always X.509
+            self.text()  # certificate type, always X.509
         return self.read(self.number(">i"))
 
 
@@ -177,7 +177,7 @@ def _entries(raw: bytes) -> tuple[_JksEntries, int]:
     for _ in range(reader.number(">i")):
         kind = reader.number(">i")
         reader.text()  # alias
-        reader.number(">q")  # since when
+        reader.number(">q")  # creation time
         if kind == 1:
             protected = reader.read(reader.number(">i"))
             count = reader.number(">i")
@@ -196,7 +196,7 @@ def _unprotected(protected: bytes, password: str, store: TlsStore) -> bytes:
         InvalidTlsConfig: unknown encryption, or the password is wrong.
     """
     secret = password.encode("utf-16-be")
-    start = protected.find(bytes.fromhex("2b060104012a02110101"))  # the protection's own name
+    start = protected.find(bytes.fromhex("2b060104012a02110101"))  # object identifier of the encryption
     try:
         body = protected[_octet_string_offset(protected, start) :] if start >= 0 else b""
     except (ValueError, IndexError):

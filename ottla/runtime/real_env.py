@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 A = TypeVar("A")
-_SENDER_THREADS = 4  # Kafka has three by default (num.network.threads), which also do what our loop does
+_SENDER_THREADS = 4  # Kafka's num.network.threads is 3 by default, for all network I/O
 _HANDSHAKE_S = 30.0
 _RESOURCE_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PEER_ERRORS = tuple(

@@ -94,7 +94,7 @@ def _common(context: ssl.SSLContext, tls: TlsConfig) -> None:
     if tls.cipher_suites:
         try:
             context.set_ciphers(":".join(_openssl_cipher(x) for x in tls.cipher_suites))
-        except (ssl.SSLError, ValueError):  # a NUL in a name
+        except (ssl.SSLError, ValueError):  # NUL in a cipher name
             raise InvalidTlsConfig(f"ssl.cipher.suites: none of {', '.join(tls.cipher_suites)} is known here") from None
     if tls.keystore is not None:
         _load_keys(context, tls.keystore, tls.key_password)
@@ -133,7 +133,7 @@ def _load_trust(context: ssl.SSLContext, store: TlsStore | None, purpose: ssl.Pu
         return
     try:
         context.load_verify_locations(cadata=load_certificates_pem(store))
-    except (ssl.SSLError, ValueError):  # there is none
+    except (ssl.SSLError, ValueError):  # no valid certificate
         raise InvalidTlsConfig(
             f"{store.location or 'ssl.truststore.certificates'}: no certificate that can be read"
         ) from None

@@ -92,7 +92,7 @@ class MessageDecoder:
             return items, pos
         if spec.kind == "struct" and nullable:
             present, pos = read_uvarint(buf, pos) if tagged else read_fixed("int8", buf, pos)
-            if present == 0 if tagged else present < 0:  # as Kafka reads it; -1 and 1 are written, 0 and 1 in a tag
+            if present == 0 if tagged else present < 0:  # as Kafka; encoded as -1 or 1, in a tag as 0 or 1
                 self.trace(path, start, pos, None)
                 return None, pos
             self.trace(f"{path}.present", start, pos, present)

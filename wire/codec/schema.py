@@ -109,7 +109,7 @@ Float64 = Annotated[float, WireType("float64")]
 Uuid = Annotated[bytes, WireType("uuid")]
 String = Annotated[str, WireType("string")]
 Bytes = Annotated[bytes, WireType("bytes")]
-# Value of a `records` field: bytes when decoded, any value with a length (a range of a file) when encoded.
+# Value of a `records` field: bytes when decoded, any value with a length (such as a file range) when encoded.
 Opaque = Any
 
 

@@ -39,7 +39,7 @@ _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _ATTRIBUTES = struct.Struct(">h")
 _CRC = struct.Struct(">I")
-_new_tuple = tuple.__new__  # a third of the time that `BatchHeader._make` takes
+_new_tuple = tuple.__new__  # takes a third of the time of `BatchHeader._make`
 
 
 class BatchHeader(NamedTuple):

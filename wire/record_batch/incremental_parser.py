@@ -76,7 +76,7 @@ def _skip_headers(data: bytes, at: int, end: int, stop: int, count: int) -> tupl
     try:
         while count:
             here = at
-            for least in (0, -1):  # of a key, of a value
+            for least in (0, -1):  # minimum size of a key, and of a value
                 size = data[here]
                 if size < 0x80:
                     size, here = (size >> 1) ^ -(size & 1), here + 1
@@ -109,7 +109,7 @@ def first_record_fits(data: bytearray | memoryview, end: int, count: int) -> boo
         except (WireError, IndexError):
             return False
         size += size
-    # Twice the size here, and twice that of the key: odd numbers are negative.
+    # Zig-zag: both varints are twice the size; odd numbers are negative.
     stop = at + (size >> 1)
     if size & 1 or size < 2 * MIN_RECORD_BYTES - 2 or (stop != end if count == 1 else stop >= end):
         return False
@@ -209,7 +209,7 @@ class IncrementalRecordParser:
             at, count = _skip_headers(self._data, self._at, min(len(self._data), stop), stop, count)
             self._stop -= at - self._at
             self._at = at
-            if count:  # one that reaches into the next piece
+            if count:  # a header that extends into the next piece
                 size = yield from self._read_number()
                 yield from self._skip(_checked_size(size, self._stop, or_none=False))
                 size = yield from self._read_number()
