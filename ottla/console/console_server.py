@@ -76,7 +76,10 @@ async def run_with_console(
         ConfigException: ``ottla.console.listener`` is invalid. Others as `Node.run`.
     """
     console_listener, node_stop = ConsoleListener(config), trio.Event()
-    await console_listener.bind(node)
+    if config.client_listeners:
+        await console_listener.bind(node)
+    else:
+        logger.warning("Console is not available: the node has no listener for clients")
     serving, is_idle = trio.CancelScope(), trio.Event()
     is_idle.set()
 
@@ -91,7 +94,7 @@ async def run_with_console(
 
         def node_ready(running: Node) -> None:
             nonlocal is_idle
-            if console_listener.listener is not None and config.client_listeners:
+            if console_listener.listener is not None:
                 is_idle = trio.Event()
                 nursery.start_soon(serve, running)
             if ready is not None:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+import trio
+
+from ottla.console.console_server import run_with_console
 from ottla.console.tests.console_fixture import free_port
+from ottla.controller.config.config_keys import CONSOLE_LISTENER
 
 SCRIPT = """
 import logging, sys
@@ -26,3 +33,14 @@ def test_node_runs_without_the_library_of_the_console() -> None:
     problem = "Console is not available: jinja2 is not installed: pip install 'ottla[console]'"
     assert f"ottla.console {problem}" in lines, lines
     assert lines[-1] == "records: 1"
+
+
+def test_controller_without_a_listener_for_clients_binds_no_console(caplog: pytest.LogCaptureFixture) -> None:
+    async def run(ready: Any, _: trio.Event) -> None:
+        ready(node)
+
+    node: Any = SimpleNamespace(run=run)
+    config: Any = SimpleNamespace(values={CONSOLE_LISTENER: "127.0.0.1:0"}, client_listeners=())
+    trio.run(run_with_console, node, config)
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["Console is not available: the node has no listener for clients"]
