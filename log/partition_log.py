@@ -391,7 +391,7 @@ class PartitionLog:
         return True
 
     def delete_segments_below_start(self, now_ms: int) -> None:
-        """Retire all segments that end below the log start offset, without yielding."""
+        """Remove all segments that end below the log start offset at once; rename their files to ``.deleted``."""
         for _ in self.delete_segments_below_start_job(now_ms):
             pass
 
@@ -529,7 +529,7 @@ class PartitionLog:
 
     @contextmanager
     def offline_on_error(self, problem: str) -> Iterator[None]:
-        """Take the log offline if the body fails, since an incomplete change of its files cannot be continued.
+        """Take the log offline if the body raises OSError or CorruptFile: its files may be partly changed.
 
         Raises:
             OSError: EIO, with ``problem`` in the message.

@@ -28,7 +28,7 @@ class ClosableConnection(Protocol):
     is_closed: bool
 
     def idle_ms(self, now_ms: float) -> float:
-        """Return the time in ms for which the client has neither sent a request nor read a response."""
+        """Return the time in ms waited for the client to send or read; 0 while a request is processed."""
 
     def close(self) -> None:
         """Close the connection."""

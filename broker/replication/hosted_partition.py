@@ -269,7 +269,7 @@ class HostedPartition:
         return done
 
     def recover_high_watermark(self, now_ms: int) -> None:
-        """Advance the high watermark at the start of a leadership; unflushed records may be in the page cache only.
+        """Advance the high watermark of a new leader to the offset that all in-sync replicas have reached.
 
         If acknowledgements wait for a flush (``flush.messages``), it advances to the recovery point, and further after
         a flush.

@@ -103,7 +103,7 @@ def _fields_in_version(
 
 
 def contains_error(answer: Message, code: ErrorCode) -> Job[bool]:
-    """Return whether a response has an error code at the top level or in any row."""
+    """Return True if a response has the error code ``code``, at the top level or in a nested row."""
     for name in answer.__struct_fields__:
         value = getattr(answer, name)
         if name in ("error_code", "partition_error_code"):

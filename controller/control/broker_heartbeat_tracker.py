@@ -36,7 +36,7 @@ class BrokerHeartbeatTracker:
         self._last_contact_ms[(broker_id, broker_epoch)] = now_ms
 
     def remove(self, broker_id: int, broker_epoch: int) -> None:
-        """Remove the session of a broker that has shut down or whose process is known to have ended."""
+        """Remove the session of a broker that ended or may shut down, so that it can register again at once."""
         self._last_contact_ms.pop((broker_id, broker_epoch), None)
 
     def last_contact_ms(self, broker_id: int, broker_epoch: int) -> float | None:

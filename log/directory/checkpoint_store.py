@@ -247,7 +247,7 @@ class CheckpointStore:
         return sync
 
     def complete_sync(self, write_count: int) -> None:
-        """Record that the sync is complete; ``write_count`` is its result.
+        """Mark the checkpoint files as synced; ``write_count``: the result of the function of `prepare_sync`.
 
         Raises:
             OSError: the log directory must go offline, unless the process is out of resources.

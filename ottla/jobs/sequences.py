@@ -106,7 +106,7 @@ def collect_distinct_job(items: Iterable[H]) -> Job[dict[H, None]]:
 def first_occurrences(
     items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable]
 ) -> Iterator[tuple[int, T, bool] | None]:
-    """Yield (number from 1, item, whether its key occurs again) of each item with a new key.
+    """Yield (position in ``items`` from 1, item, whether its key is in ``twice``) of the first item with each key.
 
     ``twice``: keys that occur more than once (`find_duplicates_job`). Yields None from time to time while items are
     skipped, so that the caller can yield to other tasks.

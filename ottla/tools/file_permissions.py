@@ -67,7 +67,7 @@ def describe_exposed_path(path: str) -> str:
 
 
 def diagnose_directory(data_dir: str) -> list[ConfigFinding]:
-    """Return a finding for each exposed path of a data directory."""
+    """Return a finding for each path in a data directory that may hold credentials and is accessible to others."""
     return [
         ConfigFinding(0, "log.dirs", DOUBTFUL, describe_exposed_path(path)) for path in find_exposed_paths(data_dir)
     ]

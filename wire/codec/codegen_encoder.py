@@ -69,7 +69,7 @@ class EncoderGenerator(CodecGenerator):
         self.emit(f"write({self.length_expression('len(x)', kind, compact=compact)}); write(x)", depth + 1)
 
     def generate_value(self, spec: FieldSpec, value: str, depth: int, *, tagged: bool = False) -> None:
-        """Generate the write of a field of variable size."""
+        """Generate the write of a value of any type; positional fields of fixed size are written in runs instead."""
         if spec.is_array:
             self.generate_array(spec, value, depth)
         elif spec.kind == "struct":

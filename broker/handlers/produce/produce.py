@@ -205,7 +205,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult:
 
 
 def _validate_deferred(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> ResponseJob:
-    """Validate the records of deferred batches in time slices, append them, and return the response."""
+    """Append the batches too large to validate in one step, validated in time slices; return the response."""
     for one in outcome.deferred:
         row, replica = yield from _validate_and_append(context, request, one)
         outcome.record_result(one.name, row, replica)

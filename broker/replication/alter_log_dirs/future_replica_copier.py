@@ -210,7 +210,7 @@ class FutureReplicaCopier:
         self._fail(error, log)
 
     async def _copy_chunk(self, move: LogDirMove) -> None:
-        """Copy a chunk to the future log, read in a thread; delay the move if its copy quota is exceeded.
+        """Copy a chunk to the future log, or delay the move if the node's alter-log-dirs quota is exceeded.
 
         Raises:
             ProtocolError, WireError: the current log is corrupt.

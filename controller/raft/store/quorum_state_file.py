@@ -24,7 +24,7 @@ _PRESERVED_FIELDS = ("clusterId", "appliedOffset", "currentVoters")
 
 
 def _voter_state_of(values: dict[str, Any]) -> VoterState:
-    """Return the stored voter state, by its name in lower case. Raises ValueError for an unknown one."""
+    """Return the stored `VoterState` (recovery after the loss of a disk), by default GROWN."""
     said = values.get(_VOTER_STATE_FIELD, VoterState.GROWN.name.lower())
     found = next((age for age in VoterState if age.name.lower() == said), None)
     if found is None:

@@ -219,7 +219,7 @@ VERBS = {"create": _create, "list": _list, "renew": _renew, "expire": _expire}
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla token`` with these arguments and return the exit status."""
+    """Run ``ottla token`` (delegation tokens) with command-line arguments and return the exit status."""
     options = parser().parse_args(arguments)
     if options.verb in ("renew", "expire") and (options.id is None) == (options.hmac_file is None):
         print(f"ottla token {options.verb}: id or --hmac-file expected, one of them", file=sys.stderr)
