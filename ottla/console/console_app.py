@@ -154,13 +154,13 @@ class Console:
     def limit_streams(
         self, response: HttpResponse, pieces: ResponseStream, request: HttpRequest, session: Session
     ) -> HttpResponse:
-        """Return a response without an end, or refuse it where there are too many."""
+        """Return a response with a stream as its body; status 503 if `MAX_CONSOLE_STREAMS` streams are open."""
         if self.stream_count >= MAX_CONSOLE_STREAMS:
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "too many event streams and exports")
         return response._replace(body=_CountedStream(self, pieces, request, session))
 
     def has_session(self, request: HttpRequest, session: Session) -> bool:
-        """Return whether the session of a request is still as it was."""
+        """Return True if the login state of the request's session has not changed since the request."""
         return self.session_of(request).is_logged_in == session.is_logged_in
 
     def respond(self, session: Session, view: View, target: str = "") -> HttpResponse:
@@ -238,7 +238,7 @@ class Console:
         return self.limit_streams(response, events, request, session)
 
     async def _live_events(self, request: HttpRequest, session: Session) -> AsyncGenerator[bytes, None]:
-        """Yield the live part of a page whenever it has changed, until the session ends."""
+        """Yield the live block of a page as an event whenever it has changed, until the session ends."""
         page = self._page_request(request, session, request.query)
         try:
             async with aclosing(self._page_events(request, page)) as events:

@@ -55,7 +55,7 @@ class ConsoleListener:
         return f"{'https' if self.is_secure else 'http'}://{format_address(self.host or 'localhost', port)}/"
 
     async def bind(self, node: Node) -> None:
-        """Bind the listener; log why where that is not possible."""
+        """Bind the listener; if that fails, log a warning, and the node runs without a console."""
         try:
             if self.is_secure:
                 self.tls = listener_tls(self._config.values, LISTENER_NAME, "SSL")

@@ -57,7 +57,7 @@ class CapturedExchange:
         return f"{self.key.api_name} v{self.version}"
 
     def format(self) -> Job[None]:
-        """Set the texts of the request and the response, once; with pauses, as decoding takes longer than a slice."""
+        """Set `request_text` and `response_text` once; yields for other tasks, since decoding may take long."""
         if not self.request_text:
             self.request_text = f"{self.request_bytes:,} bytes: too large to be shown"
             if self.request is not None:
@@ -104,7 +104,7 @@ class FrameCapture:
         self.close = connection.observe(self)
 
     def read_exchanges(self) -> Job[list[CapturedExchange]]:
-        """Return the exchanges with their texts, the newest first."""
+        """Return the captured exchanges with their texts, the newest first; yields for other tasks."""
         self.is_changed, self._unseen = False, 0
         exchanges = list(reversed(self.exchanges))
         for exchange in exchanges:

@@ -48,7 +48,7 @@ class PasswordLogin:
 
     @property
     def is_required(self) -> bool:
-        """True if a listener of the node requires a SASL login, or all require a certificate."""
+        """True if a client listener requires SASL, or if all of them require a client certificate."""
         return bool(self._listeners) or self._is_closed
 
     @property

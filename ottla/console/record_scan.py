@@ -187,7 +187,7 @@ class RecordScan:
 
 
 def _decompress_gzip(raw: memoryview, header: BatchHeader) -> Generator[None, None, tuple[bytes, BatchHeader]]:
-    """Return a batch of gzip, the slow codec, without compression; decompressed in pieces with a pause after each.
+    """Return a gzip batch uncompressed, with its header; yields None after each piece.
 
     Raises:
         WireError: not data of its codec, or too much.

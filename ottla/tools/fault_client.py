@@ -42,7 +42,7 @@ class FaultConnection:
         self._given = (address, token)
 
     def endpoint(self) -> tuple[str, str]:
-        """Return the address and the token.
+        """Return address and token of the fault endpoint.
 
         Raises:
             FaultsDisabled: the node has no fault endpoint.

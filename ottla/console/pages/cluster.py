@@ -47,7 +47,7 @@ def has_problem(partition: MetadataResponsePartition) -> bool:
 
 
 def _find_partitions(page: PageRequest, state: ClusterState) -> Job[list[tuple[str, MetadataResponsePartition]]]:
-    """Return the partitions of the query, sorted, with a pause after each topic."""
+    """Return the partitions that the query selects, sorted by topic and number; yields after each topic."""
     only_problems = page.fields.get("problems") == "1"
     wanted = page.fields.get("q", "").strip().lower()
     out: list[tuple[str, MetadataResponsePartition]] = []
@@ -61,7 +61,7 @@ def _find_partitions(page: PageRequest, state: ClusterState) -> Job[list[tuple[s
 
 
 async def describe_replicas(page: PageRequest, state: ClusterState) -> dict[str, Any]:
-    """Return the map: a row for each partition, a column for each broker.
+    """Return the replica table: a row for each partition that the query selects, a column for each broker.
 
     Raises:
         InvalidInput: a number in the query is malformed.

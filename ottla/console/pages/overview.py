@@ -73,7 +73,7 @@ async def fetch_cluster_state(page: PageRequest) -> ClusterState:
 
 
 def describe_nodes(state: ClusterState) -> Job[list[dict[str, Any]]]:
-    """Return a row for each broker and controller, with pauses."""
+    """Return a row for each broker, voter and observer, sorted by node id; yields for other tasks."""
     quorum = state.quorum
     brokers = {b.broker_id: b for b in state.cluster.brokers}
     voters = {} if quorum is None else {v.replica_id: v for v in quorum.current_voters}
