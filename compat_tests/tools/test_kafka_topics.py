@@ -10,6 +10,7 @@ import pytest
 from compat_tests.support.processes import OttlaProcess, run_java_tool
 from ottla.cli.tests.command_runs import run_command
 
+pytestmark = pytest.mark.xdist_group(__name__)
 SCRIPT = """
 --create --topic {0}.a --partitions 2 --replication-factor 1 --config retention.ms=5000 --config segment.bytes=2000000
 --create --topic {0}.a

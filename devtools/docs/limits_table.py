@@ -201,6 +201,8 @@ broker.config.limits.MAX_HTTP_CONNECTIONS
 
 broker.config.limits.HTTP_TIMEOUT_S
 
+broker.config.limits.HTTP_LINGER_S
+
 broker.config.limits.MAX_HTTP_HEAD_BYTES
 
 broker.config.limits.MAX_HTTP_FORM_FIELDS

@@ -52,7 +52,7 @@ def test_row_of_a_limit_has_value_reason_and_module() -> None:
     (row,) = (line for line in limits_page().split("\n") if "`MAX_HTTP_CONNECTIONS`" in line)
     assert row.split(" | ")[1:] == [
         "32",
-        "the one without a request for longest is closed, or the new one while all have a request under way",
+        "the one without a request for longest is closed; while all have a request under way, the oldest",
         "`MAX_HTTP_CONNECTIONS`, `broker/config/limits.py` |",
     ]
     (row,) = (line for line in limits_page().split("\n") if "`AUTHENTICATION_TIMEOUT_MS`" in line)

@@ -132,7 +132,7 @@ def test_large_request_of_disconnected_client_is_processed(monkeypatch: pytest.M
     [
         (OSError(errno.EADDRINUSE, "x"), "10.0.0.1", "10.0.0.1:9092: Address already in use"),
         (OSError(errno.EADDRINUSE, "x"), "", "*:9092: Address already in use"),
-        (OSError(-2, "Name not known"), "nowhere", "nowhere:9092: [Errno -2] Name not known"),
+        (OSError(-2, "Name not known"), "nowhere", "nowhere:9092: Name not known"),
         (OSError("odd"), "h", "h:9092: odd"),
     ],
 )
