@@ -17,6 +17,7 @@ from compat_tests.support.processes import OTTLA, KafkaProcess, OttlaProcess
 from compat_tests.support.raw_client import RawClient
 from ottla.controller.metadata.image import RESOURCE_GROUP
 from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import streams_group_heartbeat as sh
 
@@ -220,6 +221,7 @@ def test_ottla_group_describes_and_deletes_streams_group(node: Any) -> None:
     request = sh.StreamsGroupHeartbeatRequest("words", "m", 0, rebalance_timeout_ms=30_000, topology=reads)
     request.process_id, request.active_tasks, request.standby_tasks, request.warmup_tasks = "p", [], [], []
     raw = RawClient(node.port)
+    raw.call(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest("", 0, ["words"]))  # creates __consumer_offsets
 
     def has_tasks() -> bool:
         nonlocal request
