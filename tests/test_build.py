@@ -69,7 +69,13 @@ def test_distributions_are_equal_install_into_an_empty_environment_and_serve(tmp
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "a second build is equal" in done.stdout
-    (wheel,), (source,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    (wheel,), (source, site) = (
+        tmp_path.glob("*.whl"),
+        sorted(tmp_path.glob("*.tar.gz"), key=lambda x: "-docs" in x.name),
+    )
+    with tarfile.open(site) as archived:
+        folder = site.name.removesuffix(".tar.gz")
+        assert {f"{folder}/README.html", f"{folder}/reference/apis.html"} <= set(archived.getnames())
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
     assert {"ottla/wire/__init__.py", "ottla/cli/commands/container.py", "ottla/py.typed"} <= names
