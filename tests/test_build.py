@@ -69,10 +69,9 @@ def test_distributions_are_equal_install_into_an_empty_environment_and_serve(tmp
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "a second build is equal" in done.stdout
-    (wheel,), (source, site) = (
-        tmp_path.glob("*.whl"),
-        sorted(tmp_path.glob("*.tar.gz"), key=lambda x: "-docs" in x.name),
-    )
+    (wheel,) = tmp_path.glob("*.whl")
+    (site,) = tmp_path.glob("*-docs.tar.gz")
+    (source,) = set(tmp_path.glob("*.tar.gz")) - {site}
     with tarfile.open(site) as archived:
         folder = site.name.removesuffix(".tar.gz")
         assert {f"{folder}/README.html", f"{folder}/reference/apis.html"} <= set(archived.getnames())
