@@ -103,7 +103,7 @@ def batch_over_aborted_and_open_transactions(spark: SparkSession, bootstrap: str
     return before, [x for x in after if x[2] != b"outside of transactions"]  # any partition may have that
 
 
-def stream_reading_beside_transactions(spark: SparkSession, bootstrap: str, where: Path) -> Any:
+def stream_read_during_transactions(spark: SparkSession, bootstrap: str, where: Path) -> Any:
     create(bootstrap, "stream", PARTITIONS)
     out = str(where / "out")
     query = (
@@ -125,7 +125,7 @@ def stream_reading_beside_transactions(spark: SparkSession, bootstrap: str, wher
     return found
 
 
-def stream_writing_beside_aborts(spark: SparkSession, bootstrap: str, where: Path) -> Any:
+def stream_write_during_aborts(spark: SparkSession, bootstrap: str, where: Path) -> Any:
     """Write by a job and by a producer that aborts, interleaved in the same partitions."""
     for topic in ("from", "to"):
         create(bootstrap, topic, PARTITIONS)
@@ -162,8 +162,8 @@ def stream_writing_beside_aborts(spark: SparkSession, bootstrap: str, where: Pat
 
 SCENARIOS: list[Callable[[SparkSession, str, Path], Any]] = [
     batch_over_aborted_and_open_transactions,
-    stream_reading_beside_transactions,
-    stream_writing_beside_aborts,
+    stream_read_during_transactions,
+    stream_write_during_aborts,
 ]
 
 

@@ -1,4 +1,4 @@
-"""All metric families of the `/metrics` page: name, type, unit, labels and meaning.
+"""Metric families of the `/metrics` page: name, type, unit, labels and meaning.
 
 A metric that Apache Kafka has is named as the JMX exporter rules of common dashboards name its MBean. Families that
 kafka_exporter and kafka-lag-exporter define keep their names. All others begin with ``ottla_``.

@@ -13,7 +13,7 @@ from ottla.controller.metadata.image import PartitionRegistration
 
 
 class Reassignment(NamedTuple):
-    """All replicas of a partition, and those of them that are being added and removed."""
+    """Replicas of a partition, and those of them that are being added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()

@@ -32,7 +32,7 @@ _COUNT_BITS, _TOUCHED = 0x07, 0x08
 
 
 class BatchMetadata(NamedTuple):
-    """One of the last five batches of a producer, by which retries are recognised."""
+    """Batch among the last five of a producer, by which retries are recognised."""
 
     last_sequence: int
     last_offset: int

@@ -163,7 +163,7 @@ def test_timestamp_lookup_pauses_within_a_large_batch(codec: CompressionType) ->
 
 @pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD])
 def test_concurrent_timestamp_lookups_in_compressed_batch_take_bounded_memory(codec: CompressionType) -> None:
-    """Each connection may run a lookup: a hundred of them retained a hundred decompressed batches."""
+    """Every connection may run a lookup: without a bound, 100 lookups retain 100 decompressed batches."""
     log = new_log(memory_disk().session(), LogConfig())
     items = [records.NewRecord(b"k", bytes(4 << 20), NOW + t) for t in (0, 0, 0, 7)]
     append_committed(log, bytearray(records.build_batch(items, codec=codec)))

@@ -59,7 +59,7 @@ NEVER = 2**62
 
 
 class Operation(NamedTuple):
-    """One call of a client: its steps, its outcome, and event numbers of its start and end."""
+    """Call of a client: its steps, its outcome, and the event numbers of its start and end."""
 
     process: str
     kind: str

@@ -101,14 +101,12 @@ class ResponseArray:
             write(chunk)
         return self.pending
 
-    def drain(self, write: Callable[[_Chunk], None] | None = None) -> Iterator[Any]:
+    def drain(self, write: Callable[[_Chunk], None]) -> Iterator[Any]:
         """Pass the encoded chunks to ``write``, then yield the pending elements, removing each from the array.
 
         So the elements are freed one by one: freeing many at once blocks the event loop.
         """
-        if write is not None:
-            self.write_encoded(write)
-        rows = self.pending
+        rows = self.write_encoded(write)
         rows.reverse()
         while rows:
             yield rows.pop()

@@ -115,7 +115,7 @@ class HttpResponse(NamedTuple):
 
     @property
     def fields(self) -> list[tuple[str, str]]:
-        """All header fields except those about the length of the body."""
+        """Header fields of the response, without those that give the length of the body."""
         own = {name for name, _ in self.headers}
         standard = [field for field in SECURITY_HEADERS if field[0] not in own]
         return [("Content-Type", self.content_type), *standard, *self.headers]

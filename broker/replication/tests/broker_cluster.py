@@ -237,7 +237,7 @@ class ReplicatedBroker:
 
 
 class BrokerCluster:
-    """All brokers, and the controller."""
+    """Cluster of brokers with one controller."""
 
     def __init__(self, count: int = 3, **settings: str) -> None:
         self.all = {number: ReplicatedBroker(self, number, **settings) for number in range(1, count + 1)}

@@ -207,7 +207,7 @@ def test_clear_elr_record_of_topic_or_all_topics_clears_eligible_leaders() -> No
 
 
 def test_records_after_clear_elr_record_are_kept() -> None:
-    """All are cleared when the image is built, or a partition when it is changed: the result is the same."""
+    """ELRs are cleared when the image is built, or at the change of a partition: the result is the same."""
     base, _ = after(
         MetadataImage(),
         *(TopicRecord(name, topic_id(n)) for n, name in enumerate("tuv", 1)),

@@ -103,7 +103,7 @@ def run_tool(
     """
     status = 0
 
-    async def guarded(client: ClusterClient) -> None:
+    async def print_failures(client: ClusterClient) -> None:
         nonlocal status
         try:
             await work(client)
@@ -113,7 +113,7 @@ def run_tool(
             status = 1
 
     options.bootstrap = options.bootstrap_server
-    return run_with_client(options, guarded) or status
+    return run_with_client(options, print_failures) or status
 
 
 def raise_for(code: int, message: str | None) -> None:
