@@ -106,7 +106,11 @@ class RawShareConsumer:
         return answer
 
     def fetch_until_records(self, what: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
-        """Fetch until records arrive: a broker that has just loaded a share partition has none at first."""
+        """Fetch until records arrive.
+
+        Kafka answers without records, even where there are some, while it loads the share partition and while an
+        earlier fetch still holds the partition's fetch lock (SharePartition.maybeAcquireFetchLock, 4.3.1).
+        """
         peer, rows = self.stage[self.member_id], list(words)
         for _ in range(200):
             answer = peer.call(

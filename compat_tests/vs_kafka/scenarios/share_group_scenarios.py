@@ -103,8 +103,8 @@ def share_records(stage: ScenarioSession) -> None:
     describe_group(stage, g, "one member")
     describe_offsets(stage, g, "before anything went out", g)
     a.fetch_until_records("gets at most two of a batch", max_records=2, batch_size=2)
-    a.fetch("gets exactly one", max_records=1, share_acquire_mode=1)
-    a.fetch("gets the rest")
+    a.fetch_until_records("gets exactly one", max_records=1, share_acquire_mode=1)
+    a.fetch_until_records("gets the rest")
     a.fetch("gets nothing more")
     for what, first, last, types in ACKNOWLEDGEMENTS:
         a.acknowledge(what, (first, last, types))
@@ -120,7 +120,7 @@ def share_records(stage: ScenarioSession) -> None:
     nothing = {"max_bytes": 0, "max_records": 0, "min_bytes": 0, "batch_size": 0}
     a.fetch("renews with a fetch", (7, 7, [RENEW]), is_renew_ack=True, **nothing)
     a.fetch("renews with a fetch that asks", (7, 7, [RENEW]), is_renew_ack=True)
-    a.fetch("gets what came back, all at once", share_acquire_mode=1)
+    a.fetch_until_records("gets what came back, all at once", share_acquire_mode=1)
     a.fetch("accepts with a fetch", (7, 7, [ACCEPT]), version=1)
     a.fetch("says something wrong with a fetch", (7, 7, [RELEASE]))
     a.fetch("asks for a partition that is none", partition=5)
@@ -193,7 +193,7 @@ def share_transactions(stage: ScenarioSession) -> None:
     describe_offsets(stage, g, "some are deleted")
     a.acknowledge("accepts what is deleted, in part", (10, 19, [ACCEPT]))
     a.acknowledge("accepts what is deleted", (0, 9, [ACCEPT]))
-    a.fetch("asks for more")
+    a.fetch_until_records("asks for more")
     a.acknowledge("gives the rest back", (20, 99, [RELEASE]))
     a.fetch_until_records("gets some of it", max_records=7, batch_size=3)
     a.acknowledge("gives that back, too", (20, 99, [RELEASE]))
