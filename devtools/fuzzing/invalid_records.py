@@ -100,6 +100,9 @@ LONGEST_S = 10
 """Limit of processor time for one case: a longer one counts as an endless loop."""
 ANSWER_S = 700.0
 """Limit of the time for a response, in virtual time."""
+REBALANCE_S = 1_900.0
+"""The same for JoinGroup and SyncGroup: they wait for members whose session ends after ``group.max.session.timeout.ms``
+(30 minutes)."""
 _INT16 = struct.Struct(">h")
 
 
@@ -276,7 +279,8 @@ async def send_random_requests(
     context = coordinators.broker_fixture.context(key, version, odd.rng.choice(("client", "__admin_client")))
     found.requests += 1
     try:
-        with trio.move_on_after(ANSWER_S) as limit:
+        waits_for_members = key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
+        with trio.move_on_after(REBALANCE_S if waits_for_members else ANSWER_S) as limit:
             answer = await resolve(
                 load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(context, request)
             )
