@@ -1,4 +1,4 @@
-"""Generation of a certificate authority and a certificate for a node with the ``openssl`` command.
+"""Generation of a certificate authority and certificates of nodes with the ``openssl`` command.
 
 Keys are of the curve P-256: generated in milliseconds, and supported by every client.
 """
@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.env.tls import InvalidTlsConfig
 
@@ -35,42 +36,47 @@ def _name(host: str) -> str:
         return f"DNS:{host}"
 
 
-def generate_certificates(hosts: Iterable[str]) -> tuple[str, str]:
-    """Return (private key with certificate for ``hosts``, certificate of a new authority that signed it), as PEM.
+class GeneratedAuthority(NamedTuple):
+    """Certificate authority of the nodes of a cluster, as PEM."""
 
-    The authority's own key is discarded, so that it signs no other certificate.
+    key: str
+    """Private key; it signs the certificates of nodes that join later."""
+    certificate: str
+
+    def __repr__(self) -> str:
+        return "GeneratedAuthority()"
+
+
+_NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+_VALIDITY = ["-days", str(VALIDITY_DAYS)]
+
+
+def generate_authority() -> GeneratedAuthority:
+    """Return a new certificate authority.
+
+    Raises:
+        InvalidTlsConfig: the openssl command is missing or fails.
+    """
+    with tempfile.TemporaryDirectory() as where:
+        os.chmod(where, 0o700)
+        subject = ["-subj", "/CN=Ottla's own authority", *_VALIDITY]
+        _run(where, "req", "-x509", *_NEW_KEY, *subject, "-keyout", "ca.key", "-out", "ca.pem")
+        return GeneratedAuthority(*(Path(where, name).read_text() for name in ("ca.key", "ca.pem")))
+
+
+def generate_certificate(authority: GeneratedAuthority, hosts: Iterable[str]) -> str:
+    """Return a private key with a certificate for ``hosts`` that the authority signed, as PEM.
 
     Raises:
         InvalidTlsConfig: the openssl command is missing or fails.
     """
     names = list(dict.fromkeys(_name(host) for host in hosts))
-    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     with tempfile.TemporaryDirectory() as where:
         os.chmod(where, 0o700)
         Path(where, "ext").write_text(f"subjectAltName={','.join(names)}\nextendedKeyUsage=serverAuth,clientAuth\n")
-        authority = [
-            "-subj",
-            "/CN=Ottla's own authority",
-            "-days",
-            str(VALIDITY_DAYS),
-            "-keyout",
-            "ca.key",
-            "-out",
-            "ca.pem",
-        ]
-        _run(where, "req", "-x509", *new, *authority)
-        _run(where, "req", *new, "-subj", "/CN=ottla", "-keyout", "key.pem", "-out", "request.pem")
-        signing = [
-            "-CA",
-            "ca.pem",
-            "-CAkey",
-            "ca.key",
-            "-CAcreateserial",
-            "-days",
-            str(VALIDITY_DAYS),
-            "-extfile",
-            "ext",
-        ]
+        Path(where, "ca.key").write_text(authority.key)
+        Path(where, "ca.pem").write_text(authority.certificate)
+        _run(where, "req", *_NEW_KEY, "-subj", "/CN=ottla", "-keyout", "key.pem", "-out", "request.pem")
+        signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", *_VALIDITY, "-extfile", "ext"]
         _run(where, "x509", "-req", "-in", "request.pem", *signing, "-out", "cert.pem")
-        own, made, trusted = (Path(where, x).read_text() for x in ("key.pem", "cert.pem", "ca.pem"))
-    return own + made, trusted
+        return Path(where, "key.pem").read_text() + Path(where, "cert.pem").read_text()

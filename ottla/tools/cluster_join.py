@@ -17,6 +17,7 @@ from ottla.broker.config.listener_config import (
 )
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
+from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.env.env import Env
 from ottla.env.hosts import format_address
 from ottla.log.directory.log_directory import METADATA_TOPIC
@@ -53,13 +54,13 @@ class DiscoveredCluster(NamedTuple):
         return self.directories.get(node_id, ZERO_UUID) not in (ZERO_UUID, directory_id)
 
 
-async def discover_cluster(env: Env, address: str) -> DiscoveredCluster:
-    """Connect to a node and return the description of its cluster.
+async def discover_cluster(env: Env, address: str, access: ConnectionSecurity = NO_SECURITY) -> DiscoveredCluster:
+    """Connect to a node and return the description of its cluster; ``access``: TLS and SASL of the connection.
 
     Raises:
         CannotJoin: no response, an error response, or a node without a required API version.
     """
-    client = ClusterClient(env, address, timeout_s=JOIN_TIMEOUT_S)
+    client = ClusterClient(env, address, timeout_s=JOIN_TIMEOUT_S, access=access)
     try:
         channel = await client.bootstrap_channel()
         cluster = await channel.call(dc.DescribeClusterRequest())

@@ -23,6 +23,8 @@ from ottla.wire.codec.schema import Message
 USER = "admin"
 LISTENER = "CLIENTS"
 STATE_FILE, KEY_FILE, CA_FILE = "secure.json", "secure-server.pem", "secure-ca.pem"
+JOIN_FILE = "secure-join.json"
+"""Copied to another machine, it lets a node join the cluster: `JoinCredentials` as JSON."""
 STATE_KEYS = ("protocol", "mechanism", "password", "trusted")
 """Keys in ``secure.json`` of the fields of `SecuritySetup`, in their order."""
 CLIENT_FILES = {
@@ -54,6 +56,41 @@ class SecuritySetup(NamedTuple):
         return f"SecuritySetup({self.protocol}, {self.mechanism})"
 
 
+class JoinCredentials(NamedTuple):
+    """Credentials that the nodes of a secured cluster share."""
+
+    protocol: str
+    mechanism: str
+    password: str
+    ca_key: str
+    """Private key of the certificate authority, as PEM."""
+    ca_certificate: str
+    """Certificate of the certificate authority, as PEM."""
+
+    def __repr__(self) -> str:
+        return f"JoinCredentials({self.protocol}, {self.mechanism})"
+
+
+def load_join_credentials(path: str) -> JoinCredentials:
+    """Read a copy of a node's `JOIN_FILE`.
+
+    Raises:
+        SecuritySetupFailed: the file cannot be read, or holds something else.
+    """
+    try:
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = JoinCredentials(*(values[key] for key in JoinCredentials._fields))
+    except OSError as error:
+        raise SecuritySetupFailed(f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise SecuritySetupFailed(
+            f"{path}: not the file {JOIN_FILE} of a node that was started with --secure"
+        ) from None
+    if not all(isinstance(value, str) for value in found) or not found.protocol.endswith("SSL"):
+        raise SecuritySetupFailed(f"{path}: not the file {JOIN_FILE} of a node that was started with --secure")
+    return found
+
+
 def _write(path: Path, text: str) -> None:
     """Replace a file with a new one of mode 0600."""
     path.unlink(missing_ok=True)
@@ -62,8 +99,18 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
 
 
+def has_security_setup(directory: str) -> bool:
+    """Return True if a data directory stores a security setup."""
+    return Path(directory, STATE_FILE).exists()
+
+
 def ensure_security_setup(
-    directory: str, hosts: tuple[str, ...], *, tls: bool = True, mechanism: str = SCRAM_SHA_512
+    directory: str,
+    hosts: tuple[str, ...],
+    *,
+    tls: bool = True,
+    mechanism: str = SCRAM_SHA_512,
+    joined: JoinCredentials | None = None,
 ) -> SecuritySetup:
     """Return the security setup stored in a data directory; create it for a new directory.
 
@@ -72,6 +119,7 @@ def ensure_security_setup(
         hosts: host names for the server's certificate.
         tls: whether listeners use TLS.
         mechanism: SASL mechanism; empty without authentication.
+        joined: credentials of the cluster that the node joins, used for a new directory; None creates new ones.
 
     Raises:
         SecuritySetupFailed: the directory holds data without such a setup, or the mechanism is unknown.
@@ -79,7 +127,7 @@ def ensure_security_setup(
         OSError: a file cannot be read or written.
     """
     where = Path(directory)
-    if (where / STATE_FILE).exists():
+    if has_security_setup(directory):
         return SecuritySetup(*(json.loads((where / STATE_FILE).read_text())[key] for key in STATE_KEYS))
     if (where / "meta.properties").exists():
         raise SecuritySetupFailed(f"{directory} was made without --secure: name listeners and users in its settings")
@@ -89,16 +137,22 @@ def ensure_security_setup(
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise log_directory_error(directory, error) from None
-    protocol = ("SASL_" if mechanism else "") + ("SSL" if tls else "PLAINTEXT")
-    password = urlsafe_b64encode(os.urandom(18)).decode() if mechanism else ""
+    if joined is not None:
+        protocol, mechanism, password = joined.protocol, joined.mechanism, joined.password
+    else:
+        protocol = ("SASL_" if mechanism else "") + ("SSL" if tls else "PLAINTEXT")
+        password = urlsafe_b64encode(os.urandom(18)).decode() if mechanism else ""
     made = SecuritySetup(protocol, mechanism, password, str((where / CA_FILE).absolute()) if tls else "")
     if tls:
         # lazy: 2.5 ms, 48 kB
-        from ottla.runtime.certificate_generator import generate_certificates
+        from ottla.runtime.certificate_generator import GeneratedAuthority, generate_authority, generate_certificate
 
-        keys, trusted = generate_certificates(("localhost", "127.0.0.1", "::1", *hosts))
-        _write(where / KEY_FILE, keys)
-        _write(where / CA_FILE, trusted)
+        known = None if joined is None else GeneratedAuthority(joined.ca_key, joined.ca_certificate)
+        authority = known or generate_authority()
+        _write(where / KEY_FILE, generate_certificate(authority, ("localhost", "127.0.0.1", "::1", *hosts)))
+        _write(where / CA_FILE, authority.certificate)
+        shared = JoinCredentials(protocol, mechanism, password, authority.key, authority.certificate)
+        _write(where / JOIN_FILE, json.dumps(shared._asdict()))
     state = dict(zip(STATE_KEYS, made, strict=True))
     _write(where / STATE_FILE, json.dumps(state))  # written last: its presence means that the other files exist
     return made
@@ -138,9 +192,11 @@ def broker_settings(made: SecuritySetup, directory: str, host: str, port: int) -
 def cluster_settings(made: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
     """Return the broker settings of a node of a cluster.
 
-    Controllers authenticate with PLAIN instead of SCRAM, since SCRAM credentials need a running quorum.
+    Controllers authenticate with PLAIN instead of SCRAM, since SCRAM credentials need a running quorum. Their listener
+    has a free port, chosen at the first start.
     """
     out = broker_settings(made, directory, host, port)
+    out["listeners"] += f",CONTROLLER://{format_address(host, 0)}"
     if made.mechanism in MECHANISM_TYPES:
         prefix, key = "listener.name.controller.", "sasl.mechanism.controller.protocol"
         plain = broker_settings(made._replace(mechanism="PLAIN"), directory, host, port)

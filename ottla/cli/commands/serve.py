@@ -50,6 +50,8 @@ examples:
   ottla serve --config server.properties --set num.partitions=3
   ottla serve --secure                               TLS and a login; says where clients' settings are
   ottla serve --node-id 2 --listen 127.0.0.1:9093 --data-dir ./two --join 127.0.0.1:9092
+  ottla serve --node-id 2 --listen 127.0.0.1:9093 --data-dir ./two --join 127.0.0.1:9092 --secure \\
+      --join-credentials ottla-data/secure-join.json
 """
 
 DEFAULT_CONSOLE = "127.0.0.1:8090"
@@ -73,6 +75,11 @@ def parser() -> argparse.ArgumentParser:
     add_settings(out)
     out.add_argument("--listen", metavar="HOST:PORT", help="address to listen at (default 127.0.0.1:9092)")
     out.add_argument("--join", metavar="HOST:PORT", help="join the cluster of the node that has this address")
+    out.add_argument(
+        "--join-credentials",
+        metavar="FILE",
+        help="with --secure --join: copy of secure-join.json of a node of the cluster",
+    )
     out.add_argument(
         "--quorum-size",
         type=integer(1),
@@ -116,6 +123,8 @@ def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str
     Raises:
         ConfigException: invalid settings.
     """
+    if options.join_credentials is not None and not (options.secure and options.join):
+        raise ConfigException("--join-credentials FILE is for --secure --join HOST:PORT")
     values = read_settings(options)
     if options.console is not None:
         values[CONSOLE_LISTENER] = options.console

@@ -7,6 +7,7 @@ import argparse
 from ottla.broker.config.listener_config import ANY_HOST
 from ottla.broker.config.node_config import NodeConfig
 from ottla.cli.node_setup.settings import configure
+from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.controller.bootstrap_features import bootstrap_feature_levels
 from ottla.controller.storage_formatter import FormatPlan, format_directories
 from ottla.log.directory.log_directory import LogDirectory
@@ -15,8 +16,12 @@ from ottla.tools.cluster_join import DiscoveredCluster, check_node_id_unused, di
 from ottla.tools.join_settings import CannotJoin, load_join_settings, save_join_settings
 
 
-def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> NodeConfig:
+def configure_joining(
+    options: argparse.Namespace, values: dict[str, str], access: ConnectionSecurity = NO_SECURITY
+) -> NodeConfig:
     """Return the configuration of a node that joins a cluster; new log directories are formatted for the cluster.
+
+    ``access``: TLS and SASL configuration of the connection to the cluster.
 
     Raises:
         CannotJoin: the cluster cannot be found, or the node id belongs to a live node.
@@ -28,7 +33,7 @@ def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> No
     metadata = config.metadata_dir or config.data_dirs[0]
     recalled = load_join_settings(env.disk, metadata, values)
     try:
-        quorum = blocking_env.run_blocking(discover_cluster(env, options.join))
+        quorum = blocking_env.run_blocking(discover_cluster(env, options.join, access))
     except CannotJoin:
         if recalled is values:
             raise

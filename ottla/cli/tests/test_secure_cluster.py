@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import ottla
 from ottla.cli.tests.command_runs import run_command
-from ottla.tools.security_setup import SecuritySetup, cluster_settings
+from ottla.tools.security_setup import (
+    SecuritySetup,
+    SecuritySetupFailed,
+    cluster_settings,
+    load_join_credentials,
+)
 
 SETUP = SecuritySetup("SASL_SSL", "SCRAM-SHA-512", "secret", "/d/secure-ca.pem")
 
@@ -64,3 +72,57 @@ def test_cluster_start_secure_prints_client_files_and_requires_login(tmp_path: P
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+
+
+@contextlib.contextmanager
+def secured_node(directory: Path, *options: str) -> Iterator[str]:
+    """Run ``ottla serve --secure`` on a free port until its client settings are written; yield its address."""
+    command = [sys.executable, "-m", "ottla.cli.main", "serve", "--secure", "--log-level", "error"]
+    command += ["--data-dir", str(directory), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        started = process.stdout.readline()
+        assert started.startswith("Kafka Server started: "), started
+        while "kafka-python" not in process.stdout.readline():
+            assert process.poll() is None
+        try:
+            yield started.split()[3].rstrip(",")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+
+
+def test_secured_node_joins_secured_cluster_and_starts_again_without_join(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    with secured_node(one, "--listen", "127.0.0.1:0") as first:
+        at = ("--node-id", "2", "--listen", "127.0.0.1:0")
+        joining = (*at, "--join", first, "--join-credentials", f"{one}/secure-join.json")
+        with secured_node(two, *joining):
+            client = ("--command-config", f"{two}/secure-client.properties")
+            created = run_command("topic", "create", "t", "--replication-factor", "2", *client)
+            assert created.status == 0, created.err
+            assert run_command("produce", "t", *client, stdin=b"a\n").status == 0
+        with secured_node(two, *at):
+            assert run_command("consume", "t", "--exit", *client).out == b"a\n"
+    assert (one / "secure-ca.pem").read_text() == (two / "secure-ca.pem").read_text()
+    assert (one / "secure-server.pem").read_text() != (two / "secure-server.pem").read_text()
+    assert stat.S_IMODE((two / "secure-join.json").stat().st_mode) == 0o600
+
+
+def test_secured_node_without_credentials_of_the_cluster_does_not_join(tmp_path: Path) -> None:
+    at = ("serve", "--data-dir", f"{tmp_path}/d", "--join", "127.0.0.1:1")
+    done = run_command(*at, "--secure")
+    assert done.status == 2
+    assert "copy secure-join.json from a node of the cluster" in done.err
+    done = run_command(*at, "--join-credentials", "x")
+    assert (done.status, done.err) == (2, "ottla serve: --join-credentials FILE is for --secure --join HOST:PORT\n")
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps(dict.fromkeys(("protocol", "mechanism"), "x"))])
+def test_join_credentials_of_another_file_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "f").write_text(text)
+    with pytest.raises(SecuritySetupFailed, match=r"not the file secure-join\.json"):
+        load_join_credentials(str(tmp_path / "f"))
+    with pytest.raises(SecuritySetupFailed, match="No such file"):
+        load_join_credentials(str(tmp_path / "none"))

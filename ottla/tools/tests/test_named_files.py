@@ -8,7 +8,7 @@ import pytest
 
 from ottla.cli.tests.command_runs import run_command
 from ottla.log.java_properties import Property
-from ottla.runtime.certificate_generator import generate_certificates
+from ottla.runtime.certificate_generator import generate_authority, generate_certificate
 from ottla.tools.client_doctor import diagnose_client, is_client_config
 from ottla.tools.doctor import DOUBTFUL, WRONG, ConfigFinding, parse_settings
 from ottla.tools.named_files import diagnose_listener_stores, diagnose_paths
@@ -27,9 +27,9 @@ inter.broker.listener.name=SSL
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stores")
     for name in ("one", "two"):
-        keys, trusted = generate_certificates(["localhost"])
-        (folder / f"{name}.pem").write_text(keys)
-        (folder / f"{name}-ca.pem").write_text(trusted)
+        authority = generate_authority()
+        (folder / f"{name}.pem").write_text(generate_certificate(authority, ["localhost"]))
+        (folder / f"{name}-ca.pem").write_text(authority.certificate)
         (folder / f"{name}.pem").chmod(0o600)
     key = "".join((folder / "one.pem").read_text().partition("-----BEGIN CERTIFICATE")[:1])
     certificate = "".join((folder / "two.pem").read_text().partition("-----BEGIN CERTIFICATE")[1:])
