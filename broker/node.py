@@ -26,7 +26,7 @@ from ottla.broker.storage.clean_shutdown import close_log_dirs
 from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
 from ottla.broker.storage.log_dirs import LogDirMismatch, LogDirs
 from ottla.broker.storage.node_identity import LogDirsNotFormatted, format_log_dirs, read_previous_voters
-from ottla.controller.config.config_keys import FAULTS
+from ottla.controller.config.config_keys import FAULTS, OTLP_ENDPOINT
 from ottla.controller.raft.quorum_config import QuorumConfig
 from ottla.env import log_escaping
 from ottla.env.env import Env
@@ -120,11 +120,11 @@ class Node:
             self.components = made
             made.log_creator.on_log_count_grown = self._on_partitions_added
             made.lifecycle.ports.update(self._listeners.ports)
-            if self._listeners.metrics is not None:
-                # lazy: 17.7 ms, 564 kB: only with an HTTP listener
-                from ottla.broker.components.http_endpoints import start_http_endpoint
+            if self._listeners.metrics is not None or self.config.values.get(OTLP_ENDPOINT):
+                # lazy: 17.7 ms, 564 kB: only with an HTTP listener or export
+                from ottla.broker.components.http_endpoints import start_observability
 
-                start_http_endpoint(self.env, made, self._listeners, ground)
+                start_observability(self.env, made, self._listeners, ground)
             endpoints.start_controller_endpoints(self.env, made, self._listeners, ground)
             if self._fault_endpoint is not None:
                 await ground.start(self._fault_endpoint.run)

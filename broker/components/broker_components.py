@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ottla.broker.network.acceptor import Acceptor
     from ottla.broker.observability.client_metrics_manager import ClientMetricsManager
     from ottla.broker.observability.client_metrics_store import ClientMetricsStore
-    from ottla.broker.observability.request_metrics import RequestMetrics
+    from ottla.broker.observability.request_observers import RequestObserver
     from ottla.broker.replication.alter_log_dirs.alter_log_dirs import AlterLogDirs
     from ottla.broker.share_partitions.share_partition_manager import SharePartitionManager
     from ottla.broker.share_state.coordinator import ShareCoordinator
@@ -98,7 +98,8 @@ class BrokerComponents:
         self.log_maintenance = LogMaintenance(env, storage, retain_ms, expire_ms, fail, nursery.start_soon)
         wake, flush_due = self.purgatory.check_and_complete, self.log_maintenance.request_flush
         self.replica_manager = replicas = ReplicaManager(env, config, storage, wake, flush_due, fail)
-        self.request_metrics: RequestMetrics | None = None
+        self.request_observers: list[RequestObserver] = []
+        """Observers of all requests to this node, in order; set before its listeners start to serve."""
         self.acceptors: list[Acceptor] = []
         """Acceptors of all listeners, added when a listener starts to serve."""
         self.log_creator = LogCreator(env, config, storage, replicas, fail)

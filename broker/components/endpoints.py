@@ -18,7 +18,7 @@ from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.bound_listeners import BoundListeners
-from ottla.broker.observability.request_observers import create_request_observer
+from ottla.broker.observability.request_observers import combine_observers, create_request_observer
 from ottla.broker.replication.log_creator import LOG_CREATION_WORKERS
 from ottla.broker.services import BrokerServices
 from ottla.controller.metadata.delta import MetadataDelta
@@ -49,9 +49,9 @@ def start_controller_endpoints(
     committed = MetadataCache(made.services.config, made.cache.cluster_id, lambda: made.controller.kraft_version)
     made.controller.subscribe(committed.set_image)
     services = replace(made.services, metadata=committed)
-    acceptors = {}
+    acceptors, observer = {}, combine_observers(made.request_observers)
     for name in listening.controllers:
-        dispatcher = Dispatcher(services, CONTROLLER_APIS, name, made.request_metrics)
+        dispatcher = Dispatcher(services, CONTROLLER_APIS, name, observer)
         acceptors[name] = Acceptor(dispatcher, _listener_security(services, name, nursery))
     _link_acceptors(made, acceptors)
     _limit_connections(env, made, acceptors)
@@ -142,7 +142,7 @@ def start_client_endpoints(
         nursery.start_soon(made.log_creator.run)
     for name, work in made.background_tasks():
         nursery.start_soon(supervise, env, name, work, name=name)
-    acceptors, observer = {}, create_request_observer(made.services, made.request_metrics)
+    acceptors, observer = {}, create_request_observer(made.services, made.request_observers)
     for name in listening.clients:
         dispatcher = create_dispatcher(made.services, listener=name, observer=observer)
         acceptors[name] = Acceptor(dispatcher, _listener_security(made.services, name, nursery))

@@ -1,4 +1,4 @@
-"""HTTP listener of a node: metrics and health.
+"""HTTP listener of a node, with metrics and health, and export of the metrics.
 
 It serves as soon as the components of the node exist, as readiness is requested during startup.
 """
@@ -21,7 +21,7 @@ from ottla.broker.observability.election_metrics import LeaderElectionCounter
 from ottla.broker.observability.health import HealthSources, readiness_reasons, render_health
 from ottla.broker.observability.metrics_endpoint import CONTENT_TYPE, MetricsCollector, MetricSources, MetricsPage
 from ottla.broker.observability.request_metrics import RequestMetrics
-from ottla.controller.config.config_keys import ALLOWED_HOSTS, METRICS_LISTENER
+from ottla.controller.config.config_keys import ALLOWED_HOSTS, METRICS_LISTENER, OTLP_ENDPOINT
 from ottla.controller.config.java_values import split
 from ottla.env.env import Env
 from ottla.jobs.supervision import supervise
@@ -30,14 +30,25 @@ logger = logging.getLogger("ottla.http")
 JSON = "application/json"
 
 
-def start_http_endpoint(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
-    """Start to serve metrics and health on the HTTP listener."""
-    assert listening.metrics is not None
+def start_observability(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
+    """Start to serve metrics and health on the HTTP listener, and to export metrics by OTLP, as configured."""
     config = made.services.config
-    handlers = http_handlers(env, made, listening)
-    logger.info("HTTP listener at port %d: %s", listening.metrics.port, ", ".join(handlers))
-    server = HttpServer(env, route_by_path(handlers), allowed_hosts(config, METRICS_LISTENER))
-    nursery.start_soon(supervise, env, "HTTP listener", partial(server.serve, listening.metrics))
+    page = create_metrics_page(env, made, listening)
+    if listening.metrics is not None:
+        handlers = http_handlers(made, listening, page)
+        logger.info("HTTP listener at port %d: %s", listening.metrics.port, ", ".join(handlers))
+        server = HttpServer(env, route_by_path(handlers), allowed_hosts(config, METRICS_LISTENER))
+        nursery.start_soon(supervise, env, "HTTP listener", partial(server.serve, listening.metrics))
+    if config.values.get(OTLP_ENDPOINT):
+        try:
+            # lazy: only with an export; the packages of the extra `otel` are imported
+            from ottla.broker.components.otlp_export import create_otlp_exporter
+        except ModuleNotFoundError as error:
+            text = "OTLP export is not available: %s is not installed: pip install 'ottla[otel]'"
+            logger.warning(text, error.name)
+            return
+        exporter = create_otlp_exporter(env, made, page)
+        nursery.start_soon(supervise, env, "OTLP export", exporter.run)
 
 
 def allowed_hosts(config: NodeConfig, key: str) -> frozenset[str]:
@@ -55,11 +66,12 @@ def allowed_hosts(config: NodeConfig, key: str) -> frozenset[str]:
     return frozenset(host.lower() for host in hosts.difference(ANY_HOST))
 
 
-def http_handlers(env: Env, made: BrokerComponents, listening: BoundListeners) -> dict[str, HttpHandler]:
-    """Return the handlers of the HTTP listener by path."""
+def create_metrics_page(env: Env, made: BrokerComponents, listening: BoundListeners) -> MetricsPage:
+    """Return the metrics page of a node, and observe its requests from now on."""
     is_broker, is_controller = bool(listening.clients), bool(made.services.config.controller_listeners)
     elections = LeaderElectionCounter()
-    requests = made.request_metrics = RequestMetrics(env.monotonic_ms)
+    requests = RequestMetrics(env.monotonic_ms)
+    made.request_observers.append(requests)
     if is_controller:
         made.controller.subscribe(elections.publish)
     sources = MetricSources(
@@ -78,7 +90,12 @@ def http_handlers(env: Env, made: BrokerComponents, listening: BoundListeners) -
         elections=elections,
         client_metrics=lambda: made.client_metrics_store,
     )
-    metrics = MetricsPage(env, MetricsCollector(env, sources).render)
+    return MetricsPage(env, MetricsCollector(env, sources).render)
+
+
+def http_handlers(made: BrokerComponents, listening: BoundListeners, metrics: MetricsPage) -> dict[str, HttpHandler]:
+    """Return the handlers of the HTTP listener by path."""
+    is_broker, is_controller = bool(listening.clients), bool(made.services.config.controller_listeners)
     health = HealthSources(
         made.services.config.node_id,
         is_broker,

@@ -15,6 +15,10 @@ from ottla.controller.config.config_keys import (
     FAULTS,
     FAULTS_LISTENER,
     METRICS_LISTENER,
+    OTLP_ENDPOINT,
+    OTLP_HEADERS,
+    OTLP_INTERVAL,
+    OTLP_TRACE_RATIO,
     REPLICA_RECOVERY,
     SCRUB_RATE,
     VALIDATE_RECORDS,
@@ -91,6 +95,11 @@ OTTLA_DOCS: dict[str, str] = {
     "set.",
     CONSOLE_LISTENER: "Address, `HOST:PORT` or `https://HOST:PORT`, of the web console of a broker; none if not set. "
     "With `https` the console uses the `ssl.` settings of the node, or those behind `listener.name.console.`.",
+    OTLP_ENDPOINT: "URL of an OpenTelemetry collector, such as `http://127.0.0.1:4318`, to which metrics and traces of "
+    "requests are sent by OTLP over HTTP; none if not set. It needs `pip install 'ottla[otel]'`.",
+    OTLP_HEADERS: "HTTP headers of these requests: a list of `NAME=VALUE`, such as `authorization=Bearer 1234`.",
+    OTLP_INTERVAL: "Time between two exports of the metrics.",
+    OTLP_TRACE_RATIO: "Part of the requests whose traces are sent, from 0 for none to 1 for all.",
     ALLOWED_HOSTS: "Host names that HTTP requests may name besides IP addresses, names without a dot and names "
     "in the listeners of the node.",
     SCRUB_RATE: "Rate at which old segments are read to detect corruption, in bytes per second. 0 disables it.",

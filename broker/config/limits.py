@@ -319,6 +319,11 @@ MAX_CONSOLE_BATCH_BYTES = 8 * 1024 * 1024
 
 Beyond: the page names the batch instead of showing its records.
 """
+MAX_TRACED_REQUESTS = 2_048
+"""Spans of traced requests that a node keeps until their export.
+
+Beyond: the oldest is dropped and counted in a log message.
+"""
 MAX_CONSOLE_FRAMES = 30
 """Requests of a connection that a page of the web console keeps.
 

@@ -50,12 +50,13 @@ class CompositeRequestObserver:
             observer.answered(peer, request, chunks, size_bytes)
 
 
-def create_request_observer(services: Any, counts: RequestObserver | None) -> RequestObserver | None:
-    """Return the observer of a node's broker listeners.
+def combine_observers(observers: Sequence[RequestObserver]) -> RequestObserver | None:
+    """Return one observer that stands for several; None for none."""
+    if len(observers) > 1:
+        return CompositeRequestObserver(observers)
+    return observers[0] if observers else None
 
-    It combines ``counts``, the request metrics, with those of `request_observer_factories`; None without any.
-    """
-    every = [make(services) for make in request_observer_factories]
-    if not every:
-        return counts
-    return CompositeRequestObserver(every if counts is None else [counts, *every])
+
+def create_request_observer(services: Any, own: Sequence[RequestObserver]) -> RequestObserver | None:
+    """Return the observer of a node's broker listeners: ``own`` and those of `request_observer_factories`."""
+    return combine_observers([*own, *(make(services) for make in request_observer_factories)])

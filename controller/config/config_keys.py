@@ -101,6 +101,8 @@ SCRUB_RATE = "ottla.scrub.bytes.per.second"
 METRICS_LISTENER = "ottla.metrics.listener"
 CONSOLE_LISTENER = "ottla.console.listener"
 ALLOWED_HOSTS = "ottla.http.allowed.hosts"
+OTLP_ENDPOINT, OTLP_HEADERS = "ottla.otlp.endpoint", "ottla.otlp.headers"
+OTLP_INTERVAL, OTLP_TRACE_RATIO = "ottla.otlp.interval.ms", "ottla.otlp.trace.ratio"
 AUDIT_LOG = "ottla.audit.log"
 FAULTS, FAULTS_LISTENER = "ottla.faults", "ottla.faults.listener"
 REPLICA_RECOVERY = "auto.replica.recovery.after.ms"
@@ -120,6 +122,10 @@ OWN_BROKER_KEYS: dict[str, ConfigKey] = {
     METRICS_LISTENER: ConfigKey(METRICS_LISTENER, "STRING", None),
     CONSOLE_LISTENER: ConfigKey(CONSOLE_LISTENER, "STRING", None),
     ALLOWED_HOSTS: ConfigKey(ALLOWED_HOSTS, "LIST", ""),
+    OTLP_ENDPOINT: ConfigKey(OTLP_ENDPOINT, "STRING", None),
+    OTLP_HEADERS: ConfigKey(OTLP_HEADERS, "PASSWORD", None),
+    OTLP_INTERVAL: ConfigKey(OTLP_INTERVAL, "INT", "60000", "1000.."),
+    OTLP_TRACE_RATIO: ConfigKey(OTLP_TRACE_RATIO, "DOUBLE", "0.0", "0..1"),
     AUDIT_LOG: ConfigKey(AUDIT_LOG, "STRING", "OFF", "anycase:OFF|INFO|DEBUG"),
     FAULTS: ConfigKey(FAULTS, "BOOLEAN", "false"),
     FAULTS_LISTENER: ConfigKey(FAULTS_LISTENER, "STRING", "127.0.0.1:0"),

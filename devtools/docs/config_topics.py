@@ -133,6 +133,7 @@ TOPIC_OF_PREFIX: dict[str, str] = {
     "ottla.faults": "node",
     "ottla.http.": "metrics",
     "ottla.metrics.": "metrics",
+    "ottla.otlp.": "metrics",
     "ottla.scrub.": "storage",
     "principal.builder.": "security",
     "process.roles": "node",

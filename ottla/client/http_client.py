@@ -1,4 +1,4 @@
-"""HTTP client for small documents (JWKS, OAuth tokens): one GET or POST, over TLS for ``https``.
+"""HTTP client for small documents (JWKS, OAuth tokens, metrics): one GET or POST, over TLS for ``https``.
 
 The response is parsed by ``http.client``. Redirects are not followed.
 
@@ -18,6 +18,7 @@ from ottla.env.tls import TlsConfig
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
 TIMEOUT_S = 20.0
+FORM = "application/x-www-form-urlencoded"
 _PORTS = {"http": 80, "https": 443}
 _HEAD = "{what} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nConnection: close\r\n"
 
@@ -60,11 +61,13 @@ async def http_get(env: Env, url: str, tls: TlsConfig | None = None) -> bytes:
     return await _request(env, url, tls, "GET", b"\r\n")
 
 
-async def http_post(env: Env, url: str, tls: TlsConfig | None, headers: Mapping[str, str], form: str) -> bytes:
-    """Send a form (URL-encoded) by POST with further headers and return the document in the response, as `http_get`."""
-    all_of_them = {**headers, "Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(form))}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in all_of_them.items())
-    return await _request(env, url, tls, "POST", f"{lines}\r\n{form}".encode())
+async def http_post(
+    env: Env, url: str, tls: TlsConfig | None, headers: Mapping[str, str], body: bytes, content_type: str
+) -> bytes:
+    """Send a body of a content type by POST with further headers; return the body of the response, as `http_get`."""
+    all_headers = {**headers, "Content-Type": content_type, "Content-Length": str(len(body))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in all_headers.items())
+    return await _request(env, url, tls, "POST", f"{lines}\r\n".encode() + body)
 
 
 async def _request(env: Env, url: str, tls: TlsConfig | None, what: str, rest: bytes) -> bytes:

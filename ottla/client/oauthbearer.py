@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import quote_plus, unquote, urlsplit
 
 from ottla.client.connection_security import BearerTokenSource, CachedToken
-from ottla.client.http_client import HttpFetchError, http_post, is_file_url, is_http_url
+from ottla.client.http_client import FORM, HttpFetchError, http_post, is_file_url, is_http_url
 from ottla.client.jaas import JaasLoginModule
 from ottla.env.disk import read_file
 from ottla.env.env import Env
@@ -157,7 +157,7 @@ async def _request_token(env: Env, source: BearerTokenSource) -> tuple[str, floa
     form = "grant_type=client_credentials" + (f"&scope={source.scope}" if source.scope else "")
     headers = {"Authorization": f"Basic {basic}", "Cache-Control": "no-cache"}
     try:
-        answer = json.loads(await http_post(env, source.url, source.tls, headers, form))
+        answer = json.loads(await http_post(env, source.url, source.tls, headers, form.encode(), FORM))
     except (HttpFetchError, ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, HttpFetchError) else "no JSON"
         raise TokenUnavailable(f"no token from {source.url}: {why}") from None

@@ -44,7 +44,7 @@ class EndpointFixture:
             controller_registration=lambda: idle,
             run_liveness_probe=_forever,
             acceptors=[],
-            request_metrics=None,
+            request_observers=[],
         )
 
     def serve(self, listener: Any, nursery: trio.Nursery) -> None:
