@@ -189,8 +189,8 @@ class QuorumController:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._raft.run)
-            for chore in PERIODIC_TASKS:
-                nursery.start_soon(self._run_periodic_task, chore)
+            for task in PERIODIC_TASKS:
+                nursery.start_soon(self._run_periodic_task, task)
             while self._stop_reason is None:
                 await self._wakeup.wait()
                 self._wakeup = trio.Event()
@@ -282,8 +282,8 @@ class QuorumController:
         self._active_epoch = -1
         self.machine.revert()
         waiting, self._waiting = self._waiting, []
-        for ticket in waiting:
-            ticket.fail(ProtocolError(ErrorCode.NOT_CONTROLLER))
+        for pending in waiting:
+            pending.fail(ProtocolError(ErrorCode.NOT_CONTROLLER))
         self._wake()
 
     def _publish(self) -> Job[None]:
@@ -341,25 +341,25 @@ class QuorumController:
         """Record a broker's heartbeat on arrival, independent of its processing (R-276)."""
         self.machine.heartbeat_tracker.touch(broker_id, broker_epoch, self._env.monotonic_ms())
 
-    def enqueue(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> PendingRequest:
-        """Enqueue a request or event; return its future. ``spend`` charges the client's controller mutation quota."""
-        ticket = PendingRequest(request, version, spend)
+    def enqueue(self, request: Any, version: int = 0, charge_quota: ChargeQuota = no_quota) -> PendingRequest:
+        """Enqueue a request or event; return its future. ``charge_quota`` charges the controller mutation quota."""
+        pending = PendingRequest(request, version, charge_quota)
         if self._stop_reason is not None:
-            ticket.fail(self._stop_reason)
+            pending.fail(self._stop_reason)
         elif not self.is_active:
-            ticket.fail(ProtocolError(ErrorCode.NOT_CONTROLLER))
+            pending.fail(ProtocolError(ErrorCode.NOT_CONTROLLER))
         else:
-            self._waiting.append(ticket)
+            self._waiting.append(pending)
             self._wake()
-        return ticket
+        return pending
 
-    async def submit(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> Any:
+    async def submit(self, request: Any, version: int = 0, charge_quota: ChargeQuota = no_quota) -> Any:
         """Submit a request or event and wait for its response, once all its changes are committed.
 
         Raises:
             ProtocolError, OSError: as `PendingRequest.wait`.
         """
-        return await self.enqueue(request, version, spend).wait()
+        return await self.enqueue(request, version, charge_quota).wait()
 
     async def handle_raft_request(self, message: Message, version: int, listener: str) -> Message:
         """Return the response to a Raft request of another node, received on listener name ``listener``."""
@@ -381,8 +381,8 @@ class QuorumController:
         self._stop_reason = why
         self.machine.revert()
         waiting, self._waiting = self._waiting, []
-        for ticket in waiting:
-            ticket.fail(why)
+        for pending in waiting:
+            pending.fail(why)
         self._wake()
 
     async def resign(self) -> None:

@@ -69,31 +69,31 @@ class RequestProcessor:
         """
         answers: list[tuple[PendingRequest, Any]] = []
         try:
-            for ticket in waiting:
+            for pending in waiting:
                 try:
-                    decision = yield from self._decide(ticket)
+                    decision = yield from self._decide(pending)
                 except Exception as error:
-                    ticket.fail(error)
+                    pending.fail(error)
                     continue
-                answers.append((ticket, decision.response))
+                answers.append((pending, decision.response))
                 if decision.records:
                     yield from self.append(decision.records)
             yield from self.commit()
         except (ProtocolError, OSError) as error:
-            for ticket in waiting:
-                ticket.fail(error)
+            for pending in waiting:
+                pending.fail(error)
             raise
-        for ticket, answer in answers:
-            ticket.complete(answer)
+        for pending, answer in answers:
+            pending.complete(answer)
 
-    def _decide(self, ticket: PendingRequest) -> Job[ControllerResult]:
+    def _decide(self, pending: PendingRequest) -> Job[ControllerResult]:
         end, now_ms = self._raft.machine.log_summary.end_offset, self._env.monotonic_ms()
-        self._machine.charge_quota = ticket.charge_quota
+        self._machine.charge_quota = pending.charge_quota
         decision = yield from as_job(
-            self._machine.decide(ticket.request, ticket.version, end, now_ms, self._env.now_ms())
+            self._machine.decide(pending.request, pending.version, end, now_ms, self._env.now_ms())
         )
-        if _is_feature_update(ticket.request):
-            return (yield from self._raise_kraft_version(ticket.request, decision))
+        if _is_feature_update(pending.request):
+            return (yield from self._raise_kraft_version(pending.request, decision))
         return decision
 
     def _raise_kraft_version(self, request: UpdateFeaturesRequest, decision: ControllerResult) -> Job[ControllerResult]:

@@ -63,8 +63,8 @@ def route_request(machine: ControllerStateView, event: Any, version: int) -> Con
 
 
 def _create_topics(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
-    making = TopicCreationContext(machine.defaults, machine.new_uuid, machine.random, machine.charge_quota)
-    return create_topics(machine.latest_image, event, version, making)
+    creation = TopicCreationContext(machine.defaults, machine.new_uuid, machine.random, machine.charge_quota)
+    return create_topics(machine.latest_image, event, version, creation)
 
 
 def _incremental_alter_configs(

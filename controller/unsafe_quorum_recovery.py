@@ -52,16 +52,18 @@ class QuorumRecoveryPreview(NamedTuple):
 
 
 def _own_entry(store: MetadataStore) -> VotersRecordVoter:
-    told = store.quorum_records.voters
-    if told is None or store.kraft_version < 1:
+    voters_record = store.quorum_records.voters
+    if voters_record is None or store.kraft_version < 1:
         raise QuorumRecoveryError(
             "who decides is fixed by configuration here (kraft.version 0): "
             "start the node with controller.quorum.voters naming it alone"
         )
-    mine = [v for v in told.voters if (v.voter_id, v.voter_directory_id) == store.local_replica]
+    mine = [v for v in voters_record.voters if (v.voter_id, v.voter_directory_id) == store.local_replica]
     if not mine:
-        raise QuorumRecoveryError(f"node {store.local_replica.id} is none of the controllers that decide: {_ids(told)}")
-    if len(told.voters) == 1:
+        raise QuorumRecoveryError(
+            f"node {store.local_replica.id} is none of the controllers that decide: {_ids(voters_record)}"
+        )
+    if len(voters_record.voters) == 1:
         raise QuorumRecoveryError(
             f"node {store.local_replica.id} is the only controller that decides: start it as it is"
         )
@@ -94,8 +96,8 @@ def preview_recovery(store: MetadataStore) -> QuorumRecoveryPreview:
         WireError: the log is damaged.
     """
     _own_entry(store)
-    me, image, told = store.local_replica.id, _machine(store).latest_image, store.quorum_records.voters
-    assert told is not None
+    me, image, voters_record = store.local_replica.id, _machine(store).latest_image, store.quorum_records.voters
+    assert voters_record is not None
     led = 0
     behind: list[str] = []
     elsewhere: list[str] = []
@@ -107,7 +109,7 @@ def preview_recovery(store: MetadataStore) -> QuorumRecoveryPreview:
                 (behind if me in p.replicas else elsewhere).append(f"{name}:{number}")
     return QuorumRecoveryPreview(
         me,
-        tuple(i for i in _ids(told) if i != me),
+        tuple(i for i in _ids(voters_record) if i != me),
         store.log.log_end_offset,
         max(store.persisted_hard_state.epoch, store.log_summary().last_epoch),
         store.last_timestamp_ms,
@@ -129,16 +131,16 @@ def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int)
         WireError: the log is damaged.
         OSError: the disk failed.
     """
-    mine, told = _own_entry(store), store.quorum_records.voters
-    assert told is not None
+    mine, voters_record = _own_entry(store), store.quorum_records.voters
+    assert voters_record is not None
     machine = _machine(store)
     epoch = max(store.persisted_hard_state.epoch, store.log_summary().last_epoch) + 1
     store.prepare_state_write(HardState(epoch), VoterSetHistory([store.local_replica], None))()
-    for lost in _ids(told):
+    for lost in _ids(voters_record):
         broker = machine.latest_image.brokers.get(lost)
         if lost != store.local_replica.id and broker is not None and not broker.fenced:
             _append(store, machine, run_to_end(fence_broker(machine.latest_image, lost, static)).records, epoch, now_ms)
-    alone = VotersRecord(told.version, [mine])
+    alone = VotersRecord(voters_record.version, [mine])
     store.append(LogAppend(store.log.log_end_offset, 1, epoch, controls=(alone,)), now_ms)
     job = store.prepare_flush()
     job()

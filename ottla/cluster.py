@@ -152,7 +152,7 @@ class ClusterNode(FaultControls):
     def _last_words(self) -> str:
         with open(self.log, encoding="utf-8", errors="replace") as log:
             lines = log.read().rstrip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
     def signal(self, number: int) -> None:
         """Send a signal to the process if it runs."""

@@ -152,7 +152,7 @@ _BATCH_FIELDS = (
 
 def describe_attributes(attributes: int) -> str:
     """Return the meaning of a batch's attributes as text, such as ``gzip, log append time``."""
-    words = [("none", "gzip", "snappy", "lz4", "zstd")[attributes & 7] if attributes & 7 < 5 else "codec?"]
+    labels = [("none", "gzip", "snappy", "lz4", "zstd")[attributes & 7] if attributes & 7 < 5 else "codec?"]
     for bit, word in (
         (TIMESTAMP_TYPE_BIT, "log append time"),
         (TRANSACTIONAL_BIT, "transactional"),
@@ -160,8 +160,8 @@ def describe_attributes(attributes: int) -> str:
         (DELETE_HORIZON_BIT, "delete horizon set"),
     ):
         if attributes & bit:
-            words.append(word)
-    return ", ".join(words)
+            labels.append(word)
+    return ", ".join(labels)
 
 
 def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[FieldSpan]:

@@ -212,8 +212,10 @@ def _check_replicas(key: ConfigKey, elements: list[str]) -> None:
     """Check a list of throttled replicas, as ``ThrottledReplicaListValidator``."""
     replicas = [trim(x) for x in elements]
     if "".join(replicas) != "*" and not all(_REPLICA.fullmatch(x) for x in replicas):
-        what = "the literal '*' or a list of replicas in the following format: "
-        raise _invalid(key, elements, f"{key.name} must be {what}[partitionId]:[brokerId],[partitionId]:[brokerId],...")
+        allowed = "the literal '*' or a list of replicas in the following format: "
+        raise _invalid(
+            key, elements, f"{key.name} must be {allowed}[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
 
 
 def _check_voters(key: ConfigKey, elements: list[str]) -> None:
@@ -222,8 +224,8 @@ def _check_voters(key: ConfigKey, elements: list[str]) -> None:
     for entry in elements:
         number, _, address = entry.partition("@")
         if not address or "@" in address.rstrip("@"):
-            what = f"Invalid configuration value for {key.name}"
-            raise _Invalid(f"{what}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`.")
+            problem = f"Invalid configuration value for {key.name}"
+            raise _Invalid(f"{problem}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`.")
         try:
             parse_integer(number, 32)
         except ValueError:

@@ -92,16 +92,16 @@ class AclBindingFilter(NamedTuple):
         return self.pattern in (PatternType.ANY, PatternType.MATCH, acl.pattern) and self.name in (None, acl.name)
 
 
-def filter_from_request(asked: _FilterFields) -> AclBindingFilter:
+def filter_from_request(request_filter: _FilterFields) -> AclBindingFilter:
     """Return the filter of a DescribeAcls or DeleteAcls request; unknown codes become UNKNOWN."""
     return AclBindingFilter(
-        from_code(ResourceType, asked.resource_type_filter),
-        asked.resource_name_filter,
-        from_code(PatternType, asked.pattern_type_filter),
-        asked.principal_filter,
-        asked.host_filter,
-        from_code(AclOperation, asked.operation),
-        from_code(AclPermissionType, asked.permission_type),
+        from_code(ResourceType, request_filter.resource_type_filter),
+        request_filter.resource_name_filter,
+        from_code(PatternType, request_filter.pattern_type_filter),
+        request_filter.principal_filter,
+        request_filter.host_filter,
+        from_code(AclOperation, request_filter.operation),
+        from_code(AclPermissionType, request_filter.permission_type),
     )
 
 
@@ -157,8 +157,8 @@ def create_acls(
     rows: list[AclCreationResult] = []
     records: list[Message] = []
     made: set[StandardAcl] = set()
-    for number, asked in enumerate(request.creations, 1):
-        acl = acl_from_creation(asked)
+    for number, creation in enumerate(request.creations, 1):
+        acl = acl_from_creation(creation)
         why = _creation_error(acl)
         rows.append(AclCreationResult(ErrorCode.INVALID_REQUEST if why else ErrorCode.NONE, why or ""))
         if why is None and acl not in image.acls and acl not in made:
@@ -194,12 +194,12 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mappin
     _require_authorizer(static)
     rows: list[DeleteAclsFilterResult] = []
     telling = _DeleteMatches(image)
-    for number, asked in enumerate(request.filters, 1):
+    for number, request_filter in enumerate(request.filters, 1):
         if number % YIELD_EVERY == 0:
             yield None
         row = DeleteAclsFilterResult(error_message=None)
         rows.append(row)
-        wanted = filter_from_request(asked)
+        wanted = filter_from_request(request_filter)
         if wanted.has_unknown_code:
             row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "A filter nobody knows."
             continue

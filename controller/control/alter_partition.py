@@ -57,26 +57,26 @@ def alter_partition(
         rules = topic_change_rules(image, static, topic) if topic is not None else None
         rows = AlterPartitionResponseTopicData(wanted.topic_id)
         response.topics.append(rows)
-        for asked in wanted.partitions:
+        for partition in wanted.partitions:
             seen += 1
             if seen % YIELD_EVERY == 0:
                 yield None
-            row = AlterPartitionResponsePartitionData(asked.partition_index)
+            row = AlterPartitionResponsePartitionData(partition.partition_index)
             rows.partitions.append(row)
             if topic is None or rules is None:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_ID
                 continue
-            p = topic.partitions.get(asked.partition_index)
+            p = topic.partitions.get(partition.partition_index)
             if version < 3 and p is not None:
-                some = islice(asked.new_isr, len(p.replicas) + 1)  # a longer ISR is invalid anyway
-                asked.new_isr_with_epochs = [BrokerState(i) for i in some]
-            row.error_code = _error(image, request.broker_id, p, asked)
+                some = islice(partition.new_isr, len(p.replicas) + 1)  # a longer ISR is invalid anyway
+                partition.new_isr_with_epochs = [BrokerState(i) for i in some]
+            row.error_code = _error(image, request.broker_id, p, partition)
             if row.error_code != ErrorCode.NONE:
                 continue
             assert p is not None
-            at, isr = (topic.id, asked.partition_index), [i.broker_id for i in asked.new_isr_with_epochs]
+            at, isr = (topic.id, partition.partition_index), [i.broker_id for i in partition.new_isr_with_epochs]
             record = build_partition_change(
-                at, p, leader_acceptor(image, p), rules, isr=isr, recovery=asked.leader_recovery_state
+                at, p, leader_acceptor(image, p), rules, isr=isr, recovery=partition.leader_recovery_state
             )
             if record is not None:
                 records.append(record)
@@ -90,7 +90,7 @@ def alter_partition(
 
 
 def _error(
-    image: MetadataImage, sender: int, p: PartitionRegistration | None, asked: AlterPartitionRequestPartitionData
+    image: MetadataImage, sender: int, p: PartitionRegistration | None, partition: AlterPartitionRequestPartitionData
 ) -> ErrorCode:
     """Return the error of a row, in Kafka's order (R-291).
 
@@ -98,22 +98,22 @@ def _error(
     """
     if p is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if asked.leader_epoch > p.leader_epoch or asked.partition_epoch > p.partition_epoch:
+    if partition.leader_epoch > p.leader_epoch or partition.partition_epoch > p.partition_epoch:
         return ErrorCode.NOT_CONTROLLER
-    if asked.leader_epoch < p.leader_epoch:
+    if partition.leader_epoch < p.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if sender != p.leader:
         return ErrorCode.INVALID_REQUEST
-    if asked.partition_epoch < p.partition_epoch:
+    if partition.partition_epoch < p.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
-    isr = [i.broker_id for i in islice(asked.new_isr_with_epochs, len(p.replicas) + 1)]
+    isr = [i.broker_id for i in islice(partition.new_isr_with_epochs, len(p.replicas) + 1)]
     if not isr or len(set(isr)) < len(isr) or not set(isr) <= set(p.replicas) or p.leader not in isr:
         return ErrorCode.INVALID_REQUEST
-    if asked.leader_recovery_state not in _RECOVERY_STATES:
+    if partition.leader_recovery_state not in _RECOVERY_STATES:
         return ErrorCode.INVALID_REQUEST
-    if asked.leader_recovery_state == LEADER_RECOVERING and (len(isr) > 1 or p.recovering != LEADER_RECOVERING):
+    if partition.leader_recovery_state == LEADER_RECOVERING and (len(isr) > 1 or p.recovering != LEADER_RECOVERING):
         return ErrorCode.INVALID_REQUEST
-    if not all(_is_eligible(image, member) for member in asked.new_isr_with_epochs):
+    if not all(_is_eligible(image, member) for member in partition.new_isr_with_epochs):
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 

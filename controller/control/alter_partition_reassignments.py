@@ -61,20 +61,20 @@ def alter_partition_reassignments(
     response.allow_replication_factor_change = request.allow_replication_factor_change
     records: list[Message] = []
     seen = 0
-    for asked in request.topics:
+    for requested in request.topics:
         seen += 1
         if seen % YIELD_EVERY_DECODED == 0:
             yield None
-        topic = image.topics.get(asked.name)
+        topic = image.topics.get(requested.name)
         rules = topic_change_rules(image, static, topic) if topic is not None else PartitionChangeRules()
         rows = response_array(AlterPartitionReassignmentsResponse, version)
-        for wanted in asked.partitions:
+        for wanted in requested.partitions:
             seen += 1
             if seen % YIELD_EVERY == 0:
                 yield None
             row = ReassignablePartitionResponse(wanted.partition_index, 0, None)
             try:
-                record = _decide_row(image, request, topic, asked.name, wanted, rules)
+                record = _decide_row(image, request, topic, requested.name, wanted, rules)
                 if record is not None and len(records) == MAX_RECORDS_PER_REQUEST:
                     raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka's BoundedList is full
                 if record is not None:
@@ -82,7 +82,7 @@ def alter_partition_reassignments(
             except ProtocolError as error:
                 row.error_code, row.error_message = error.code, error.message
             rows.append(row)
-        response.responses.append(ReassignableTopicResponse(asked.name, rows))
+        response.responses.append(ReassignableTopicResponse(requested.name, rows))
     return ControllerResult(response, records)
 
 
@@ -171,12 +171,12 @@ def list_partition_reassignments(
     """Return the ListPartitionReassignments response, for all topics or those in the request (R-298)."""
     topics = response_array(ListPartitionReassignmentsResponse, version)
     seen = 0
-    asked: Iterable[tuple[str, Iterable[int] | None]]
+    queries: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:
-        asked = ((name, None) for name in (yield from sort_job(image.topics)))
+        queries = ((name, None) for name in (yield from sort_job(image.topics)))
     else:
-        asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
-    for name, numbers in asked:
+        queries = ((topic.name, topic.partition_indexes) for topic in request.topics)
+    for name, numbers in queries:
         seen += 1
         if seen % YIELD_EVERY_DECODED == 0:
             yield None

@@ -45,8 +45,8 @@ class BrokerHeartbeatTracker:
 
     def has_valid_session(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
         """Return True if a broker process has a session that has not expired."""
-        heard = self._last_contact_ms.get((broker_id, broker_epoch))
-        return heard is not None and now_ms <= heard + self.session_ms
+        contact_ms = self._last_contact_ms.get((broker_id, broker_epoch))
+        return contact_ms is not None and now_ms <= contact_ms + self.session_ms
 
     def next_expired_broker(self, image: MetadataImage, now_ms: float) -> int | None:
         """Return the id of a broker whose session has expired and that has to be fenced; None if there is none.
@@ -54,8 +54,8 @@ class BrokerHeartbeatTracker:
         One at a time, since fencing one changes the image for the next. Expired sessions of brokers that are registered
         with another epoch, or fenced already, are removed.
         """
-        for (broker_id, epoch), heard in list(self._last_contact_ms.items()):
-            if now_ms <= heard + self.session_ms:
+        for (broker_id, epoch), contact_ms in list(self._last_contact_ms.items()):
+            if now_ms <= contact_ms + self.session_ms:
                 continue
             broker = image.brokers.get(broker_id)
             if broker is not None and broker.broker_epoch == epoch and not broker.fenced:

@@ -83,17 +83,17 @@ def _registration_error(
     if not dirs or len(dirs) != len(request.log_dirs) or not reserved.isdisjoint(dirs) or not others.isdisjoint(dirs):
         return ErrorCode.INVALID_REGISTRATION
     finalized = {**image.features, KRAFT_VERSION: cluster.kraft_version}
-    told: dict[str, tuple[int, int]] = {}
+    supported: dict[str, tuple[int, int]] = {}
     for number, f in enumerate(request.features, 1):
         if f.name in finalized or f.name == METADATA_VERSION:
-            told[f.name] = f.min_supported_version, f.max_supported_version
+            supported[f.name] = f.min_supported_version, f.max_supported_version
         if number % YIELD_EVERY == 0:
             yield None
-    if any(not low <= finalized.get(name, 0) <= high for name, (low, high) in told.items() if name in finalized):
+    if any(not low <= finalized.get(name, 0) <= high for name, (low, high) in supported.items() if name in finalized):
         return ErrorCode.UNSUPPORTED_VERSION
-    if METADATA_VERSION not in told:
+    if METADATA_VERSION not in supported:
         return ErrorCode.INVALID_REGISTRATION
-    if any(level and name not in told for name, level in finalized.items()):
+    if any(level and name not in supported for name, level in finalized.items()):
         return ErrorCode.UNSUPPORTED_VERSION
     return ErrorCode.NONE
 

@@ -141,14 +141,14 @@ def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest)
                 check_batch_limits(len(records), size)
             if number % YIELD_EVERY_DECODED == 0:
                 yield None
-        told = list(rows.values())
+        results = list(rows.values())
     except RequestTooLarge as error:
-        records, told = [], []
+        records, results = [], []
         for number, entry in enumerate(request.entries, 1):
-            told.append(_row(_entity(entry.entity), error.code, str(error)))
+            results.append(_row(_entity(entry.entity), error.code, str(error)))
             if number % YIELD_EVERY_DECODED == 0:
                 yield None
-    return ControllerResult(AlterClientQuotasResponse(entries=told), [] if request.validate_only else records)
+    return ControllerResult(AlterClientQuotasResponse(entries=results), [] if request.validate_only else records)
 
 
 def _row(entity: QuotaEntity, code: ErrorCode, why: str | None) -> AlterClientQuotasResponseEntryData:

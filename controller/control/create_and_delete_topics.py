@@ -158,7 +158,7 @@ def _configs(values: Mapping[str, str], image: MetadataImage) -> list[CreatableT
 
 
 def _create_topic(
-    topic: CreatableTopic, image: MetadataImage, making: TopicCreationContext
+    topic: CreatableTopic, image: MetadataImage, creation: TopicCreationContext
 ) -> Job[tuple[CreatableTopicResult, list[Message]]]:
     values = {c.name: c.value for c in topic.configs}
     wrong = topic_config_error(values)
@@ -166,11 +166,11 @@ def _create_topic(
         raise ProtocolError(ErrorCode.INVALID_CONFIG, wrong)
     for value in values.values():
         check_size(value)
-    wide = {**making.defaults.static_config, **image.config(RESOURCE_BROKER, "")}
+    wide = {**creation.defaults.static_config, **image.config(RESOURCE_BROKER, "")}
     check_topic({k: v for k, v in values.items() if v is not None}, wide, {})
-    partitions = yield from _partitions(topic, image, making.defaults, making.random)
-    making.charge_quota(len(partitions))
-    topic_id = making.new_id()
+    partitions = yield from _partitions(topic, image, creation.defaults, creation.random)
+    creation.charge_quota(len(partitions))
+    topic_id = creation.new_id()
     records: list[Message] = [TopicRecord(topic.name, topic_id)]
     records += (ConfigRecord(RESOURCE_TOPIC, topic.name, k, v) for k, v in values.items())
     for number, partition in enumerate(partitions):
@@ -232,7 +232,7 @@ def _names_with_underscores(image: MetadataImage) -> Job[dict[str, str]]:
 
 
 def create_topics(
-    image: MetadataImage, request: CreateTopicsRequest, version: int, making: TopicCreationContext
+    image: MetadataImage, request: CreateTopicsRequest, version: int, creation: TopicCreationContext
 ) -> ControllerResultSteps:
     """Return the records and response of CreateTopics; a too large request is rejected as a whole."""
     response = CreateTopicsResponse(topics=response_array(CreateTopicsResponse, version))
@@ -245,7 +245,7 @@ def create_topics(
 
     twice = yield from find_duplicates_job(topic.name for topic in request.topics)
     try:
-        if (yield from _requested_partition_count(request, making.defaults)) > MAX_PARTITIONS_PER_REQUEST:
+        if (yield from _requested_partition_count(request, creation.defaults)) > MAX_PARTITIONS_PER_REQUEST:
             raise RequestTooLarge(TOO_MANY_PARTITIONS)
         flats = yield from _names_with_underscores(image)
         for found in first_occurrences(request.topics, _name_of, twice):
@@ -259,7 +259,7 @@ def create_topics(
                 taken = _name_collision_error(topic.name, image, flats)
                 if taken is not None:
                     raise taken
-                result, made = yield from _create_topic(topic, image, making)
+                result, made = yield from _create_topic(topic, image, creation)
                 records += made
                 size += utf8_size(text for config in topic.configs for text in (config.name, config.value))
                 check_batch_limits(len(records), size)
@@ -324,7 +324,7 @@ def _deletion_name_error(
 
 
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, version: int, spend: ChargeQuota = no_quota
+    image: MetadataImage, request: DeleteTopicsRequest, version: int, charge_quota: ChargeQuota = no_quota
 ) -> ControllerResultSteps:
     """Return the records and response of DeleteTopics, by name or (version 6 and later) by id.
 
@@ -360,7 +360,7 @@ def delete_topics(
         else:
             name, topic_id = topic.name, topic.id
             try:
-                spend(len(topic.partitions))
+                charge_quota(len(topic.partitions))
                 records.append(RemoveTopicRecord(topic.id))
             except ProtocolError as error:
                 code, message = error.code, error.message

@@ -33,11 +33,15 @@ from ottla.wire.messages.create_partitions import (
 
 
 def _add_partitions(
-    topic: CreatePartitionsTopic, image: MetadataImage, chance: RandomFunction, max_partitions: int, spend: ChargeQuota
+    topic: CreatePartitionsTopic,
+    image: MetadataImage,
+    chance: RandomFunction,
+    max_partitions: int,
+    charge_quota: ChargeQuota,
 ) -> Job[list[Message]]:
     """Return the PartitionRecords of a topic's new partitions.
 
-    ``spend`` charges the controller mutation quota.
+    ``charge_quota`` charges the controller mutation quota.
 
     Raises:
         RequestTooLarge: more than ``max_partitions`` new partitions.
@@ -62,7 +66,7 @@ def _add_partitions(
             f"Attempted to add {extra} additional partition(s), but only {len(topic.assignments)} assignment(s) "
             "were specified.",
         )
-    spend(extra)
+    charge_quota(extra)
     if extra > max_partitions:
         raise RequestTooLarge(TOO_MANY_RECORDS)
     if topic.assignments is not None:
@@ -83,7 +87,7 @@ def create_partitions(
     request: CreatePartitionsRequest,
     version: int,
     chance: RandomFunction,
-    spend: ChargeQuota = no_quota,
+    charge_quota: ChargeQuota = no_quota,
 ) -> ControllerResultSteps:
     """Return the records and response of CreatePartitions; a too large request is rejected as a whole."""
     response = CreatePartitionsResponse(results=response_array(CreatePartitionsResponse, version))
@@ -100,7 +104,7 @@ def create_partitions(
                 if is_again:
                     raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 records += yield from _add_partitions(
-                    topic, image, chance, MAX_RECORDS_PER_REQUEST - len(records), spend
+                    topic, image, chance, MAX_RECORDS_PER_REQUEST - len(records), charge_quota
                 )
             except ProtocolError as error:
                 code, message = error.code, error.message

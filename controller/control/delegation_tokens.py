@@ -113,12 +113,12 @@ def _new_token_id(new_id: Callable[[], bytes]) -> str:
 
 
 def decide_token_request(
-    image: MetadataImage, asked: TokenRequestContext, version: int, static: StaticConfig, new_id: Callable[[], bytes]
+    image: MetadataImage, context: TokenRequestContext, version: int, static: StaticConfig, new_id: Callable[[], bytes]
 ) -> ControllerResult | ControllerResultSteps:
     """Return the records and response of a request to create, renew or expire a delegation token."""
-    secret, request = static.get(SECRET, ""), asked.request
+    secret, request = static.get(SECRET, ""), context.request
     if isinstance(request, CreateDelegationTokenRequest):
-        answer = create_response(owner_principal(request, asked.principal), asked.principal, version)
+        answer = create_response(owner_principal(request, context.principal), context.principal, version)
         if not secret:
             answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
         elif any(x.principal_type != USER for x in request.renewers):
@@ -126,11 +126,11 @@ def decide_token_request(
         return (
             ControllerResult(answer)
             if answer.error_code
-            else _created(asked, answer, secret, static, _new_token_id(new_id))
+            else _created(context, answer, secret, static, _new_token_id(new_id))
         )
     if not secret:
         return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED))
-    return _renew_or_expire(image, asked, secret, static)
+    return _renew_or_expire(image, context, secret, static)
 
 
 def _refused(request: Any, code: ErrorCode) -> Message:
@@ -141,18 +141,18 @@ def _refused(request: Any, code: ErrorCode) -> Message:
 
 def create_response(owner: str, requester: str, version: int) -> CreateDelegationTokenResponse:
     """Return a CreateDelegationToken response without a token; before version 3 it has no requester."""
-    told = _split_principal(requester) if version >= REQUESTER_SINCE else ("", "")
-    return CreateDelegationTokenResponse(0, *_split_principal(owner), *told)
+    requester_fields = _split_principal(requester) if version >= REQUESTER_SINCE else ("", "")
+    return CreateDelegationTokenResponse(0, *_split_principal(owner), *requester_fields)
 
 
 def _created(
-    asked: TokenRequestContext,
+    context: TokenRequestContext,
     answer: CreateDelegationTokenResponse,
     secret: str,
     static: StaticConfig,
     token_id: str,
 ) -> ControllerResult:
-    request, now_ms, lifetime_ms = asked.request, asked.now_ms, _number(static, MAX_LIFETIME)
+    request, now_ms, lifetime_ms = context.request, context.now_ms, _number(static, MAX_LIFETIME)
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
     max_ms = min(now_ms + lifetime_ms, _NEVER_MS)
@@ -160,7 +160,7 @@ def _created(
     answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms = now_ms, expiry_ms, max_ms
     answer.token_id, answer.hmac = token_id, token_hmac(secret, token_id)
     renewers = [f"{x.principal_type}:{x.principal_name}" for x in request.renewers]
-    of = owner_principal(request, asked.principal), asked.principal, renewers
+    of = owner_principal(request, context.principal), context.principal, renewers
     return ControllerResult(answer, [DelegationTokenRecord(*of, now_ms, max_ms, expiry_ms, token_id)])
 
 
@@ -170,26 +170,26 @@ def _split_principal(principal: str) -> tuple[str, str]:
 
 
 def _renew_or_expire(
-    image: MetadataImage, asked: TokenRequestContext, secret: str, static: StaticConfig
+    image: MetadataImage, context: TokenRequestContext, secret: str, static: StaticConfig
 ) -> ControllerResultSteps:
     """Return the records and response of a request to renew or expire the token with the request's hmac."""
-    request = asked.request
+    request = context.request
     token = yield from _find_by_hmac(image, secret, request.hmac)
     if token is None:
         return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_NOT_FOUND))
     rule = _renew if isinstance(request, RenewDelegationTokenRequest) else _expire
-    return rule(token, asked, static)
+    return rule(token, context, static)
 
 
 def _can_manage(token: DelegationTokenRecord, principal: str) -> bool:
     return principal == token.owner or principal in token.renewers
 
 
-def _renew(token: DelegationTokenRecord, asked: TokenRequestContext, static: StaticConfig) -> ControllerResult:
-    request, now_ms = asked.request, asked.now_ms
+def _renew(token: DelegationTokenRecord, context: TokenRequestContext, static: StaticConfig) -> ControllerResult:
+    request, now_ms = context.request, context.now_ms
     if is_expired(token, now_ms):
         return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_EXPIRED))
-    if not _can_manage(token, asked.principal):
+    if not _can_manage(token, context.principal):
         return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH))
     period_ms = _number(static, EXPIRY_TIME)
     if request.renew_period_ms > 0:
@@ -197,9 +197,9 @@ def _renew(token: DelegationTokenRecord, asked: TokenRequestContext, static: Sta
     return _set_expiry(token, min(token.max_timestamp, now_ms + period_ms), RenewDelegationTokenResponse())
 
 
-def _expire(token: DelegationTokenRecord, asked: TokenRequestContext, static: StaticConfig) -> ControllerResult:
-    request, now_ms = asked.request, asked.now_ms
-    if not _can_manage(token, asked.principal):
+def _expire(token: DelegationTokenRecord, context: TokenRequestContext, static: StaticConfig) -> ControllerResult:
+    request, now_ms = context.request, context.now_ms
+    if not _can_manage(token, context.principal):
         return ControllerResult(_refused(request, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH))
     answer = ExpireDelegationTokenResponse()
     if request.expiry_time_period_ms < 0:

@@ -59,8 +59,10 @@ def is_broker_process_gone(
     broker = image.brokers.get(gone.broker_id)
     if broker is None or broker.fenced or broker.broker_epoch != gone.broker_epoch:
         return False
-    heard = leases.last_contact_ms(gone.broker_id, gone.broker_epoch)
-    return probes.has_reached(gone.broker_id, gone.broker_epoch) and (heard is None or heard <= gone.probe_started_ms)
+    contact_ms = leases.last_contact_ms(gone.broker_id, gone.broker_epoch)
+    return probes.has_reached(gone.broker_id, gone.broker_epoch) and (
+        contact_ms is None or contact_ms <= gone.probe_started_ms
+    )
 
 
 def fence_refused_broker(

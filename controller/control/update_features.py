@@ -108,11 +108,11 @@ def _check(name: str, level: int, current: int, kind: int, image: MetadataImage,
 
 def _check_metadata_version(level: int, current: int, kind: int) -> None:
     if any(level < changed <= current for changed in LEVELS_WITH_NEW_RECORDS):
-        what = f"Unsupported metadata.version downgrade from {current} to {level}. "
+        problem = f"Unsupported metadata.version downgrade from {current} to {level}. "
         if kind == UpgradeType.UNSAFE_DOWNGRADE:
-            raise _Refused(f"{what}Unsafe metadata downgrade is not supported in this version.")
+            raise _Refused(f"{problem}Unsafe metadata downgrade is not supported in this version.")
         why = "Refusing to perform the requested downgrade because it might delete metadata information."
-        raise _Refused(what + why)
+        raise _Refused(problem + why)
 
 
 def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Job[list[Message]]:

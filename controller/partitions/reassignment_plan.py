@@ -160,12 +160,12 @@ def _may_replace(brokers: BrokerLoads, replicas: tuple[int, ...], old: int, new:
     return brokers.racks[new] not in others or brokers.rack_of(old) in others
 
 
-def _shift(brokers: BrokerLoads, replicas: tuple[int, ...], gives: int, takes: int) -> tuple[int, ...]:
-    """Return the replicas, moved off brokers with more than ``gives`` to brokers with fewer than ``takes``."""
+def _shift(brokers: BrokerLoads, replicas: tuple[int, ...], source_limit: int, target_limit: int) -> tuple[int, ...]:
+    """Return the replicas, moved from brokers with more than ``source_limit`` to those below ``target_limit``."""
     for place, old in enumerate(replicas):
-        if brokers.replicas.get(old, 0) <= gives:
+        if brokers.replicas.get(old, 0) <= source_limit:
             continue
-        free = [b for b in brokers.racks if b not in replicas and brokers.replicas[b] < takes]
+        free = [b for b in brokers.racks if b not in replicas and brokers.replicas[b] < target_limit]
         fit = [b for b in free if _may_replace(brokers, replicas, old, b)]
         if fit:
             replicas = _replaced(brokers, replicas, place, min(fit, key=lambda b: (brokers.replicas[b], b)))

@@ -137,9 +137,9 @@ class LogDirectory:
         return self.open_partition_directory(f"{self.path}/{topic}-{partition}", topic, partition, settings, now_ms)
 
     def open_partition_directory(
-        self, path: str, topic: str, partition: int, settings: LogConfig, now_ms: int, *, adjoin: bool = False
+        self, path: str, topic: str, partition: int, settings: LogConfig, now_ms: int, *, is_contiguous: bool = False
     ) -> PartitionLog:
-        """Open a partition's log in the directory ``path``, also a future log's; ``adjoin`` as in `open_log`."""
+        """Open a partition's log in the directory ``path``, also a future log's; ``is_contiguous`` as in `open_log`."""
         self.remove_clean_shutdown_file()
         at, cleaner = (topic, partition), self.checkpoints.cleaner
         log = open_log(
@@ -154,7 +154,7 @@ class LogDirectory:
             log_start_offset=self.checkpoints.log_starts.offsets.get(at, 0),
             high_watermark=self.checkpoints.loaded_high_watermarks.get(at, 0),
             compacted_below=cleaner.compacted_below(at),
-            adjoin=adjoin,
+            is_contiguous=is_contiguous,
             on_swaps=partial(cleaner.raise_on_recovery, at),
         )
         point = cleaner.offsets.get(at, 0)

@@ -67,15 +67,15 @@ def open_log(
     log_start_offset: int = 0,
     high_watermark: int = 0,
     compacted_below: int | None = None,
-    adjoin: bool = False,
+    is_contiguous: bool = False,
     on_swaps: Callable[[int], None] = lambda below: None,
 ) -> PartitionLog:
     """Load an existing partition's log, recovering it unless the last shutdown was ``clean``; return it.
 
     ``recovery_point``, ``log_start_offset`` and ``high_watermark`` are the checkpointed offsets. ``compacted_below`` is
-    the offset below which there may be gaps, None if unknown. ``adjoin``: there are no gaps between segments (future
-    logs, which are not compacted). ``on_swaps`` is called with the offset below which there may be gaps before an
-    interrupted swap of compacted segments is completed, since it could not be determined after another crash.
+    the offset below which there may be gaps, None if unknown. ``is_contiguous``: there are no gaps between segments
+    (future logs, which are not compacted). ``on_swaps`` is called with the offset below which there may be gaps before
+    an interrupted swap of compacted segments is completed, since it could not be determined after another crash.
 
     Raises:
         CorruptFile: ``partition.metadata`` is not readable; OSError: the disk failed.
@@ -83,7 +83,9 @@ def open_log(
     epochs, segments = LeaderEpochFileCache(disk, directory), LogSegments(disk, directory, settings)
     topic_id = read_partition_metadata(disk, directory) or bytes(16)
     names, below = finish_interrupted_changes(disk, directory, on_swaps)
-    known = CheckpointState(recovery_point, None if compacted_below is None else max(compacted_below, below), adjoin)
+    known = CheckpointState(
+        recovery_point, None if compacted_below is None else max(compacted_below, below), is_contiguous
+    )
     loader = LogLoader(segments, epochs, known, names)
     offsets, point, producers = loader.load(now_ms, log_start_offset, high_watermark, clean=clean)
     clean = loader.is_clean

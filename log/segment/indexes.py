@@ -30,16 +30,16 @@ _LITTLE_ENDIAN = sys.byteorder == "little"
 # A segment of 1 GiB has 262,144 entries: columns are packed as a whole, in C, since a roll blocks the event loop.
 def _unpack_int32s(raw: bytes) -> array[int]:
     """Return ``raw`` decoded as big-endian signed 32-bit integers."""
-    words = array("i", raw)
+    ints = array("i", raw)
     if _LITTLE_ENDIAN:
-        words.byteswap()
-    return words
+        ints.byteswap()
+    return ints
 
 
-def _pack_int32s(words: array[int]) -> bytes:
+def _pack_int32s(ints: array[int]) -> bytes:
     if _LITTLE_ENDIAN:
-        words.byteswap()
-    return words.tobytes()
+        ints.byteswap()
+    return ints.tobytes()
 
 
 def _is_sorted(numbers: array[int]) -> bool:
@@ -94,10 +94,10 @@ class OffsetIndex:
 
     def pack(self) -> bytes:
         """Return the contents of the ``.index`` file."""
-        words = array("i", bytes(len(self.offsets) * OFFSET_ENTRY_BYTES))
-        words[0::2] = self.offsets
-        words[1::2] = self.positions
-        return _pack_int32s(words)
+        ints = array("i", bytes(len(self.offsets) * OFFSET_ENTRY_BYTES))
+        ints[0::2] = self.offsets
+        ints[1::2] = self.positions
+        return _pack_int32s(ints)
 
     @classmethod
     def unpack(cls, base_offset: int, raw: bytes, path: str = "") -> OffsetIndex:
@@ -108,8 +108,8 @@ class OffsetIndex:
         """
         if len(raw) % OFFSET_ENTRY_BYTES:
             raise CorruptFile(f"Index file {path} is corrupt: {len(raw)} bytes, not a multiple of {OFFSET_ENTRY_BYTES}")
-        words = _unpack_int32s(raw)
-        offsets, positions = words[0::2], words[1::2]
+        ints = _unpack_int32s(raw)
+        offsets, positions = ints[0::2], ints[1::2]
         end = _entry_count(offsets, 0)
         if end < len(offsets) and positions[end] != 0:
             raise CorruptFile(f"Index file {path} is corrupt: entry {end} has offset 0 and position {positions[end]}")
@@ -157,11 +157,11 @@ class TimeIndex:
         """Return the contents of the ``.timeindex`` file."""
         halves = array("i", self.timestamps.tobytes())
         high, low = (1, 0) if _LITTLE_ENDIAN else (0, 1)
-        words = array("i", bytes(len(self.offsets) * TIME_ENTRY_BYTES))
-        words[0::3] = halves[high::2]
-        words[1::3] = halves[low::2]
-        words[2::3] = self.offsets
-        return _pack_int32s(words)
+        ints = array("i", bytes(len(self.offsets) * TIME_ENTRY_BYTES))
+        ints[0::3] = halves[high::2]
+        ints[1::3] = halves[low::2]
+        ints[2::3] = self.offsets
+        return _pack_int32s(ints)
 
     @classmethod
     def unpack(cls, base_offset: int, raw: bytes, path: str = "") -> TimeIndex:
@@ -172,12 +172,12 @@ class TimeIndex:
         """
         if len(raw) % TIME_ENTRY_BYTES:
             raise CorruptFile(f"Index file {path} is corrupt: {len(raw)} bytes, not a multiple of {TIME_ENTRY_BYTES}")
-        words = _unpack_int32s(raw)
+        ints = _unpack_int32s(raw)
         high, low = (1, 0) if _LITTLE_ENDIAN else (0, 1)
-        halves = array("i", bytes(len(words) // 3 * 8))
-        halves[high::2] = words[0::3]
-        halves[low::2] = words[1::3]
-        timestamps, offsets = array("q", halves.tobytes()), words[2::3]
+        halves = array("i", bytes(len(ints) // 3 * 8))
+        halves[high::2] = ints[0::3]
+        halves[low::2] = ints[1::3]
+        timestamps, offsets = array("q", halves.tobytes()), ints[2::3]
         zeros = bool(timestamps) and timestamps[0] == offsets[0] == 0
         end = 0 if zeros else _entry_count(timestamps, 1)  # the first entry may have timestamp 0
         if end < len(timestamps) and offsets[end] != 0:

@@ -20,7 +20,7 @@ MAX_DOCUMENT_BYTES = 1024 * 1024
 TIMEOUT_S = 20.0
 FORM = "application/x-www-form-urlencoded"
 _PORTS = {"http": 80, "https": 443}
-_HEAD = "{what} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nConnection: close\r\n"
+_HEAD = "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nConnection: close\r\n"
 
 
 class HttpFetchError(Exception):
@@ -90,7 +90,7 @@ async def _request(env: Env, url: str, tls: TlsConfig | None, what: str, rest: b
 
 async def _exchange(stream: Stream, parts: SplitResult, what: str, rest: bytes) -> bytes:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    head = _HEAD.format(what=what, path=path, host=parts.netloc.rpartition("@")[2]).encode("ascii")
+    head = _HEAD.format(method=what, path=path, host=parts.netloc.rpartition("@")[2]).encode("ascii")
     await stream.send([head + rest])
     out, buffer = bytearray(), bytearray(64 * 1024)
     while count := await stream.receive_into(memoryview(buffer), TIMEOUT_S):

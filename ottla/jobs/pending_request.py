@@ -18,10 +18,10 @@ def no_quota(count: int) -> None:
 class PendingRequest:
     """Future of a request that a state machine (controller, coordinator) handles; completed or failed once."""
 
-    def __init__(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> None:
+    def __init__(self, request: Any, version: int = 0, charge_quota: ChargeQuota = no_quota) -> None:
         self.request = request
         self.version = version
-        self.charge_quota = spend
+        self.charge_quota = charge_quota
         self._done = trio.Event()
         self._response: Any = None
         self._error: Exception | None = None

@@ -31,9 +31,9 @@ ELEMENTS_PER_YIELD = 64
 NUMBERS_PER_YIELD = 4096
 
 
-def length_error(what: str, value: object) -> WireError:
-    """Return the WireError of an invalid length or count ``value`` of the field ``what``."""
-    return WireError(f"{what}: {value}")
+def length_error(field_name: str, value: object) -> WireError:
+    """Return the WireError of an invalid length or count ``value`` of the field ``field_name``."""
+    return WireError(f"{field_name}: {value}")
 
 
 class CodecGenerator:

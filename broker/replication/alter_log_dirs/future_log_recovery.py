@@ -112,7 +112,7 @@ def _recover_future_log(
         return None  # another future log of the partition is kept
     try:
         # A future log reported to the controller was synced as a whole.
-        log = directory.open_partition_directory(one.path, *at, settings, now_ms, adjoin=not one.is_assigned)
+        log = directory.open_partition_directory(one.path, *at, settings, now_ms, is_contiguous=not one.is_assigned)
     except PermissionError as error:
         if one.is_assigned:
             raise

@@ -92,41 +92,41 @@ class RaftRequestSender:
             return to_message(request, to, self._identity.cluster_id, version, self._quorum.endpoints)
 
         def done(got: Any) -> None:
-            heard = None if isinstance(got, Exception) else from_response_message(got, self._quorum.listener)
+            decoded = None if isinstance(got, Exception) else from_response_message(got, self._quorum.listener)
             if isinstance(got, PeerConnectionRefusedError):
                 self._enqueue(events.PeerConnectionRefused(peer))
-            self._enqueue(self._response_event(peer, request, got, heard))
-            also(None if isinstance(heard, RaftErrorResponse) else heard)
+            self._enqueue(self._response_event(peer, request, got, decoded))
+            also(None if isinstance(decoded, RaftErrorResponse) else decoded)
 
         self._channel.send(peer, _API_KEYS[type(request)], encode, done)
 
     async def fetch_snapshot(self, peer: int, to: ReplicaKey, request: FetchSnapshot) -> DecodedRaftResponse | None:
         """Request a chunk of a snapshot; return None without a response, or for an error of the whole request."""
-        ticket = PendingRequest(request)
-        self.send(OutboundRequest(peer, request), to, ticket.complete)
-        heard: DecodedRaftResponse | None = await ticket.wait()
-        return heard
+        pending = PendingRequest(request)
+        self.send(OutboundRequest(peer, request), to, pending.complete)
+        decoded: DecodedRaftResponse | None = await pending.wait()
+        return decoded
 
     def _response_event(
-        self, peer: int, request: RaftRequest, got: Any, heard: DecodedRaftResponse | RaftErrorResponse | None
+        self, peer: int, request: RaftRequest, got: Any, decoded: DecodedRaftResponse | RaftErrorResponse | None
     ) -> RaftEvent:
         """Return the state machine's event for the outcome of a request.
 
-        ``got``: response message, or the exception of the request. ``heard``: the decoded response; None after an
+        ``got``: response message, or the exception of the request. ``decoded``: the decoded response; None after an
         exception.
         """
         if isinstance(got, UnsupportedByPeer):
             return events.RequestRejected(peer, request, ErrorCode.UNSUPPORTED_VERSION)
-        if heard is None:
+        if decoded is None:
             return events.RequestFailed(peer, request)
-        if isinstance(heard, RaftErrorResponse):
-            if heard.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+        if isinstance(decoded, RaftErrorResponse):
+            if decoded.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
                 self._report_foreign_cluster(peer)
-            return events.RequestRejected(peer, request, heard.error)
-        self._on_response(heard.response, heard.leader_endpoint)
-        answer, batches = heard.response, parse_fetched_batches(None)
-        if isinstance(request, events.Fetch) and isinstance(answer, events.RaftFetchResponse) and heard.records:
-            answer, batches = answer._replace(offset=request.offset), parse_fetched_batches(heard.records)
+            return events.RequestRejected(peer, request, decoded.error)
+        self._on_response(decoded.response, decoded.leader_endpoint)
+        answer, batches = decoded.response, parse_fetched_batches(None)
+        if isinstance(request, events.Fetch) and isinstance(answer, events.RaftFetchResponse) and decoded.records:
+            answer, batches = answer._replace(offset=request.offset), parse_fetched_batches(decoded.records)
         return events.ResponseReceived(peer, request, answer, batches)
 
     def _report_foreign_cluster(self, peer: int) -> None:

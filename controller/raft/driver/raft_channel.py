@@ -101,8 +101,8 @@ class RaftChannel:
             self._new_peers.append(to)
             self._wakeup.set()
         replaced, peer.queued_requests = peer.queued_requests, [(key, encode, done)]
-        for _, _, told in replaced:
-            told(OSError("superseded by a more urgent request"))
+        for _, _, callback in replaced:
+            callback(OSError("superseded by a more urgent request"))
         peer.wakeup.set()
 
     def _create_connection(self, to: int) -> NodeConnection:

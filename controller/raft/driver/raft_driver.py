@@ -175,19 +175,19 @@ class RaftDriver:
             ProtocolError: NOT_CONTROLLER: this node does not lead that epoch any more.
             OSError: the disk failed, and the node stops.
         """
-        ticket = PendingRequest(None)
+        pending = PendingRequest(None)
 
         def append() -> RaftEvent | None:
             if self.failure is not None or self.led_epoch != epoch:
-                ticket.fail(self.failure or ProtocolError(ErrorCode.NOT_CONTROLLER))
+                pending.fail(self.failure or ProtocolError(ErrorCode.NOT_CONTROLLER))
                 return None
-            ticket.complete(self.machine.log_summary.end_offset)
+            pending.complete(self.machine.log_summary.end_offset)
             return events.Propose(batch, count)
 
         self.run_between_steps(append)
         if self.failure is not None:
             append()
-        offset: int = await ticket.wait()
+        offset: int = await pending.wait()
         return offset
 
     async def wait_committed(self, epoch: int, end_offset: int) -> None:
@@ -208,9 +208,9 @@ class RaftDriver:
         """Return the response to another node's Raft request with the records for it; a Fetch waits for records."""
         if isinstance(request, FetchSnapshot):
             request = request._replace(size_bytes=self._store.snapshot_size_bytes(SnapshotId(*request.snapshot)))
-        ticket = PendingRequest(request)
-        self.enqueue(events.RequestReceived(ticket, request))
-        answered: ResponseWithRecords = await ticket.wait()
+        pending = PendingRequest(request)
+        self.enqueue(events.RequestReceived(pending, request))
+        answered: ResponseWithRecords = await pending.wait()
         return answered
 
     async def wait_for_change(self) -> None:
@@ -303,8 +303,8 @@ class RaftDriver:
             self._loaded = None
         for append in ready.appends:
             await retry_call_on_shortage(self.env, partial(store.append, append, now_ms))
-        news = ready.truncate is not None or ready.truncate_to_snapshot is not None
-        if news or any(a.controls or a.verbatim for a in ready.appends):
+        rewrites_log = ready.truncate is not None or ready.truncate_to_snapshot is not None
+        if rewrites_log or any(a.controls or a.verbatim for a in ready.appends):
             self.machine.set_first_records(store.first_records(self._quorum))
 
     def _maybe_flush(self) -> None:
@@ -354,7 +354,7 @@ class RaftDriver:
         """Download a snapshot from the leader; then `SnapshotLoaded` is enqueued, which may replace the log by it."""
         machine, store, leader_id = self.machine, self._store, self.machine.leader_id
 
-        async def ask(request: FetchSnapshot) -> Any:
+        async def send_fetch_snapshot(request: FetchSnapshot) -> Any:
             return await self._sender().fetch_snapshot(leader_id, self._replica_key_of(leader_id), request)
 
         number = self._load_count = self._load_count + 1
@@ -368,7 +368,7 @@ class RaftDriver:
         from ottla.controller.raft.state_machine.lost_disk import fetch_replica_key
 
         async with self._load_lock:  # a superseded download is cancelled before the next one starts
-            about = (fetch_replica_key(machine), machine.epoch, name, ask, is_wanted)
+            about = (fetch_replica_key(machine), machine.epoch, name, send_fetch_snapshot, is_wanted)
             fetch = partial(fetch_snapshot, self.env, store.directory, *about)
             found: SnapshotContents | None = await retry_on_shortage(self.env, fetch)
         if found is None:

@@ -34,12 +34,12 @@ async def fetch_snapshot(
     me: ReplicaKey,
     epoch: int,
     name: SnapshotId,
-    ask: SendFetchSnapshot,
+    send: SendFetchSnapshot,
     is_wanted: Callable[[], bool],
 ) -> SnapshotContents | None:
     """Download a snapshot into ``directory`` and return its contents, or None once it is not wanted any more.
 
-    ``me``: replica key of this node, sent in the requests. ``epoch``: leader epoch of the requests. ``ask``: sends a
+    ``me``: replica key of this node, sent in the requests. ``epoch``: leader epoch of the requests. ``send``: sends a
     FetchSnapshot to the leader. ``is_wanted``: False ends the download, for example after a change of the leader.
 
     Raises:
@@ -47,7 +47,7 @@ async def fetch_snapshot(
     """
     path = f"{directory}/{name.file_name}"
     while is_wanted():
-        if not await _download(env, path, FetchSnapshot(me, epoch, name, 0), ask, is_wanted):
+        if not await _download(env, path, FetchSnapshot(me, epoch, name, 0), send, is_wanted):
             return None
         try:
             return await run_in_background(env, read_snapshot(env.disk, path))
@@ -59,7 +59,7 @@ async def fetch_snapshot(
 
 
 async def _download(
-    env: Env, path: str, request: FetchSnapshot, ask: SendFetchSnapshot, is_wanted: Callable[[], bool]
+    env: Env, path: str, request: FetchSnapshot, send: SendFetchSnapshot, is_wanted: Callable[[], bool]
 ) -> bool:
     """Download a snapshot to ``path``; return False if it is not wanted any more."""
     part = path + ".part"
@@ -68,11 +68,11 @@ async def _download(
     file = env.disk.open(part, create=True, mode=0o400)
     try:
         while True:
-            heard = await ask(request)
+            decoded = await send(request)
             if not is_wanted():
                 return False
-            answer = None if heard is None else heard.response
-            raw = b"" if heard is None or heard.records is None else heard.records
+            answer = None if decoded is None else decoded.response
+            raw = b"" if decoded is None or decoded.records is None else decoded.records
             right = isinstance(answer, RaftFetchSnapshotResponse) and answer.error == ErrorCode.NONE
             if not right or len(raw) == 0:
                 await env.sleep(RETRY_S)

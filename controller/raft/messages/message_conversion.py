@@ -274,19 +274,19 @@ def to_response_message(
     if isinstance(answer, VoterChangeResponse):
         assert isinstance(request, AddVoter | RemoveVoter | UpdateVoter)
         return voter_message_conversion.to_voter_response(request, answer, leader)
-    said = (0, answer.error, answer.leader_id, answer.epoch)
+    common = (0, answer.error, answer.leader_id, answer.epoch)
     match request:
         case Vote():
-            vote = VoteResponseTopicData(METADATA_TOPIC, [VoteResponsePartitionData(*said, answer.vote_granted)])
+            vote = VoteResponseTopicData(METADATA_TOPIC, [VoteResponsePartitionData(*common, answer.vote_granted)])
             return VoteResponse(
                 topics=[vote], node_endpoints=_node_endpoints(VoteNodeEndpoint, answer.leader_id, leader)
             )
         case BeginEpoch():
-            begin = BeginQuorumEpochResponseTopicData(METADATA_TOPIC, [BeginQuorumEpochResponsePartitionData(*said)])
+            begin = BeginQuorumEpochResponseTopicData(METADATA_TOPIC, [BeginQuorumEpochResponsePartitionData(*common)])
             named = _node_endpoints(BeginQuorumEpochNodeEndpoint, answer.leader_id, leader)
             return BeginQuorumEpochResponse(topics=[begin], node_endpoints=named)
         case _:
-            end = EndQuorumEpochResponseTopicData(METADATA_TOPIC, [EndQuorumEpochResponsePartitionData(*said)])
+            end = EndQuorumEpochResponseTopicData(METADATA_TOPIC, [EndQuorumEpochResponsePartitionData(*common)])
             return EndQuorumEpochResponse(
                 topics=[end], node_endpoints=_node_endpoints(EndQuorumEpochNodeEndpoint, answer.leader_id, leader)
             )

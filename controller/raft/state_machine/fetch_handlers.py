@@ -26,7 +26,7 @@ from ottla.controller.raft.state_machine.raft_state import RaftState
 from ottla.wire.errors import ErrorCode
 
 
-def handle_fetch(raft: RaftState, ticket: Any, request: Fetch) -> None:
+def handle_fetch(raft: RaftState, pending: Any, request: Fetch) -> None:
     """Respond to a Fetch, or delay it until there are records, a new high watermark or ``max_wait_ms`` is over.
 
     It records the replica's progress and may advance the high watermark (R-217 to R-221).
@@ -42,7 +42,7 @@ def handle_fetch(raft: RaftState, ticket: Any, request: Fetch) -> None:
         )
     if error != ErrorCode.NONE:
         raft.ready.replies.append(
-            OutboundResponse(ticket, RaftFetchResponse(error, raft.epoch, raft.leader_id_for(request.replica.id)))
+            OutboundResponse(pending, RaftFetchResponse(error, raft.epoch, raft.leader_id_for(request.replica.id)))
         )
         return
     assert isinstance(state, RaftLeaderState)
@@ -54,18 +54,18 @@ def handle_fetch(raft: RaftState, ticket: Any, request: Fetch) -> None:
         state.update_replica_progress(request, raft.log_summary.end_offset, raft.now_ms, raft.voters)
         raft.update_high_watermark()
         answer = answer._replace(high_watermark=raft.advertised_high_watermark)
-    news = (
+    can_respond = (
         answer.offset < 0
         or raft.log_summary.end_offset > request.offset
         or request.high_watermark < answer.high_watermark
     )
-    if news or request.max_wait_ms == 0:
-        raft.ready.replies.append(OutboundResponse(ticket, answer))
+    if can_respond or request.max_wait_ms == 0:
+        raft.ready.replies.append(OutboundResponse(pending, answer))
     else:
-        raft.delayed_fetches.append(DelayedRaftFetch(ticket, request, raft.now_ms + request.max_wait_ms, answer))
+        raft.delayed_fetches.append(DelayedRaftFetch(pending, request, raft.now_ms + request.max_wait_ms, answer))
 
 
-def handle_fetch_snapshot(raft: RaftState, ticket: Any, request: FetchSnapshot) -> None:
+def handle_fetch_snapshot(raft: RaftState, pending: Any, request: FetchSnapshot) -> None:
     """Respond to a FetchSnapshot with the position from which the driver reads bytes (R-234)."""
     state, there = raft.state, request.size_bytes >= 0 and request.snapshot[0] > 0
     error = leader_error(request.epoch, raft.epoch, leads=isinstance(state, RaftLeaderState))
@@ -78,7 +78,7 @@ def handle_fetch_snapshot(raft: RaftState, ticket: Any, request: FetchSnapshot) 
         assert isinstance(state, RaftLeaderState)
         update_check_quorum(raft, state, request.replica)
         answer = answer._replace(snapshot=request.snapshot, size_bytes=request.size_bytes, position=request.position)
-    raft.ready.replies.append(OutboundResponse(ticket, answer))
+    raft.ready.replies.append(OutboundResponse(pending, answer))
 
 
 def update_check_quorum(raft: RaftState, leader: RaftLeaderState, replica: ReplicaKey) -> None:

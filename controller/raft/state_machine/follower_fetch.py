@@ -85,7 +85,7 @@ def back_off(raft: RaftState, peer: int) -> None:
 
 def handle_fetch_response(
     raft: RaftState,
-    asked_in: EpochState,
+    state_before: EpochState,
     peer: int,
     request: Fetch,
     answer: RaftFetchResponse,
@@ -96,12 +96,12 @@ def handle_fetch_response(
     If a node without a known leader gets the response from the leader itself, it already follows it now, and the
     batches are appended at once (R-209).
 
-    ``asked_in``: state when the response arrived, before it was checked for a new leader or epoch.
+    ``state_before``: state when the response arrived, before it was checked for a new leader or epoch.
     """
     state = raft.state
     current = request.epoch == answer.epoch == raft.epoch
     if not isinstance(state, RaftFollowerState) or not current or answer.error != ErrorCode.NONE:
-        if state is asked_in:
+        if state is state_before:
             back_off(raft, peer)
         return
     raft.reset_fetch_timeout()

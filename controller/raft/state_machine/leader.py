@@ -30,14 +30,14 @@ def fetch_error(fetch: Fetch, epoch: int, *, leads: bool) -> ErrorCode:
     return leader_error(fetch.epoch, epoch, leads=leads)
 
 
-def leader_error(asked: int, epoch: int, *, leads: bool) -> ErrorCode:
-    """Return the error of a request with leader epoch ``asked`` that only the leader of ``epoch`` can serve.
+def leader_error(request_epoch: int, epoch: int, *, leads: bool) -> ErrorCode:
+    """Return the error of a request with leader epoch ``request_epoch`` that only the leader of ``epoch`` can serve.
 
     As ``validateLeaderOnlyRequest``. ``leads``: this node is that leader.
     """
-    if asked < epoch:
+    if request_epoch < epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if asked > epoch:
+    if request_epoch > epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     return ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
 

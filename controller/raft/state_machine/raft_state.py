@@ -323,12 +323,12 @@ class RaftState:
     def complete_delayed_fetches(self) -> None:
         """Respond to all delayed fetches with the current end of the log and high watermark (R-220)."""
         parked, self.delayed_fetches = self.delayed_fetches, []
-        told = self.advertised_high_watermark
+        high_watermark = self.advertised_high_watermark
         for p in parked:
             self.ready.replies.append(
                 OutboundResponse(
                     p.pending_request,
-                    read_for_fetch(p.request, self.epoch, self.local_replica.id, self.log_summary, told),
+                    read_for_fetch(p.request, self.epoch, self.local_replica.id, self.log_summary, high_watermark),
                 )
             )
 

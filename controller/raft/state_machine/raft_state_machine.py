@@ -44,7 +44,7 @@ class RaftStateMachine(RaftState):
             case events.PeerConnectionRefused(peer):
                 elections.handle_leader_refused(self, peer)
             case events.SnapshotChunkReceived():
-                self._check_heard_leader()
+                self._defer_fetch_timeout()
             case events.SnapshotLoaded():
                 self._snapshot_loaded(event)
             case events.SnapshotCreated(start, snapshots):
@@ -80,7 +80,7 @@ class RaftStateMachine(RaftState):
         if isinstance(self.state, RaftLeaderState):
             self.update_local_end_offset()
 
-    def _check_heard_leader(self) -> None:
+    def _defer_fetch_timeout(self) -> None:
         if self.requests.loading_snapshot is not None:
             self.reset_fetch_timeout()
 

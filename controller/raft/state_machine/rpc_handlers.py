@@ -55,8 +55,8 @@ from ottla.wire.errors import ErrorCode
 def handle_event(raft: RaftState, event: RequestReceived | ResponseReceived | RequestRejected | RequestFailed) -> None:
     """Process a request of another node, or the response to a request of this node or its failure."""
     match event:
-        case RequestReceived(ticket, request):
-            handle_request(raft, ticket, request)
+        case RequestReceived(pending, request):
+            handle_request(raft, pending, request)
         case ResponseReceived(peer, request, answer, batches):
             handle_response(raft, peer, request, answer, batches)
         case RequestRejected(peer, request, error):
@@ -65,23 +65,23 @@ def handle_event(raft: RaftState, event: RequestReceived | ResponseReceived | Re
             handle_failure(raft, peer, request)
 
 
-def handle_request(raft: RaftState, ticket: Any, request: RaftRequest) -> None:
+def handle_request(raft: RaftState, pending: Any, request: RaftRequest) -> None:
     """Respond to a request of another node; a fetch or voter change may be responded to in a later step."""
     match request:
         case Vote():
-            raft.ready.replies.append(OutboundResponse(ticket, _handle_vote(raft, request)))
+            raft.ready.replies.append(OutboundResponse(pending, _handle_vote(raft, request)))
         case BeginEpoch():
-            raft.ready.replies.append(OutboundResponse(ticket, _handle_leader_epoch(raft, request)))
+            raft.ready.replies.append(OutboundResponse(pending, _handle_leader_epoch(raft, request)))
         case EndEpoch():
-            raft.ready.replies.append(OutboundResponse(ticket, _handle_end_epoch(raft, request)))
+            raft.ready.replies.append(OutboundResponse(pending, _handle_end_epoch(raft, request)))
         case Fetch():
-            fetch_handlers.handle_fetch(raft, ticket, request)
+            fetch_handlers.handle_fetch(raft, pending, request)
         case FetchSnapshot():
-            fetch_handlers.handle_fetch_snapshot(raft, ticket, request)
+            fetch_handlers.handle_fetch_snapshot(raft, pending, request)
         case QueryKRaftVersions():
             raise AssertionError("the machine is not asked what this node speaks")
         case _:
-            voter_changes.handle_voter_request(raft, ticket, request)
+            voter_changes.handle_voter_request(raft, pending, request)
 
 
 def _response(raft: RaftState, error: ErrorCode = ErrorCode.NONE) -> RaftResponse:
@@ -183,8 +183,8 @@ def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: Er
 
     Then a pre-vote becomes a vote in a new epoch at once (R-207), and UpdateRaftVoter is not sent again.
     """
-    asks = isinstance(request, Vote) and request.pre_vote and request.epoch == raft.epoch
-    if asks and isinstance(raft.state, ProspectiveState) and error == ErrorCode.UNSUPPORTED_VERSION:
+    is_pre_vote = isinstance(request, Vote) and request.pre_vote and request.epoch == raft.epoch
+    if is_pre_vote and isinstance(raft.state, ProspectiveState) and error == ErrorCode.UNSUPPORTED_VERSION:
         elections.transition_to_candidate(raft)
     elif (
         request is raft.requests.pending_voter_request
@@ -257,7 +257,7 @@ def _handle_epoch_response(
                 elections.evaluate_votes(raft)
         case BeginEpoch(), RaftLeaderState():
             raft.requests.back_off(peer, raft.now_ms + raft.timeouts.fetch_ms / 2)
-        case EndEpoch(), ResignedState(acknowledged_voters=told):
-            told.add(peer)
+        case EndEpoch(), ResignedState(acknowledged_voters=acknowledged):
+            acknowledged.add(peer)
         case _:
             pass

@@ -52,21 +52,21 @@ MAX_KRAFT_VERSION = 1
 
 
 def handle_voter_request(
-    raft: RaftState, ticket: Any, request: AddVoter | RemoveVoter | UpdateVoter | UpgradeKRaftVersion
+    raft: RaftState, pending: Any, request: AddVoter | RemoveVoter | UpdateVoter | UpgradeKRaftVersion
 ) -> None:
     """Start a voter change, or apply it at once; respond unless the change has to be committed first."""
     maybe_complete_change(raft)
     match request:
         case AddVoter():
-            answer = _add(raft, ticket, request)
+            answer = _add(raft, pending, request)
         case RemoveVoter():
-            answer = _remove(raft, ticket, request)
+            answer = _remove(raft, pending, request)
         case UpdateVoter():
             answer = _update(raft, request)
         case UpgradeKRaftVersion():
             answer = _raise(raft, request)
     if answer is not None:
-        raft.ready.replies.append(OutboundResponse(ticket, answer))
+        raft.ready.replies.append(OutboundResponse(pending, answer))
 
 
 def _response(raft: RaftState, error: ErrorCode, message: str | None = None) -> VoterChangeResponse:
@@ -110,7 +110,7 @@ def _precondition_error(raft: RaftState, leader: RaftLeaderState) -> VoterChange
     return None
 
 
-def _add(raft: RaftState, ticket: Any, request: AddVoter) -> VoterChangeResponse | None:
+def _add(raft: RaftState, pending: Any, request: AddVoter) -> VoterChangeResponse | None:
     state, voter = raft.state, request.voter
     wrong = _request_error(raft, request)
     if wrong is not None:
@@ -119,19 +119,19 @@ def _add(raft: RaftState, ticket: Any, request: AddVoter) -> VoterChangeResponse
     if raft.voters.find_voter(voter.id) is not None:
         message = f"The voter id for {_replica_text(voter)} is already part of the set of voters {_voters_text(raft)}."
         return _response(raft, ErrorCode.DUPLICATE_VOTER, message)
-    ask = QueryKRaftVersions(voter, request.endpoints)
-    state.start_change(PendingVoterChange(ticket, request, raft.now_ms + raft.timeouts.request_ms, ask))
-    raft.ready.sends.append(OutboundRequest(voter.id, ask))
+    query = QueryKRaftVersions(voter, request.endpoints)
+    state.start_change(PendingVoterChange(pending, request, raft.now_ms + raft.timeouts.request_ms, query))
+    raft.ready.sends.append(OutboundRequest(voter.id, query))
     return None
 
 
-def handle_versions_response(raft: RaftState, ask: QueryKRaftVersions, answer: KRaftVersionsResponse) -> None:
+def handle_versions_response(raft: RaftState, query: QueryKRaftVersions, answer: KRaftVersionsResponse) -> None:
     """Append a VotersRecord with the new voter after its ApiVersions response, if it is caught up (R-248).
 
     Otherwise the change fails. A response to a query that is not pending any more is ignored.
     """
     change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
-    if change is None or not change.complete_query(ask):
+    if change is None or not change.complete_query(query):
         return
     request, level = change.request, raft.voters.kraft_version
     assert isinstance(request, AddVoter)
@@ -157,7 +157,7 @@ def _caught_up(raft: RaftState, voter: ReplicaKey) -> bool:
     return progress.last_caught_up_ms >= 0 and progress.last_fetch_ms > raft.now_ms - CAUGHT_UP_WITHIN_MS
 
 
-def _remove(raft: RaftState, ticket: Any, request: RemoveVoter) -> VoterChangeResponse | None:
+def _remove(raft: RaftState, pending: Any, request: RemoveVoter) -> VoterChangeResponse | None:
     state, entries = raft.state, _entries(raft)
     wrong = _request_error(raft, request)
     if wrong is not None:
@@ -167,7 +167,7 @@ def _remove(raft: RaftState, ticket: Any, request: RemoveVoter) -> VoterChangeRe
     if not left or len(left) == len(entries):
         message = f"Cannot remove voter {_replica_text(request.voter)} from the set of voters {_voters_text(raft)}"
         return _response(raft, ErrorCode.VOTER_NOT_FOUND, message)
-    change = PendingVoterChange(ticket, request, raft.now_ms + raft.timeouts.request_ms)
+    change = PendingVoterChange(pending, request, raft.now_ms + raft.timeouts.request_ms)
     state.start_change(change)
     change.record_append(_append(raft, left))
     return None
@@ -228,9 +228,9 @@ def _raise(raft: RaftState, request: UpgradeKRaftVersion) -> VoterChangeResponse
     if not level < request.level <= MAX_KRAFT_VERSION:
         message = f"kraft.version cannot go from {level} to {request.level}"
         return _response(raft, ErrorCode.INVALID_UPDATE_VERSION, message)
-    told = [state.voter_updates.get(v.id) for v in raft.voters.current]
-    rows = [r for r in told if r is not None and r.k_raft_version_feature.max_supported_version >= request.level]
-    if len(rows) < len(told):
+    reported = [state.voter_updates.get(v.id) for v in raft.voters.current]
+    rows = [r for r in reported if r is not None and r.k_raft_version_feature.max_supported_version >= request.level]
+    if len(rows) < len(reported):
         message = f"not every voter is known to speak kraft.version {request.level}"
         return _response(raft, ErrorCode.INVALID_UPDATE_VERSION, message)
     if not request.validate_only:

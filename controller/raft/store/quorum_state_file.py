@@ -25,10 +25,10 @@ _PRESERVED_FIELDS = ("clusterId", "appliedOffset", "currentVoters")
 
 def _voter_state_of(values: dict[str, Any]) -> VoterState:
     """Return the stored `VoterState` (recovery after the loss of a disk), by default GROWN."""
-    said = values.get(_VOTER_STATE_FIELD, VoterState.GROWN.name.lower())
-    found = next((age for age in VoterState if age.name.lower() == said), None)
+    text = values.get(_VOTER_STATE_FIELD, VoterState.GROWN.name.lower())
+    found = next((age for age in VoterState if age.name.lower() == text), None)
     if found is None:
-        raise ValueError(f"{_VOTER_STATE_FIELD} is {str(said)[:40]!r}")
+        raise ValueError(f"{_VOTER_STATE_FIELD} is {str(text)[:40]!r}")
     return found
 
 

@@ -126,7 +126,7 @@ def test_open_future_log_requires_adjoining_segments(*, compact: bool) -> None:
     """A future log has gaps within its segments only; a gap between two segments is a loss by power failure."""
     settings = COMPACTED if compact else SMALL
     whole = disk_with_segments((0, [(1, 2)]), (3, [(5, 1), (8, 3)]), (11, [(12, 3)]))
-    assert record_offsets(open_recovered_log(whole, settings, compacted_below=15, adjoin=True)) == [
+    assert record_offsets(open_recovered_log(whole, settings, compacted_below=15, is_contiguous=True)) == [
         1,
         2,
         5,
@@ -141,7 +141,7 @@ def test_open_future_log_requires_adjoining_segments(*, compact: bool) -> None:
         disk_with_segments((0, [(1, 2)]), (11, [(12, 3)])),
         disk_with_segments((0, [(1, 2)]), (3, [(5, 1)]), (11, [(12, 3)])),
     ):
-        log = open_recovered_log(lost, settings, compacted_below=15, adjoin=True)
+        log = open_recovered_log(lost, settings, compacted_below=15, is_contiguous=True)
         assert log.log_end_offset == (6 if 5 in record_offsets(log) else 3)
 
 
