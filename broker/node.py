@@ -74,7 +74,7 @@ class Node:
             StartupRejected, OSError, LogDirectoryInUse, CorruptFile, IncompatibleQuorum: it could not start.
             AllLogDirsFailed: a required log directory failed at run time.
         """
-        losses, listening = self._log_dir_failures, self._listeners
+        dir_failures, listening = self._log_dir_failures, self._listeners
         try:
             await listening.bind_clients()
             await listening.bind_metrics()
@@ -87,13 +87,13 @@ class Node:
         except (BindError, LogDirsNotFormatted, LogDirMismatch) as error:
             raise StartupRejected(str(error)) from None
         except BaseException as error:
-            if losses.failure is None:
+            if dir_failures.failure is None:
                 _raise_startup_error(error)
         finally:
             listening.close()
             self.log_dirs.unlock()
-        if losses.failure is not None:
-            raise AllLogDirsFailed(f"Shutdown broker because a log directory has failed: {losses.failure}")
+        if dir_failures.failure is not None:
+            raise AllLogDirsFailed(f"Shutdown broker because a log directory has failed: {dir_failures.failure}")
 
     async def _load_identity(self) -> tuple[MetaProperties, QuorumConfig]:
         """Return the identity of the log directories and the quorum configuration; format new directories."""
@@ -113,9 +113,9 @@ class Node:
         """Run the components from loading the identity to writing the clean shutdown file."""
         identity, quorum = await self._load_identity()
         opened = True
-        async with trio.open_nursery() as ground:
+        async with trio.open_nursery() as nursery:
             made = BrokerComponents(
-                self.env, self.config, self.log_dirs, self._log_dir_failures, identity, quorum, ground
+                self.env, self.config, self.log_dirs, self._log_dir_failures, identity, quorum, nursery
             )
             self.components = made
             made.log_creator.on_log_count_grown = self._on_partitions_added
@@ -124,17 +124,17 @@ class Node:
                 # lazy: 17.7 ms, 564 kB: only with an HTTP listener or export
                 from ottla.broker.components.http_endpoints import start_observability
 
-                start_observability(self.env, made, self._listeners, ground)
-            endpoints.start_controller_endpoints(self.env, made, self._listeners, ground)
+                start_observability(self.env, made, self._listeners, nursery)
+            endpoints.start_controller_endpoints(self.env, made, self._listeners, nursery)
             if self._fault_endpoint is not None:
-                await ground.start(self._fault_endpoint.run)
+                await nursery.start(self._fault_endpoint.run)
             if self._listeners.clients:
                 opened = await self._run_unless_stopped(stop, made.register_broker)
             if opened:
                 if self._listeners.clients:
-                    await self._open_partitions(made, ground)
+                    await self._open_partitions(made, nursery)
                 await self._serve(made, ready, stop)
-            ground.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
         self.components = None
         await self._close_logs(made, marked=opened)
 

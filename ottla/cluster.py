@@ -147,9 +147,9 @@ class ClusterNode(FaultControls):
         """
         if not self._start_finished.wait(START_WITHIN_S) or not self._ready:
             why = f"ended with status {self.status}" if self.status is not None else "is not ready yet"
-            raise ClusterFailed(f"node {self.id} {why}: {self._last_words()}")
+            raise ClusterFailed(f"node {self.id} {why}: {self._last_log_line()}")
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         with open(self.log, encoding="utf-8", errors="replace") as log:
             lines = log.read().rstrip().splitlines()
         return lines[-1] if lines else "its log is empty"

@@ -87,7 +87,7 @@ class Broker(FaultControls):
             raise ValueError("data_dir: empty path")
         self._owner_pid = 0
         self._temporary: str | None = None
-        self._asks = (tls, sasl or "")
+        self._security = (tls, sasl or "")
         self._secured: security_setup.SecuritySetup | None = None
         self._thread: threading.Thread | None = None
         self._child: subprocess.Popen[str] | None = None
@@ -175,7 +175,7 @@ class Broker(FaultControls):
         return self._data_dir or f"{self._temporary}/data"
 
     def _start(self, directory: str) -> Broker:
-        if any(self._asks):
+        if any(self._security):
             self._secure(directory)
         if self._isolate:
             self._start_child(directory)
@@ -193,7 +193,7 @@ class Broker(FaultControls):
 
     def _secure(self, directory: str) -> None:
         """Create certificates and a user, or read those of an earlier start."""
-        tls, mechanism = self._asks
+        tls, mechanism = self._security
         try:
             self._secured = security_setup.ensure_security_setup(directory, (self.host,), tls=tls, mechanism=mechanism)
         except (security_setup.SecuritySetupFailed, OSError) as error:

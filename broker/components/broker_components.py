@@ -77,7 +77,7 @@ class BrokerComponents:
         env: Env,
         config: NodeConfig,
         storage: LogDirs,
-        losses: LogDirFailureHandler,
+        failure_handler: LogDirFailureHandler,
         identity: MetaProperties,
         quorum: QuorumConfig,
         nursery: trio.Nursery,
@@ -85,7 +85,7 @@ class BrokerComponents:
         self._env, self._config, self._nursery = env, config, nursery
         quorum = quorum._replace(access=partial(security.create_controller_access, config))
         self.log_dirs = storage
-        fail = losses.handle_failure
+        fail = failure_handler.handle_failure
         defaults = ControllerDefaults(
             config.number("num.partitions"), config.number("default.replication.factor"), static_config=config.values
         )
@@ -126,7 +126,7 @@ class BrokerComponents:
         self.producer_ids = ProducerIdManager(forwarding, config.node_id, self._start_once)
         self.cleaner = LogCleaner(env, storage, lambda name: config.effective_value(self.cache.image, name) or "", fail)
         self.scrubber = Scrubber(env, storage, lambda: int(config.effective_value(self.cache.image, SCRUB_RATE) or 0))
-        self._connect_components(losses)
+        self._connect_components(failure_handler)
         self.services = self._services(fail)
 
     async def register_broker(self) -> None:
@@ -252,10 +252,10 @@ class BrokerComponents:
         topic = self.replica_manager.image.topics.get(OFFSETS_TOPIC)
         return 0 if topic is None else len(topic.partitions)
 
-    def _connect_components(self, losses: LogDirFailureHandler) -> None:
+    def _connect_components(self, failure_handler: LogDirFailureHandler) -> None:
         """Register the components' callbacks with each other."""
         replicas, groups, directories = self.replica_manager, self.groups, self.directory_assignments
-        losses.on_logs_offline += [replicas.mark_logs_offline, lambda _: directories.wake()]
+        failure_handler.on_logs_offline += [replicas.mark_logs_offline, lambda _: directories.wake()]
         replicas.on_leader += [self._stop_following, groups.on_election, self._on_coordinator_leader]
         replicas.on_resigned.append(self._stop_following)
         self._connect_coordinator(groups)

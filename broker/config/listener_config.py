@@ -335,20 +335,20 @@ def _advertised_problems(values: Mapping[str, str], clients: list[str]) -> Itera
     advertised = [
         x.name for x in parse_listeners(values, ADVERTISED_LISTENERS) if x.name not in controller_listener_names(values)
     ]
-    told = advertised if ADVERTISED_LISTENERS in values else clients
+    effective = advertised if ADVERTISED_LISTENERS in values else clients
     if len(set(advertised)) < len(advertised):
         yield ADVERTISED_LISTENERS, "names a listener twice"
-    if clients and not told:
+    if clients and not effective:
         yield ADVERTISED_LISTENERS, "names no listener for clients"
-    if not told:
+    if not effective:
         return
     if INTER_BROKER_LISTENER in values:
         key, name = INTER_BROKER_LISTENER, values[INTER_BROKER_LISTENER].strip().upper()
     else:
         own = DEFAULT_LISTENER if DEFAULT_LISTENER in clients or not clients else clients[0]
         key, name = INTER_BROKER_PROTOCOL, values.get(INTER_BROKER_PROTOCOL, own).strip().upper()
-    if name not in told:
-        yield key, f"{name} is not among the advertised listeners ({', '.join(told)})"
+    if name not in effective:
+        yield key, f"{name} is not among the advertised listeners ({', '.join(effective)})"
 
 
 def _inter_broker_problems(values: Mapping[str, str]) -> Iterator[ConfigProblem]:

@@ -245,8 +245,8 @@ class NodeConfig:
     def registered_listeners(self, ports: Mapping[str, int]) -> list[ListenerAddress]:
         """Return the advertised listeners to register; ``ports``: bound ports by name."""
         names = at.controller_listener_names(self.values)
-        told = [x for x in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS) if x.name not in names]
-        return [self._reachable_address(x, ports.get(x.name, x.port)) for x in told or self.client_listeners]
+        advertised = [x for x in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS) if x.name not in names]
+        return [self._reachable_address(x, ports.get(x.name, x.port)) for x in advertised or self.client_listeners]
 
     def _reachable_address(self, address: ListenerAddress, bound: int) -> ListenerAddress:
         """Return an address reachable by other nodes: host name for the wildcard address, bound port for port 0."""
@@ -278,13 +278,17 @@ class NodeConfig:
             for before in kept:
                 if (before.name, before.port) == (bound.name, port) and at.is_same_host(before.host, bound.host):
                     return before
-        told = next(
+        advertised = next(
             (x for x in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS) if x.name == bound.name), bound
         )
         own = next((v for v in at.parse_voters(self.values) if v.id == self.node_id), None)
-        if told.host in at.ANY_HOST and own is not None and bound.name == at.controller_listener_names(self.values)[0]:
+        if (
+            advertised.host in at.ANY_HOST
+            and own is not None
+            and bound.name == at.controller_listener_names(self.values)[0]
+        ):
             return ListenerEndpoint(bound.name, own.host, own.port)
-        reachable = self._reachable_address(told, port)
+        reachable = self._reachable_address(advertised, port)
         return ListenerEndpoint(reachable.name, reachable.host, reachable.port)
 
     # ------------------------------------------------------------------ effective values

@@ -212,13 +212,13 @@ def _listener_settings(values: ConfigValues, prefix: str) -> BrokerConfigValues:
 def _thread_count_problems(name: str, old: int, new: int) -> Iterator[str]:
     if new == old:
         return
-    what = f"Dynamic thread count update validation failed for {name}={new}, value should"
+    problem = f"Dynamic thread count update validation failed for {name}={new}, value should"
     if new <= 0:
-        yield f"{what} be at least 1"
+        yield f"{problem} be at least 1"
     elif new < old // 2:
-        yield f"{what} be at least half the current value {old}"
+        yield f"{problem} be at least half the current value {old}"
     elif new > old * 2:
-        yield f"{what} not be greater than double the current value {old}"
+        yield f"{problem} not be greater than double the current value {old}"
 
 
 def _cleaner_thread_problems(old: int, new: int) -> Iterator[str]:

@@ -168,12 +168,12 @@ class CoordinatorRuntime(Generic[R]):
 
         On rejection (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS) the request completes with a `ProtocolError`.
         """
-        ticket = PendingBrokerRequest()
+        pending = PendingBrokerRequest()
         try:
-            self.shard(partition).enqueue(event_of(ticket), ticket)
+            self.shard(partition).enqueue(event_of(pending), pending)
         except ProtocolError as error:
-            ticket.deliver(error.with_traceback(None))  # its traceback would reference this frame and the request
-        return ticket
+            pending.deliver(error.with_traceback(None))  # its traceback would reference this frame and the request
+        return pending
 
     def has_shards(self) -> bool:
         """Return True if this node has at least one shard."""
@@ -185,11 +185,11 @@ class CoordinatorRuntime(Generic[R]):
             if shard.state in (CoordinatorState.LOADING, CoordinatorState.ACTIVE):
                 shard.enqueue(event)
 
-    def on_disconnect(self, partition: int, key: str, ticket: PendingBrokerRequest) -> None:
-        """Tell a partition's shard that the client of the pending request ``ticket`` about ``key`` has disconnected."""
+    def on_disconnect(self, partition: int, key: str, pending: PendingBrokerRequest) -> None:
+        """Notify a partition's shard that the client of the request ``pending`` about ``key`` has disconnected."""
         shard = self._shards.get(partition)
         if shard is not None:
-            shard.on_disconnect(key, ticket)
+            shard.on_disconnect(key, pending)
 
     def __iter__(self) -> Iterator[Shard[R]]:
         """Iterate over all shards in order of their partitions."""

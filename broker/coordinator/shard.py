@@ -100,21 +100,21 @@ class Shard(Generic[R]):
         if self._queue:
             self._start_draining()
 
-    def enqueue(self, event: Any, ticket: PendingBrokerRequest | None = None) -> None:
-        """Process an event now, or after loading and queued events; ``ticket`` fails if this is impossible."""
-        if ticket is not None:
-            self._unanswered.add(ticket)
+    def enqueue(self, event: Any, pending: PendingBrokerRequest | None = None) -> None:
+        """Process an event now, or after loading and queued events; ``pending`` fails if this is impossible."""
+        if pending is not None:
+            self._unanswered.add(pending)
         if self.state is CoordinatorState.LOADING or self._is_draining:
-            self._queue.append(QueuedEvent(event, ticket))
+            self._queue.append(QueuedEvent(event, pending))
         elif self.state is CoordinatorState.ACTIVE:
             self._process(event)
-        elif ticket is not None:
-            ticket.deliver(ProtocolError(ErrorCode.NOT_COORDINATOR))
+        elif pending is not None:
+            pending.deliver(ProtocolError(ErrorCode.NOT_COORDINATOR))
 
-    def on_disconnect(self, key: str, ticket: PendingBrokerRequest) -> None:
-        """Enqueue the disconnection of the client of the pending request ``ticket`` about ``key``."""
-        if ticket.answer is None and self.state is CoordinatorState.ACTIVE:
-            self.enqueue(RequestDisconnected(key, ticket))
+    def on_disconnect(self, key: str, pending: PendingBrokerRequest) -> None:
+        """Enqueue the disconnection of the client of the request ``pending`` about ``key``."""
+        if pending.answer is None and self.state is CoordinatorState.ACTIVE:
+            self.enqueue(RequestDisconnected(key, pending))
 
     def _process_queued(self, queued: QueuedEvent) -> None:
         if queued.timer_generation:
@@ -227,11 +227,11 @@ class Shard(Generic[R]):
         for reply in replies:
             reply.pending_request.deliver(reply.message if error is ErrorCode.NONE else ProtocolError(error))
 
-    def _deliver_write_result(self, what: Any, error: ErrorCode) -> None:
-        if what is not None and self.state is CoordinatorState.CLOSED:
-            self._send_replies(self._final_replies(WriteResult(what, error)))
-        elif what is not None:
-            self.enqueue(WriteResult(what, error))
+    def _deliver_write_result(self, write_context: Any, error: ErrorCode) -> None:
+        if write_context is not None and self.state is CoordinatorState.CLOSED:
+            self._send_replies(self._final_replies(WriteResult(write_context, error)))
+        elif write_context is not None:
+            self.enqueue(WriteResult(write_context, error))
 
     # ------------------------------------------------------------------ appends and high watermark
 
@@ -297,14 +297,14 @@ class Shard(Generic[R]):
 
         It completes with a `ProtocolError` if the shard is unloaded or the write times out.
         """
-        ticket = PendingBrokerRequest()
+        pending = PendingBrokerRequest()
         if self.state is not CoordinatorState.ACTIVE:
-            ticket.deliver(ProtocolError(ErrorCode.NOT_COORDINATOR))
-            return ticket
+            pending.deliver(ProtocolError(ErrorCode.NOT_COORDINATOR))
+            return pending
         if self.is_committed:
             return None
-        self._complete(Effects(replies=[RequestReply(ticket, True)]), ErrorCode.NONE)
-        return ticket
+        self._complete(Effects(replies=[RequestReply(pending, True)]), ErrorCode.NONE)
+        return pending
 
     # ------------------------------------------------------------------ timers
 
@@ -351,9 +351,9 @@ class Shard(Generic[R]):
     def _fail(self, error: CoordinatorStateError, event: Any) -> None:
         """Fail the shard on an event, whose request gets UNKNOWN_SERVER_ERROR, others NOT_COORDINATOR."""
         errors.report_failure(error, self.replica.topic, self.replica.partition, type(event).__name__)
-        ticket = getattr(event, "pending_request", None)
-        if ticket is not None:
-            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        pending = getattr(event, "pending_request", None)
+        if pending is not None:
+            pending.deliver(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR))
         self.fail()
         self._on_failed()
 
@@ -390,9 +390,9 @@ class Shard(Generic[R]):
             self._send_replies(held.replies, error)
             self._deliver_write_result(held.context, error)
         while self._queue:
-            event, ticket, _ = self._queue.popleft()
-            if ticket is not None:
-                ticket.deliver(ProtocolError(error))
+            event, pending, _ = self._queue.popleft()
+            if pending is not None:
+                pending.deliver(ProtocolError(error))
             elif isinstance(event, WriteResult):
                 self._deliver_write_result(event.context, error)
         self._send_replies(self._final_replies(ShardUnloaded(error)))

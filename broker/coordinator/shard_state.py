@@ -70,10 +70,10 @@ class UnansweredRequests:
         self._references: list[ref[PendingBrokerRequest]] = []
         self._limit = MIN_TRACKED_REQUESTS
 
-    def add(self, ticket: PendingBrokerRequest) -> None:
+    def add(self, pending: PendingBrokerRequest) -> None:
         """Track a pending request until it is completed or garbage collected."""
         references = self._references
-        references.append(ref(ticket))
+        references.append(ref(pending))
         if len(references) >= self._limit:
             references[:] = [one for one in references if getattr(one(), "answer", one) is None]
             self._limit = max(MIN_TRACKED_REQUESTS, 2 * len(references))
@@ -81,7 +81,7 @@ class UnansweredRequests:
     def fail_all(self, error: ErrorCode) -> None:
         """Complete all tracked requests that are still pending with an error."""
         for reference in self._references:
-            ticket = reference()
-            if ticket is not None:
-                ticket.deliver(ProtocolError(error))
+            pending = reference()
+            if pending is not None:
+                pending.deliver(ProtocolError(error))
         self._references.clear()

@@ -89,14 +89,14 @@ class RequestContext:
         authorizer, audit = services.authorizer, services.audit
         if authorizer is None:
             return True
-        said = authorizer.decisions.get((peer.principal, peer.host, operation, resource, name))
-        if said is None:
-            said = authorizer.may(peer, operation, resource, name)
+        is_allowed = authorizer.decisions.get((peer.principal, peer.host, operation, resource, name))
+        if is_allowed is None:
+            is_allowed = authorizer.may(peer, operation, resource, name)
         if audit is not None:
             at = operation, resource, name
             why = lambda: authorizer.deciding_rule(self.peer, *at)  # noqa: E731 - asked only for a line that is written
-            audit.log_decision(self.peer, self.spec, *at, why, allowed=said, is_look=is_look)
-        return said
+            audit.log_decision(self.peer, self.spec, *at, why, allowed=is_allowed, is_look=is_look)
+        return is_allowed
 
     def may_any(self, operation: AclOperation, resource: ResourceType) -> bool:
         """Return True if the client is authorized for an operation on any resource of a type."""
@@ -236,9 +236,9 @@ class Dispatcher:
 
     def _handle_after_creation(self, context: RequestContext, handler: Handler, body: Any) -> ResponseJob:
         """Wait until the logs of the request's partitions are created or the time-out, then call the handler."""
-        asked = yield from partitions_to_create(context.spec, body, self.services)
-        if asked:
-            yield self.services.log_creator.wait_created(asked, LOG_CREATION_TIMEOUT_S)
+        partitions = yield from partitions_to_create(context.spec, body, self.services)
+        if partitions:
+            yield self.services.log_creator.wait_created(partitions, LOG_CREATION_TIMEOUT_S)
             context.now_ms = self._env.now_ms()
         return (yield from as_job(handler(context, body)))
 

@@ -57,7 +57,7 @@ class CachedPartition:
 
     def maybe_update_response_data(self, row: PartitionData) -> bool:
         """Return True if an incremental response must contain this row, and store the returned offsets."""
-        news = (
+        is_changed = (
             len(row.records) > 0
             or row.error_code != 0
             or row.high_watermark != self.high_watermark
@@ -66,7 +66,7 @@ class CachedPartition:
             or row.preferred_read_replica >= 0
         )
         self.remember_response(-1 if row.error_code else row.high_watermark, row.log_start_offset)
-        return news
+        return is_changed
 
     def remember_response(self, high_watermark: int, log_start_offset: int) -> None:
         """Store the high watermark and log start offset that a response returns."""
@@ -213,15 +213,15 @@ class IncrementalFetchContext:
 
     def build_response(self, rows: FetchedPartitions) -> Job[FetchResponse]:
         """Return the response with the changed rows; move partitions with records to the end of the session."""
-        news, by_key = FetchedPartitions(), self.session.partitions
+        changed, by_key = FetchedPartitions(), self.session.partitions
         for number, (want, row) in enumerate(rows, 1):
             if want.maybe_update_response_data(row):
-                news.append((want, row))
+                changed.append((want, row))
                 if len(row.records):
                     key = partition_key(want.topic, want.topic_id, want.partition, uses_ids=self.session.uses_topic_ids)
                     if key in by_key:
                         by_key[key] = by_key.pop(key)
             if number % PARTITIONS_PER_STEP == 0:
                 yield None
-        responses = yield from group_by_topic(news)
+        responses = yield from group_by_topic(changed)
         return FetchResponse(session_id=self.session.id, responses=responses)

@@ -147,12 +147,9 @@ class GroupCoordinator:
         """Submit an event to the shard of a partition of `__consumer_offsets`, as `submit` does."""
         return self._runtime.submit(partition, event_of)
 
-    def on_disconnect(self, group_id: str, ticket: PendingBrokerRequest) -> None:
-        """Tell the shard of a group that the client of a pending request has disconnected.
-
-        ``ticket``: the pending request.
-        """
-        self._runtime.on_disconnect(self.partition_for(group_id), group_id, ticket)
+    def on_disconnect(self, group_id: str, pending: PendingBrokerRequest) -> None:
+        """Notify the shard of a group that the client of a pending request has disconnected."""
+        self._runtime.on_disconnect(self.partition_for(group_id), group_id, pending)
 
     def shards(self) -> list[Shard[GroupRecord]]:
         """Return all shards of this broker, including those that are still being loaded."""

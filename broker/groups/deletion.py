@@ -53,8 +53,8 @@ def _find_modern_group(kinds: GroupStore, group_id: str) -> ConsumerGroup | Stre
     return kinds.find_consumer_group(group_id) or kinds.find_streams_group(group_id)
 
 
-def delete_group(kinds: GroupStore, ticket: Any, group_id: str) -> GroupEffects:
-    """Delete an empty group: write its tombstones and reply with an error code to the pending request ``ticket``."""
+def delete_group(kinds: GroupStore, pending: Any, group_id: str) -> GroupEffects:
+    """Delete an empty group: write its tombstones and reply with an error code to the request ``pending``."""
     fx = GroupEffects()
     classic, share = kinds.classic_groups.groups.get(group_id), kinds.find_share_group(group_id)
     new_kind = _find_modern_group(kinds, group_id)
@@ -81,27 +81,27 @@ def delete_group(kinds: GroupStore, ticket: Any, group_id: str) -> GroupEffects:
     else:
         end = GroupRecord(offset_records.GroupMetadataKey(group_id), None)
         fx.add_records(chain(kinds.offsets.tombstones(group_id), [end]))
-    fx.replies.append(RequestReply(ticket, code))
+    fx.replies.append(RequestReply(pending, code))
     return fx
 
 
-def delete_offsets(kinds: GroupStore, ticket: Any, group_id: str, partitions: list[tuple[str, int]]) -> GroupEffects:
+def delete_offsets(kinds: GroupStore, pending: Any, group_id: str, partitions: list[tuple[str, int]]) -> GroupEffects:
     """Delete offsets of a group in topics it does not subscribe to.
 
-    The reply to ``ticket`` is the set of the subscribed topics, whose offsets are kept, or a `ProtocolError`.
+    The reply to ``pending`` is the set of the subscribed topics, whose offsets are kept, or a `ProtocolError`.
     """
     fx = GroupEffects()
     classic = kinds.classic_groups.groups.get(group_id)
     new_kind = _find_modern_group(kinds, group_id)
     if classic is None and new_kind is None:
-        fx.replies.append(RequestReply(ticket, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
+        fx.replies.append(RequestReply(pending, ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)))
         return fx
     if classic is not None and classic.members and classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        fx.replies.append(RequestReply(ticket, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
+        fx.replies.append(RequestReply(pending, ProtocolError(ErrorCode.NON_EMPTY_GROUP)))
         return fx
     kept: set[str] = set()
     fx.add_records(_tombstones_for_unused(kinds, group_id, partitions, kept))
-    fx.replies.append(RequestReply(ticket, kept))
+    fx.replies.append(RequestReply(pending, kept))
     return fx
 
 

@@ -44,10 +44,10 @@ def _expire(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
     return consumer_timer(machine.consumer_groups, key, now_ms)
 
 
-def on_write_result(machine: Any, what: ExpiredMember, error: ErrorCode, now_ms: int) -> GroupEffects:
+def on_write_result(machine: Any, expired: ExpiredMember, error: ErrorCode, now_ms: int) -> GroupEffects:
     """Schedule the timer again if the write of a removal failed and the member is unchanged."""
-    again = error is not ErrorCode.NONE and _find_member(machine, what.key) is what.owner
-    return GroupEffects(timers=[ScheduleTimer(what.key, now_ms + RETRY_MS)] if again else [])
+    again = error is not ErrorCode.NONE and _find_member(machine, expired.key) is expired.owner
+    return GroupEffects(timers=[ScheduleTimer(expired.key, now_ms + RETRY_MS)] if again else [])
 
 
 def _find_member(machine: Any, key: tuple[str, ...]) -> Any:

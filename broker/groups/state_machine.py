@@ -228,8 +228,8 @@ class GroupStateMachine:
                 return self._on_metadata_changed(event)
             case CommitOffsets():
                 return commit_offsets(self, event, now_ms)
-            case EndOffsetsTransaction(ticket, ends):
-                return GroupEffects(replies=[RequestReply(ticket, ErrorCode.NONE)], txn=ends)
+            case EndOffsetsTransaction(pending, ends):
+                return GroupEffects(replies=[RequestReply(pending, ErrorCode.NONE)], txn=ends)
             case DeleteGroup() | DeleteOffsets():
                 return self._delete(event)
             case ShareGroupCommand() | StreamsGroupCommand():

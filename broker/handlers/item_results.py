@@ -54,13 +54,13 @@ def wait_before_encoding(rows: Sized, waits: PendingResults) -> Job[None]:
 
 def wait_for_results(waits: PendingResults) -> Job[None]:
     """Wait for all pending results, apply them to their rows and clear the list."""
-    for ticket, take in waits:
-        yield from wait_for_result(ticket)
-        take(ticket.answer)
+    for pending, take in waits:
+        yield from wait_for_result(pending)
+        take(pending.answer)
     waits.clear()
 
 
-def wait_for_result(ticket: PendingBrokerRequest) -> Job[Any]:
+def wait_for_result(pending: PendingBrokerRequest) -> Job[Any]:
     """Wait for the result of a pending request and return it."""
-    yield ticket.wait() if ticket.answer is None else None
-    return ticket.answer
+    yield pending.wait() if pending.answer is None else None
+    return pending.answer

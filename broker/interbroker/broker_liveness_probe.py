@@ -109,13 +109,13 @@ class BrokerLivenessProbe:
 
     async def _watch_until_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
         """Probe a broker when a connection to it is closed, unless it sends a heartbeat first."""
-        with trio.CancelScope() as until_heard:
-            self._awaiting_heartbeat[broker_id, broker_epoch] = until_heard
-            door = await self._connect(broker_id)
-            if not isinstance(door, OSError):
-                with contextlib.closing(door), contextlib.suppress(OSError):
-                    await door.receive_into(memoryview(bytearray(1)), FIRST_HEARTBEAT_WAIT_S)
-        if not until_heard.cancelled_caught:
+        with trio.CancelScope() as until_heartbeat:
+            self._awaiting_heartbeat[broker_id, broker_epoch] = until_heartbeat
+            connection = await self._connect(broker_id)
+            if not isinstance(connection, OSError):
+                with contextlib.closing(connection), contextlib.suppress(OSError):
+                    await connection.receive_into(memoryview(bytearray(1)), FIRST_HEARTBEAT_WAIT_S)
+        if not until_heartbeat.cancelled_caught:
             self._awaiting_heartbeat.pop((broker_id, broker_epoch), None)
             await self._probe_broker(broker_id, broker_epoch)
 
@@ -135,10 +135,10 @@ class BrokerLivenessProbe:
 
     async def _probe(self, broker_id: int) -> OSError | None:
         """Connect to a broker's first listener and disconnect; return the error, None on success."""
-        door = await self._connect(broker_id)
-        if isinstance(door, OSError):
-            return door
-        door.close()
+        connection = await self._connect(broker_id)
+        if isinstance(connection, OSError):
+            return connection
+        connection.close()
         return None
 
     async def _connect(self, broker_id: int) -> Stream | OSError:

@@ -153,8 +153,8 @@ class ControllerChannel:
                 # lazy: 1.8 ms, 60 kB
                 from ottla.controller.control.delegation_tokens import TokenRequestContext
 
-                asked = TokenRequestContext(request, asking.peer.principal, self._env.now_ms())
-                return await self._controller.submit(asked, version)
+                token_request = TokenRequestContext(request, asking.peer.principal, self._env.now_ms())
+                return await self._controller.submit(token_request, version)
             if target is not ForwardingTarget.QUORUM:
                 changes = None if asking is None else asking.mutation_quota()
                 if changes is None:

@@ -124,13 +124,13 @@ async def _send_in_envelope(env: Env, channel: Channel, asking: ForwardableReque
     return await TimeSlice(env).run(_decode_inner_response(asking.frame, answer.response_data))
 
 
-def _decode_inner_response(asked: Buffer, data: bytes) -> Job[Message]:
+def _decode_inner_response(request_frame: Buffer, data: bytes) -> Job[Message]:
     """Decode the response inside an Envelope response, in time slices.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR if it is malformed or has another correlation id.
     """
-    request = parse_request(memoryview(asked))
+    request = parse_request(memoryview(request_frame))
     key, version = request.key, request.version
     try:
         header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), data)

@@ -143,7 +143,7 @@ class BrokerLifecycleManager:
         Raises:
             RegistrationRejected: not accepted until then.
         """
-        told = ""
+        last_logged = ""
         while True:
             try:
                 answer: BrokerRegistrationResponse = await self._controller.submit(self._registration_request())
@@ -156,11 +156,11 @@ class BrokerLifecycleManager:
                 raise RegistrationRejected(
                     f"Unable to register broker {self._config.node_id} with the controller quorum: {why}"
                 )
-            if why != told:
+            if why != last_logged:
                 logger.warning(
                     "Unable to register broker %d, retrying: the controller returned %s", self._config.node_id, why
                 )
-                told = why
+                last_logged = why
             await self._env.sleep(RETRY_S)
 
     def _registration_request(self) -> BrokerRegistrationRequest:

@@ -54,12 +54,12 @@ class ControllerForwarder:
         controller: RequestForwarder,
         config: NodeConfig,
         beside: StartInBackground,
-        settled: Callable[[], Awaitable[None]],
+        wait_applied: Callable[[], Awaitable[None]],
     ) -> None:
         self._controller = controller
         self._config = config
         self._start_in_background = beside
-        self._wait_applied = settled
+        self._wait_applied = wait_applied
         self._topics_in_creation: set[str] = set()
         self._streams_topics: StreamsInternalTopics | None = None
 

@@ -42,13 +42,13 @@ class BrokerMetadataPublisher:
     """Queue of metadata publications, and the task that applies them. An error in it stops the node."""
 
     def __init__(
-        self, env: Env, config: NodeConfig, cache: MetadataCache, replicas: ReplicaManager, making: LogCreator
+        self, env: Env, config: NodeConfig, cache: MetadataCache, replicas: ReplicaManager, log_creator: LogCreator
     ) -> None:
         self._env = env
         self._config = config
         self._cache = cache
         self._replica_manager = replicas
-        self._log_creator = making
+        self._log_creator = log_creator
         self._queue: deque[tuple[MetadataImage, MetadataDelta]] = deque()
         self._published = 0
         self._applied = 0
@@ -114,10 +114,10 @@ class BrokerMetadataPublisher:
             case RemovePartition(at):
                 self._log_creator.cancel(at)
                 self._replica_manager.remove(at)
-            case UpdatePartition(at, told):
-                self._replica_manager.apply_partition_state(at, told)
-            case CreatePartitionLog(at, topic_id, told):
-                self._log_creator.request_log(at, topic_id, told)
+            case UpdatePartition(at, registration):
+                self._replica_manager.apply_partition_state(at, registration)
+            case CreatePartitionLog(at, topic_id, registration):
+                self._log_creator.request_log(at, topic_id, registration)
             case UpdateTopicConfig(None):
                 for name in list(image.topics):
                     yield from self._update_topic_config(image, name)

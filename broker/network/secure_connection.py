@@ -157,16 +157,16 @@ class SecureConnection(Connection):
                 return
             if lets is None:
                 raise CloseConnection
-        said = gate.handle(frame, now_ms)
-        if said.token is not None:
-            weighed = await self._env.in_thread(partial(gate.evaluate, said.token), ThreadPool.AUTHENTICATION)
-            said = gate.complete(said.request, weighed, self._env.monotonic_ms())
-        elif said.answering is not None:
+        outcome = gate.handle(frame, now_ms)
+        if outcome.token is not None:
+            weighed = await self._env.in_thread(partial(gate.evaluate, outcome.token), ThreadPool.AUTHENTICATION)
+            outcome = gate.complete(outcome.request, weighed, self._env.monotonic_ms())
+        elif outcome.answering is not None:
             answer = None
             with suppress(PeerDisconnectedError):
-                answer = await self._time_slice.run(said.answering)
-            said = gate.complete_api_versions(said.request, answer)
-        await self._apply_result(gate, said)
+                answer = await self._time_slice.run(outcome.answering)
+            outcome = gate.complete_api_versions(outcome.request, answer)
+        await self._apply_result(gate, outcome)
         if self._peer.throttle_ms:
             await self._mute()
 

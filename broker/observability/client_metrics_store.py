@@ -108,9 +108,9 @@ class ClientMetricsStore:
             kinds = {row[2].is_counter for row in rows}
             kind = "untyped" if len(kinds) > 1 else "counter" if kinds.pop() else "gauge"
             out.append(f"# HELP {METRIC_PREFIX}{name} Pushed by clients.\n# TYPE {METRIC_PREFIX}{name} {kind}\n")
-            for number, (who, labels, value) in enumerate(rows, 1):
+            for number, (identity, labels, value) in enumerate(rows, 1):
                 out.append(
-                    f"{METRIC_PREFIX}{name}{{{who}{_format_extra_labels(labels)}}} {_format_number(value.value)}\n"
+                    f"{METRIC_PREFIX}{name}{{{identity}{_format_extra_labels(labels)}}} {_format_number(value.value)}\n"
                 )
                 if number % _VALUES_PER_STEP == 0:
                     yield
@@ -124,8 +124,8 @@ class ClientMetricsStore:
 
 
 def _identity_labels(instance: ClientMetricsInstance) -> Labels:
-    who = {**instance.attributes, "client_instance_id": uuid_to_string(instance.client_instance_id)}
-    return tuple((name, (who.get(name) or "")[:200]) for name in _IDENTITY_LABELS)
+    attributes = {**instance.attributes, "client_instance_id": uuid_to_string(instance.client_instance_id)}
+    return tuple((name, (attributes.get(name) or "")[:200]) for name in _IDENTITY_LABELS)
 
 
 def _format_labels(labels: Labels) -> str:

@@ -261,12 +261,14 @@ class QuotaTable(Generic[C]):
             ((UNSPECIFIED, client_id), (UNSPECIFIED, client_id)),
             ((UNSPECIFIED, None), (UNSPECIFIED, client_id)),
         )
-        for place, who in order:
+        for place, entity in order:
             if place[1] != UNSPECIFIED and not client_id:
                 continue
             rate = limits.get(place)
             if rate is not None:
-                return QuotaBinding((who[0], who[1][:MAX_QUOTA_CLIENT_ID_CHARS]), client_id, rate, self._unused_counter)
+                return QuotaBinding(
+                    (entity[0], entity[1][:MAX_QUOTA_CLIENT_ID_CHARS]), client_id, rate, self._unused_counter
+                )
         return QuotaBinding((UNSPECIFIED, UNSPECIFIED), client_id, UNLIMITED, self._unlimited_counter)
 
     def counter(self, counter_key: tuple[str, str], now_ms: float) -> C:
@@ -285,10 +287,10 @@ class QuotaTable(Generic[C]):
         if now_ms - self._swept_ms >= _SWEEP_MS:
             self._swept_ms = now_ms
             while self._counters:
-                who, rate = next(iter(self._counters.items()))
+                entity, rate = next(iter(self._counters.items()))
                 if now_ms - rate.last_recorded_ms() < COUNTER_EXPIRY_MS:
                     return
-                del self._counters[who]
+                del self._counters[entity]
 
 
 def quota_entity(entity: QuotaEntity) -> ClientQuotaEntity | None:

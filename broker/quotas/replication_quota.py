@@ -43,10 +43,10 @@ class ReplicationQuota:
 
     def is_throttled(self, image: MetadataImage, topic: str, partition: int) -> bool:
         """Return whether the topic's list of throttled replicas has this broker's replica of a partition."""
-        told = image.config(RESOURCE_TOPIC, topic)
+        config = image.config(RESOURCE_TOPIC, topic)
         known = self._throttled_replicas.get(topic)
-        if known is None or known[0] is not told:
-            known = self._throttled_replicas[topic] = told, self._parse_replicas(told.get(self._list_key, ""))
+        if known is None or known[0] is not config:
+            known = self._throttled_replicas[topic] = config, self._parse_replicas(config.get(self._list_key, ""))
         return known[1] is None or partition in known[1]
 
     def _parse_replicas(self, text: str) -> frozenset[int] | None:

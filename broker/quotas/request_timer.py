@@ -90,7 +90,7 @@ class RequestTimer:
         while True:
             self._since_ms = self._now_ms()
             try:
-                asked = resume(value)
+                yielded = resume(value)
             except StopIteration as end:
                 result: T = end.value
                 return result
@@ -98,6 +98,6 @@ class RequestTimer:
                 self._spent_ms += self._now_ms() - self._since_ms
                 self._since_ms = None
             try:
-                value, resume = (yield asked), work.send
+                value, resume = (yield yielded), work.send
             except BaseException as error:  # including a cancellation
                 value, resume = error, work.throw

@@ -42,8 +42,8 @@ def build_alter_partition_request(
     Each ISR member has the broker epoch of its last Fetch; this node has its own.
     """
     topics: dict[bytes, AlterPartitionRequestTopicData] = {}
-    for (topic_id, number), asked in sent.items():
-        change = asked.change
+    for (topic_id, number), pending in sent.items():
+        change = pending.change
         known = zip(change.isr, change.broker_epochs, strict=True)
         members = [BrokerState(i, broker_epoch if i == node_id else epoch) for i, epoch in known]
         row = AlterPartitionRequestPartitionData(
@@ -58,40 +58,43 @@ def apply_alter_partition_response(
 ) -> Job[list[PartitionKey]]:
     """Apply the response to each partition's ISR; return the partitions whose change must be sent again (R-334)."""
     rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
-    told: list[str] = []
+    log_texts: list[str] = []
     again = []
-    for key, asked in sent.items():
+    for key, pending in sent.items():
         row = rows.get(key)
-        if row is None or _apply_partition_result(asked, row, replicas, told, now_ms) is AlterPartitionOutcome.RETRY:
+        if (
+            row is None
+            or _apply_partition_result(pending, row, replicas, log_texts, now_ms) is AlterPartitionOutcome.RETRY
+        ):
             again.append(key)
         yield None
-    if told:
-        more = f", and {len(told) - MAX_LOGGED_PARTITIONS} more" if len(told) > MAX_LOGGED_PARTITIONS else ""
-        logger.info("%s%s", "; ".join(told[:MAX_LOGGED_PARTITIONS]), more)
+    if log_texts:
+        more = f", and {len(log_texts) - MAX_LOGGED_PARTITIONS} more" if len(log_texts) > MAX_LOGGED_PARTITIONS else ""
+        logger.info("%s%s", "; ".join(log_texts[:MAX_LOGGED_PARTITIONS]), more)
     return again
 
 
 def _apply_partition_result(
-    asked: PendingIsrChange,
+    pending: PendingIsrChange,
     row: AlterPartitionResponsePartitionData,
     replicas: ReplicaManager,
     refusals: list[str],
     now_ms: int,
 ) -> AlterPartitionOutcome:
     """Apply the controller's result for one partition; append the log text of an ISR change to ``refusals``."""
-    replica = asked.replica
+    replica = pending.replica
     recovering = row.leader_recovery_state == RECOVERING
     answer = AlterPartitionResult(row.error_code, row.leader_epoch, row.partition_epoch, tuple(row.isr), recovering)
-    outcome = replica.handle_alter_partition_result(asked, answer, now_ms)
+    outcome = replica.handle_alter_partition_result(pending, answer, now_ms)
     if outcome is AlterPartitionOutcome.APPLIED:
-        if isinstance(asked.pending_isr, PendingExpandIsr):
+        if isinstance(pending.pending_isr, PendingExpandIsr):
             replicas.isr_expands += 1
         else:
             replicas.isr_shrinks += 1
         isr = ",".join(map(str, row.isr))
         text = f"ISR updated to {isr} and version updated to {row.partition_epoch}: {replica.log.label}"
-        if isinstance(asked.pending_isr, PendingShrinkIsr):
-            former = ",".join(map(str, asked.pending_isr.committed.isr))
+        if isinstance(pending.pending_isr, PendingShrinkIsr):
+            former = ",".join(map(str, pending.pending_isr.committed.isr))
             text = f"Shrinking ISR from {former} to {isr}; {text}"
         refusals.append(text)
     elif outcome is not AlterPartitionOutcome.IGNORED:

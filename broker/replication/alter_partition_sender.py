@@ -51,9 +51,9 @@ class AlterPartitionSender:
         self._unsent: dict[PartitionKey, PendingIsrChange] = {}
         self._wakeup = trio.Event()
 
-    def submit(self, asked: PendingIsrChange) -> None:
+    def submit(self, pending: PendingIsrChange) -> None:
         """Enqueue an ISR change, replacing an unsent one of the same partition."""
-        self._unsent[asked.replica.topic_id, asked.replica.partition] = asked
+        self._unsent[pending.replica.topic_id, pending.replica.partition] = pending
         self._wakeup.set()
 
     async def run(self) -> None:
@@ -62,11 +62,11 @@ class AlterPartitionSender:
             if not self._unsent:
                 self._wakeup = trio.Event()
                 await self._wakeup.wait()
-            sent = {key: asked for key, asked in self._unsent.items() if asked.is_current}
+            sent = {key: pending for key, pending in self._unsent.items() if pending.is_current}
             self._unsent = {}
             if sent and not await self._send(sent):
-                for key, asked in sent.items():
-                    self._unsent.setdefault(key, asked)
+                for key, pending in sent.items():
+                    self._unsent.setdefault(key, pending)
                 self._wakeup.set()
             if self._unsent:
                 await self._env.sleep(RETRY_S)

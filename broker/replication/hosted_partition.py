@@ -52,7 +52,7 @@ class IsrDependencies(NamedTuple):
 
     lag_max_ms: int
     is_eligible: IsrEligibility
-    submit_isr_change: Callable[[PendingIsrChange], None] = lambda asked: None
+    submit_isr_change: Callable[[PendingIsrChange], None] = lambda pending: None
     """Callback that requests an ISR change from the controller."""
     on_high_watermark_moved: Callable[[HostedPartition], None] = lambda replica: None
     """Callback after the high watermark advanced other than by an append on this node."""
@@ -397,12 +397,12 @@ class HostedPartition:
             self._isr.submit_isr_change(PendingIsrChange(self, state, state.isr, change))
 
     def handle_alter_partition_result(
-        self, asked: PendingIsrChange, answer: AlterPartitionResult, now_ms: int
+        self, pending: PendingIsrChange, answer: AlterPartitionResult, now_ms: int
     ) -> AlterPartitionOutcome:
         """Apply the controller's response to an ISR change (R-334); it is ignored if the image is newer."""
-        if not asked.is_current:
+        if not pending.is_current:
             return AlterPartitionOutcome.IGNORED
-        outcome = asked.leader_state.handle_alter_partition_result(answer)
+        outcome = pending.leader_state.handle_alter_partition_result(answer)
         if outcome is AlterPartitionOutcome.APPLIED and self.advance_high_watermark(self._own_end_offset(), now_ms):
             self._isr.on_high_watermark_moved(self)
         return outcome

@@ -169,9 +169,9 @@ class LogCreator:
         if at in self._in_progress:
             self._in_progress[at] = False
 
-    async def wait_created(self, asked: Iterable[TopicPartition], patience_s: float) -> bool:
+    async def wait_created(self, partitions: Iterable[TopicPartition], patience_s: float) -> bool:
         """Create the logs of some partitions first; return True if all exist within ``patience_s`` seconds."""
-        left = [at for at in asked if at in self]
+        left = [at for at in partitions if at in self]
         for at in left:
             if at in self._requested:
                 self._prioritized[at] = None
@@ -247,16 +247,16 @@ class LogCreator:
     def _topic_of(self, at: TopicPartition) -> TopicImage | None:
         """Return the topic of a partition; None if the image no longer assigns the partition to this node."""
         topic = self._replica_manager.image.topics.get(at[0])
-        told = None if topic is None else topic.partitions.get(at[1])
-        return topic if told is not None and self._config.node_id in told.replicas else None
+        registration = None if topic is None else topic.partitions.get(at[1])
+        return topic if registration is not None and self._config.node_id in registration.replicas else None
 
     def _directory_for(self, at: TopicPartition, topic: TopicImage) -> LogDirectory | None:
         """Return the directory for a new log, None if a failed one may have the log (then marked offline)."""
-        told = topic.partitions[at[1]]
-        if self._may_be_in_unavailable_directory(at, told):
+        registration = topic.partitions[at[1]]
+        if self._may_be_in_unavailable_directory(at, registration):
             self._replica_manager.offline_partitions.add(at)
             return None
-        place = directory_id_of(told, self._config.node_id)
+        place = directory_id_of(registration, self._config.node_id)
         preferred = self._preferred.get(at)
         if preferred is not None and preferred in self._log_dirs.online:
             return preferred
@@ -266,7 +266,7 @@ class LogCreator:
     def _process_results(self, jobs: list[LogCreationRequest], results: list[PartitionLog | OSError]) -> Job[bool]:
         """Host the created logs of a batch; return True after a transient error, which is retried."""
         passing = False
-        told: OSError | None = None
+        logged_error: OSError | None = None
         for job, result in zip(jobs, results, strict=True):
             still_wanted = self._in_progress.pop(job.topic_partition)
             self._in_progress_by_directory[job.directory.path] -= 1
@@ -277,9 +277,9 @@ class LogCreator:
                     logger.error(
                         "Error while creating log for %s-%d, which is offline: %s", *job.topic_partition, result
                     )
-                elif result is not told:
+                elif result is not logged_error:
                     self._fail(result, job.directory)
-                told = result
+                logged_error = result
                 if still_wanted:
                     passing |= self._on_creation_failed(job, result)
             yield None

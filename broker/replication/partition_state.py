@@ -96,11 +96,11 @@ class FollowerReplica:
         """Notify the registered fetch session, if any; a change of the log (``more``) removes it."""
         if self.listener is None:
             return
-        asked_ms = self.listener.on_change(more=more)
+        fetch_ms = self.listener.on_change(more=more)
         if more:
             self.listener = None
-            self.caught_up_ms = max(self.caught_up_ms, asked_ms)
-            self.last_fetch_ms = max(self.last_fetch_ms, asked_ms)
+            self.caught_up_ms = max(self.caught_up_ms, fetch_ms)
+            self.last_fetch_ms = max(self.last_fetch_ms, fetch_ms)
 
     def update_fetch_state(self, now_ms: int, offset: int, leader_end: int) -> None:
         """Record that the follower fetched at ``offset``: it has all records below (R-327, R-328)."""

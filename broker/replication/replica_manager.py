@@ -139,9 +139,9 @@ class ReplicaManager:
         known = self.image.brokers.get(broker)
         return -1 if known is None or known.fenced else known.broker_epoch
 
-    def _submit_isr_change(self, asked: PendingIsrChange) -> None:
+    def _submit_isr_change(self, pending: PendingIsrChange) -> None:
         for callback in self.on_isr_change:
-            callback(asked)
+            callback(pending)
 
     def _on_high_watermark_moved(self, replica: HostedPartition) -> None:
         for callback in self.on_high_watermark_moved:
@@ -209,13 +209,13 @@ class ReplicaManager:
         directory.remove_clean_shutdown_file()
         for (topic, number), path in directory.partition_dirs().items():
             known = image.topics.get(topic)
-            told = None if known is None else known.partitions.get(number)
-            if known is not None and told is not None and self._config.node_id in told.replicas:
+            registration = None if known is None else known.partitions.get(number)
+            if known is not None and registration is not None and self._config.node_id in registration.replicas:
                 log = directory.open_partition(topic, number, settings_of(topic), self._env.now_ms())
                 yield log
                 if log.topic_id == known.id:  # a log without a topic id was never written to (``LogManager.scala``)
-                    twin = self._hosted.get((topic, number))
-                    if twin is not None and self._quarantine_older(twin.log, log, told) is log:
+                    duplicate = self._hosted.get((topic, number))
+                    if duplicate is not None and self._quarantine_older(duplicate.log, log, registration) is log:
                         continue
                     self.host(log, known.id)
                     continue
@@ -224,7 +224,7 @@ class ReplicaManager:
                 logger.warning("Found directory without files of a partition: %r (left unchanged)", path)
                 continue
             target = directory.rename_for_deletion(topic, number, self._env.uuid().hex(), STRAY_DIR_SUFFIX)
-            elsewhere = told is not None and self._config.node_id not in told.replicas
+            elsewhere = registration is not None and self._config.node_id not in registration.replicas
             why = "the replica assignment does not contain this broker" if elsewhere else "its topic does not exist"
             logger.warning("Found stray log dir %s: %s; renamed to %s", path, why, target)
         self._clean_up_directory(directory)

@@ -124,12 +124,12 @@ def acknowledge_records(
 
 
 def _acknowledged_batches(share: SharePartition, one: ShareAcknowledgementBatch) -> list[InFlightBatch]:
-    floor = share.last_batch_at_or_before(one.first_offset)
-    if floor is None and one.first_offset < share.start_offset:
-        floor = share.last_batch_at_or_before(share.start_offset)
-    if floor is None:
+    preceding = share.last_batch_at_or_before(one.first_offset)
+    if preceding is None and one.first_offset < share.start_offset:
+        preceding = share.last_batch_at_or_before(share.start_offset)
+    if preceding is None:
         raise _invalid_record_state("Batch record not found. The request batch offsets are not found in the cache.")
-    found = share.batches_between(floor.first_offset, one.last_offset)
+    found = share.batches_between(preceding.first_offset, one.last_offset)
     end = found[-1].last_offset
     if end < one.first_offset or end < one.last_offset:
         which = "first" if end < one.first_offset else "last"

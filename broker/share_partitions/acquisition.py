@@ -48,18 +48,18 @@ class FetchedOffsets(NamedTuple):
 
 
 def acquire_records(
-    share: SharePartition, asked: AcquireRequest, fetched: FetchedOffsets, now_ms: int
+    share: SharePartition, request: AcquireRequest, fetched: FetchedOffsets, now_ms: int
 ) -> list[AcquiredRange]:
     """Acquire available and new records of a read for a member; return the acquired ranges.
 
     The acquisition locks expire ``lock_duration_ms`` after ``now_ms`` (monotonic clock).
     """
-    if asked.max_records <= 0 or not fetched.batch_offsets or fetched.batch_offsets[-1][1] < share.start_offset:
+    if request.max_records <= 0 or not fetched.batch_offsets or fetched.batch_offsets[-1][1] < share.start_offset:
         return []
-    last, most = _acquisition_bounds(share, asked.max_records, fetched)
+    last, most = _acquisition_bounds(share, request.max_records, fetched)
     if most <= 0:
         return []
-    out = _RecordAcquisition(share, asked, fetched, last, most, now_ms).run()
+    out = _RecordAcquisition(share, request, fetched, last, most, now_ms).run()
     if fetched.aborted_offsets:
         out = _archive_aborted(share, out, fetched.aborted_offsets)
     if not out:
@@ -81,10 +81,10 @@ class _RecordAcquisition:
     """Acquisition of records for one member, from one read."""
 
     def __init__(
-        self, share: SharePartition, asked: AcquireRequest, fetched: FetchedOffsets, last: int, most: int, now_ms: int
+        self, share: SharePartition, request: AcquireRequest, fetched: FetchedOffsets, last: int, most: int, now_ms: int
     ) -> None:
         self._share = share
-        self._asked = asked
+        self._request = request
         self._read = fetched.batch_offsets
         self._from = fetched.fetch_offset
         self._last = last
@@ -100,11 +100,11 @@ class _RecordAcquisition:
         self._archive_gap_before(base)
         if base > self._last:  # the in-flight limit is reached: the read is after the end offset
             return self._out
-        first, floor = base, share.last_batch_at_or_before(base)
-        if floor is None:
+        first, preceding = base, share.last_batch_at_or_before(base)
+        if preceding is None:
             first = max(base, share.start_offset)
-        elif floor.last_offset >= base:
-            first = floor.first_offset
+        elif preceding.last_offset >= base:
+            first = preceding.first_offset
         known = share.batches_between(min(base, first), self._last)
         if not known:
             self._acquire_new(first, self._last)
@@ -120,8 +120,8 @@ class _RecordAcquisition:
         share = self._share
         if not len(share) or self._from >= base:
             return
-        floor = share.last_batch_at_or_before(self._from)
-        begin = floor.first_offset if floor is not None and floor.last_offset >= self._from else self._from
+        preceding = share.last_batch_at_or_before(self._from)
+        begin = preceding.first_offset if preceding is not None and preceding.last_offset >= self._from else self._from
         if share.archive_records(
             self._from, base, share.batches_between(begin, base - 1), RecordState.AVAILABLE, counts=True
         ):
@@ -153,7 +153,7 @@ class _RecordAcquisition:
                 if suspect and self._count > before:
                     return False
             elif batch.batch_state is not None and batch.batch_state.is_available:
-                batch.batch_state.acquire(self._asked.member_id, self._lock_ms)
+                batch.batch_state.acquire(self._request.member_id, self._lock_ms)
                 self._out.append(AcquiredRange(batch.first_offset, batch.last_offset, batch.batch_state.delivery_count))
                 self._count += len(batch)
         return True
@@ -163,7 +163,7 @@ class _RecordAcquisition:
             return True
         if batch.first_offset < self._read[0][0] or batch.last_offset > self._last:
             return True
-        return self._asked.is_record_limit_strict and len(batch) > self._most - self._count
+        return self._request.is_record_limit_strict and len(batch) > self._most - self._count
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
         """Return True if a batch failed so often that its records must not be delivered with those of other batches."""
@@ -177,7 +177,7 @@ class _RecordAcquisition:
             if not batch.batch_state.is_available:
                 return
             batch.track_offset_states()
-        told: list[AcquiredRange] = []
+        acquired: list[AcquiredRange] = []
         taken, most, wanted = 0, -1, self._most - self._count
         alone = self._limit > MIN_THROTTLED_DELIVERY_COUNT
         for first, last, state in batch.runs(self._read[0][0], self._last):
@@ -192,21 +192,21 @@ class _RecordAcquisition:
             left = 1 if is_last_try else last - first + 1
             if most > taken:
                 left = min(left, most - taken)
-            if self._asked.is_record_limit_strict:
+            if self._request.is_record_limit_strict:
                 left = min(left, wanted - taken)
             last = min(last, first + left - 1)
             if not self._share.split_runs_at(batch, (first, last + 1), 2 * MAX_SHARE_BATCH_CUTS):
                 break
             own = batch.state_at(first)
-            own.acquire(self._asked.member_id, self._lock_ms)
-            if told and told[-1].last_offset + 1 == first and told[-1].delivery_count == own.delivery_count:
-                told[-1] = told[-1]._replace(last_offset=last)
+            own.acquire(self._request.member_id, self._lock_ms)
+            if acquired and acquired[-1].last_offset + 1 == first and acquired[-1].delivery_count == own.delivery_count:
+                acquired[-1] = acquired[-1]._replace(last_offset=last)
             else:
-                told.append(AcquiredRange(first, last, own.delivery_count))
+                acquired.append(AcquiredRange(first, last, own.delivery_count))
             taken += last - first + 1
-            if is_last_try or taken == most or (self._asked.is_record_limit_strict and taken == wanted):
+            if is_last_try or taken == most or (self._request.is_record_limit_strict and taken == wanted):
                 break
-        self._out += told
+        self._out += acquired
         self._count += taken
 
     # ------------------------------------------------------------------ new records
@@ -219,14 +219,14 @@ class _RecordAcquisition:
         if most < last - first + 1:
             wanted = self._batch_end(first + most - 1)
             last = min(wanted, last) if share.has_gap else wanted
-        told = self._split_into_batches(first, last, most)
+        acquired = self._split_into_batches(first, last, most)
         if share.first_batch.first_offset == first:
             share.start_offset = first
         share.end_offset = max(share.end_offset, last)
-        if self._asked.is_record_limit_strict:
-            last = told[0].last_offset
+        if self._request.is_record_limit_strict:
+            last = acquired[0].last_offset
         share.advance_gap(last + 1)
-        self._out += told
+        self._out += acquired
         self._count += last - first + 1
 
     def _batch_end(self, offset: int) -> int:
@@ -236,8 +236,8 @@ class _RecordAcquisition:
         return offset
 
     def _split_into_batches(self, first: int, last: int, most: int) -> list[AcquiredRange]:
-        size = max(self._asked.batch_size, 1)
-        if self._asked.is_record_limit_strict:
+        size = max(self._request.batch_size, 1)
+        if self._request.is_record_limit_strict:
             if last - first + 1 > most:
                 return [self._acquire_strictly(first, last, most)]
             return [self._add_new_batch(first, last)]
@@ -252,7 +252,7 @@ class _RecordAcquisition:
         return [*out, self._add_new_batch(first, last)]
 
     def _add_new_batch(self, first: int, last: int) -> AcquiredRange:
-        state = InFlightState(RecordState.ACQUIRED, 1, self._asked.member_id, self._lock_ms)
+        state = InFlightState(RecordState.ACQUIRED, 1, self._request.member_id, self._lock_ms)
         self._share.add_batch(InFlightBatch(first, last, state))
         return AcquiredRange(first, last, 1)
 
@@ -261,7 +261,7 @@ class _RecordAcquisition:
         batch = InFlightBatch(first, last, InFlightState(RecordState.AVAILABLE, 0))
         batch.track_offset_states()
         self._share.add_batch(batch)
-        self._share.split_run(batch, first, first + most - 1).acquire(self._asked.member_id, self._lock_ms)
+        self._share.split_run(batch, first, first + most - 1).acquire(self._request.member_id, self._lock_ms)
         self._share.mark_available()
         return AcquiredRange(first, first + most - 1, 1)
 
@@ -271,8 +271,8 @@ def _archive_aborted(
 ) -> list[AcquiredRange]:
     """Archive the acquired records of aborted transactions; return the ranges without them."""
     for base, last in aborted:
-        floor = share.last_batch_at_or_before(base)  # None: the start offset lies inside that batch
-        first = base if floor is None else floor.first_offset
+        preceding = share.last_batch_at_or_before(base)  # None: the start offset lies inside that batch
+        first = base if preceding is None else preceding.first_offset
         share.archive_records(base, last + 1, share.batches_between(first, last), RecordState.ACQUIRED, counts=True)
     out = []
     for row in acquired:

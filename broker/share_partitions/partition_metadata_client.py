@@ -29,13 +29,13 @@ class PartitionMetadataClient:
             ProtocolError: the partition is unknown or has no leader, or the leader does not respond.
         """
         known = self._dependencies.image().topics.get(topic)
-        told = None if known is None else known.partitions.get(partition)
-        if told is None or told.leader < 0:
+        registration = None if known is None else known.partitions.get(partition)
+        if registration is None or registration.leader < 0:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if told.leader == self._dependencies.node_id:
+        if registration.leader == self._dependencies.node_id:
             return self._replicas.leader(topic, partition).log.high_watermark
         try:
-            return await self._fetch_remote(told.leader, topic, partition)
+            return await self._fetch_remote(registration.leader, topic, partition)
         except (OSError, WireError) as error:
             raise ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error)) from None
 

@@ -157,11 +157,11 @@ class SharePartitionLeader:
             else max(self.share_partition.end_offset + 1, self.share_partition.start_offset)
         )
 
-    def acquire_records(self, asked: AcquireRequest, fetched: FetchedOffsets) -> list[AcquiredRange]:
+    def acquire_records(self, request: AcquireRequest, fetched: FetchedOffsets) -> list[AcquiredRange]:
         """Acquire records of a read for a member, and start the timer of their acquisition locks."""
         assert self.share_partition is not None
         now = self._now_ms()
-        out = acquire_records(self.share_partition, asked, fetched, now)
+        out = acquire_records(self.share_partition, request, fetched, now)
         if out:
             self._arm_lock_timer(now + self.share_partition.limits.lock_duration_ms)
         return out
@@ -180,18 +180,18 @@ class SharePartitionLeader:
 
         The result completes with `WRITTEN` after the write, or a `ProtocolError`.
         """
-        ticket, rules = PendingBrokerRequest(), self.share_partition
+        pending, rules = PendingBrokerRequest(), self.share_partition
         if rules is None or self.is_closed:
-            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            return ticket
+            pending.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return pending
         rules.limits = self._dependencies.group_config.limits(self.key.group_id)
         try:
             changes = acknowledgement.acknowledge_records(rules, member_id, batches, self._now_ms())
         except ProtocolError as error:
-            ticket.deliver(error.with_traceback(None))
-            return ticket
-        self._write(changes, ticket)
-        return ticket
+            pending.deliver(error.with_traceback(None))
+            return pending
+        self._write(changes, pending)
+        return pending
 
     def release(self, member_id: str) -> None:
         """Release all records acquired by a member, and write their state."""
@@ -200,31 +200,31 @@ class SharePartitionLeader:
                 acknowledgement.release_acquired_records(self.share_partition, member_id), PendingBrokerRequest()
             )
 
-    def _write(self, changes: acknowledgement.RecordStateChanges, ticket: PendingBrokerRequest) -> None:
+    def _write(self, changes: acknowledgement.RecordStateChanges, pending: PendingBrokerRequest) -> None:
         if changes.changes:
             self._dependencies.start_task(
-                partial(self._await_write, changes, ticket, self._start_write(changes.state_batches()))
+                partial(self._await_write, changes, pending, self._start_write(changes.state_batches()))
             )
         else:
-            ticket.deliver(WRITTEN)
+            pending.deliver(WRITTEN)
 
     async def _await_write(
-        self, changes: acknowledgement.RecordStateChanges, ticket: PendingBrokerRequest, writing: Awaitable[None]
+        self, changes: acknowledgement.RecordStateChanges, pending: PendingBrokerRequest, writing: Awaitable[None]
     ) -> None:
         assert self.share_partition is not None
         error = await self._await_persisted(writing)
         acknowledgement.complete_changes(self.share_partition, changes, self._now_ms(), written=error is None)
         if error is not None and not self.is_closed:
             self._arm_next_lock_timer()  # a rolled-back record's lock was ignored while the change was pending
-        ticket.deliver(WRITTEN if error is None else error)
+        pending.deliver(WRITTEN if error is None else error)
         self._dependencies.wake_purgatory(self.purgatory_key)
 
     def _start_write(self, batches: tuple[PersisterStateBatch, ...]) -> Awaitable[None]:
         """Start a write with the persister, after all earlier calls: a later read returns its result."""
         rules = self.share_partition
         assert rules is not None
-        said = (rules.start_offset, rules.delivery_complete_count, batches)
-        return self._dependencies.persister.write(self.key, self._state_epoch, self.leader_epoch, *said)
+        state = (rules.start_offset, rules.delivery_complete_count, batches)
+        return self._dependencies.persister.write(self.key, self._state_epoch, self.leader_epoch, *state)
 
     async def _await_persisted(self, writing: Awaitable[None]) -> ProtocolError | None:
         """Wait for a write; return None, or the error for the consumer.

@@ -169,5 +169,5 @@ class ShareSessionCache:
     def _notify_if_group_closed(self, group_id: str) -> None:
         if self._session_counts.get(group_id) == 0:
             del self._session_counts[group_id]
-            for hear in self.group_closed_listeners:
-                hear(group_id)
+            for listener in self.group_closed_listeners:
+                listener(group_id)

@@ -99,7 +99,7 @@ class Persister:
             ],
         )
         await self._call_in_order(
-            at, lambda ticket: state_machine.InitializeShareState(ticket, at, state_epoch, start_offset), request
+            at, lambda pending: state_machine.InitializeShareState(pending, at, state_epoch, start_offset), request
         )
 
     def read(self, at: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
@@ -120,7 +120,7 @@ class Persister:
             ],
         )
         answer = await self._call_in_order(
-            at, lambda ticket: state_machine.ReadShareState(ticket, at, leader_epoch), request, own
+            at, lambda pending: state_machine.ReadShareState(pending, at, leader_epoch), request, own
         )
         if isinstance(answer, ShareGroupOffset):
             return answer
@@ -156,9 +156,9 @@ class Persister:
         request = write_share_group_state.WriteShareGroupStateRequest(
             at.group_id, [write_share_group_state.WriteStateData(at.topic_id, [row])]
         )
-        said = (at, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
+        state = (at, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
         return self._call_in_order(
-            at, lambda ticket: state_machine.WriteShareState(ticket, *said), request, self._enqueue(at)
+            at, lambda pending: state_machine.WriteShareState(pending, *state), request, self._enqueue(at)
         )
 
     async def delete(self, at: SharePartitionKey) -> None:
@@ -175,7 +175,7 @@ class Persister:
                 )
             ],
         )
-        await self._call_in_order(at, lambda ticket: state_machine.DeleteShareState(ticket, at), request)
+        await self._call_in_order(at, lambda pending: state_machine.DeleteShareState(pending, at), request)
 
     async def read_summary(self, at: SharePartitionKey) -> tuple[int, int, int]:
         """Return start offset, number of final records after it (both -1 without a state), and leader epoch.
@@ -192,7 +192,7 @@ class Persister:
             ],
         )
         answer = await self._call_with_retries(
-            at, lambda ticket: state_machine.ReadShareStateSummary(ticket, at), request, _PersisterCall([])
+            at, lambda pending: state_machine.ReadShareStateSummary(pending, at), request, _PersisterCall([])
         )
         return answer.start_offset, answer.delivery_complete_count, answer.leader_epoch
 

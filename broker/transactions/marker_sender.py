@@ -148,11 +148,14 @@ class TxnMarkerSender:
         image = self._dependencies.image()
         for at in letter.partitions:
             topic = image.topics.get(at[0])
-            told = None if topic is None else topic.partitions.get(at[1])
-            if told is None:
+            registration = None if topic is None else topic.partitions.get(at[1])
+            if registration is None:
                 gone.append(at)
-            elif told.leader == self._dependencies.node_id or self._dependencies.address(told.leader) is not None:
-                by_leader.setdefault(told.leader, []).append(at)
+            elif (
+                registration.leader == self._dependencies.node_id
+                or self._dependencies.address(registration.leader) is not None
+            ):
+                by_leader.setdefault(registration.leader, []).append(at)
             else:
                 nowhere.append(at)
         for leader, partitions in by_leader.items():

@@ -189,8 +189,8 @@ class TransactionStateMachine:
         elif verdict is EndTxnDecision.PREPARE:
             after = end_transitions.prepare_abort_or_commit(txn, now_ms, commits=event.is_commit)
         goes_on = end_transitions.prepare_complete(after, now_ms) if after.state in PREPARED_STATES else after
-        told = (goes_on.producer_id, goes_on.producer_epoch) if event.bumps_epoch else (-1, -1)
-        reply = RequestReply(event.pending_request, told)
+        producer = (goes_on.producer_id, goes_on.producer_epoch) if event.bumps_epoch else (-1, -1)
+        reply = RequestReply(event.pending_request, producer)
         return (
             TransactionEffects(replies=[reply])
             if after is txn
@@ -216,12 +216,12 @@ class TransactionStateMachine:
         return TransactionEffects([record], list(replies), on_commit_outcome=[(transactional_id, pending)])
 
     def _on_write_result(
-        self, what: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
+        self, transitions: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> TransactionEffects:
         """Apply the result of a write to its transitions; very many are processed in slices."""
-        if len(what) <= MAX_RESULTS_PER_SLICE:
-            return self._apply_results(what, error, now_ms)
-        left = list(what)
+        if len(transitions) <= MAX_RESULTS_PER_SLICE:
+            return self._apply_results(transitions, error, now_ms)
+        left = list(transitions)
         return TransactionEffects(
             on_commit_outcome=left, continuation=self._apply_results_in_slices(left, error, now_ms)
         )
@@ -234,21 +234,21 @@ class TransactionStateMachine:
         ``left`` is reduced to what must be done again if an append fails meanwhile.
         """
         done: list[tuple[str, PendingTransition]] = []
-        what = list(left)
-        for first in range(0, len(what), MAX_RESULTS_PER_SLICE):
-            fx = self._apply_results(what[first : first + MAX_RESULTS_PER_SLICE], error, now_ms)
+        transitions = list(left)
+        for first in range(0, len(transitions), MAX_RESULTS_PER_SLICE):
+            fx = self._apply_results(transitions[first : first + MAX_RESULTS_PER_SLICE], error, now_ms)
             done += fx.on_commit_outcome or ()
             fx.on_commit_outcome = None
-            left[:] = [*done, *what[first + MAX_RESULTS_PER_SLICE :]]
+            left[:] = [*done, *transitions[first + MAX_RESULTS_PER_SLICE :]]
             yield fx
 
     def _apply_results(
-        self, what: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
+        self, transitions: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> TransactionEffects:
         """Apply the result of a write to its transitions; those appended but not yet committed are awaited again."""
         fx = TransactionEffects()
         again = []
-        for transactional_id, pending in what:
+        for transactional_id, pending in transitions:
             if self.pending_transitions.get(transactional_id) is not pending:
                 continue
             if error is ErrorCode.NONE:
@@ -340,11 +340,11 @@ class TransactionStateMachine:
         return fx
 
     def _abort_timed_out(
-        self, now_ms: int, settle: list[tuple[str, PendingTransition]]
+        self, now_ms: int, transitions: list[tuple[str, PendingTransition]]
     ) -> Iterator[TransactionRecord | None]:
         """Yield the records that abort transactions open longer than their timeout; not of two-phase commit (KIP-939).
 
-        The transitions are appended to ``settle``; None is yielded for each other transaction.
+        The transitions are appended to ``transitions``; None is yielded for each other transaction.
         """
         for transactional_id in list(self._ongoing):
             txn = self._transactions[transactional_id]
@@ -356,22 +356,22 @@ class TransactionStateMachine:
                     )
                 except ProtocolError:
                     continue  # no producer id is available: retried by the next scan
-                yield self._start_scanned_transition(transactional_id, txn, after, settle)
+                yield self._start_scanned_transition(transactional_id, txn, after, transitions)
             else:
                 yield None
 
     def _remove_expired(
-        self, now_ms: int, settle: list[tuple[str, PendingTransition]]
+        self, now_ms: int, transitions: list[tuple[str, PendingTransition]]
     ) -> Iterator[TransactionRecord | None]:
         """Yield the tombstones of expired transactional ids, at most `MAX_EXPIRED_PER_SCAN`; None for each other id.
 
-        The transitions are appended to ``settle``.
+        The transitions are appended to ``transitions``.
         """
         since_ms = now_ms - self.settings.expiration_ms
         for transactional_id, txn in list(self._transactions.items()):
             unused = txn.state in IDLE_STATES and txn.last_update_ms <= since_ms
-            if unused and transactional_id not in self.pending_transitions and len(settle) < MAX_EXPIRED_PER_SCAN:
-                yield self._start_scanned_transition(transactional_id, txn, None, settle)
+            if unused and transactional_id not in self.pending_transitions and len(transitions) < MAX_EXPIRED_PER_SCAN:
+                yield self._start_scanned_transition(transactional_id, txn, None, transitions)
             else:
                 yield None
 
@@ -380,8 +380,8 @@ class TransactionStateMachine:
         transactional_id: str,
         before: TransactionMetadata,
         after: TransactionMetadata | None,
-        settle: list[tuple[str, PendingTransition]],
+        transitions: list[tuple[str, PendingTransition]],
     ) -> TransactionRecord:
         pending = self.pending_transitions[transactional_id] = PendingTransition(before, after)
-        settle.append((transactional_id, pending))
+        transitions.append((transactional_id, pending))
         return TransactionRecord(transactional_id, after)

@@ -283,35 +283,35 @@ class _CoordinatorQueue:
 
     async def _send(self) -> None:
         self._sending = done = trio.Event()
-        asked = self._next()
-        transactions = [one.transaction for one in asked]
+        queued = self._next()
+        transactions = [one.transaction for one in queued]
         try:
             request = add_partitions_to_txn.AddPartitionsToTxnRequest(transactions)
             answer = await self._connections.exchange(self._broker, lambda channel: self._call(channel, request))
-            told = ({} for _ in asked) if answer is None else _errors_by_transaction(answer, transactions)
-            for one, codes in zip(asked, told, strict=True):
+            results = ({} for _ in queued) if answer is None else _errors_by_transaction(answer, transactions)
+            for one, codes in zip(queued, results, strict=True):
                 one.pending_request.deliver(codes)
         except (OSError, WireError) as error:
             logger.warning("AddPartitionsToTxn request to broker %d failed, retrying: %s", self._broker, error)
         finally:
             self._sending = None
-            for one in asked:
+            for one in queued:
                 if one.pending_request.answer is None:
                     one.fail_all(ErrorCode.NETWORK_EXCEPTION)
             done.set()
 
     def _next(self) -> list[_QueuedTransaction]:
         """Remove and return the transactions for the next request."""
-        asked: list[_QueuedTransaction] = []
+        queued: list[_QueuedTransaction] = []
         count = 0
         for one in self._queue.values():
             if count >= MAX_PARTITIONS_PER_REQUEST:
                 break
-            asked.append(one)
+            queued.append(one)
             count += sum(len(topic.partitions) for topic in one.transaction.topics)
-        for one in asked:
+        for one in queued:
             del self._queue[one.transaction.transactional_id]
-        return asked
+        return queued
 
     async def _call(
         self, channel: Channel, request: add_partitions_to_txn.AddPartitionsToTxnRequest

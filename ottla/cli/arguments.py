@@ -123,17 +123,17 @@ def seconds(text: str) -> float:
     return value
 
 
-def names(what: str, known: Sequence[str]) -> Callable[[str], str]:
+def names(kind: str, known: Sequence[str]) -> Callable[[str], str]:
     """Return an argument type: a comma-separated list of ``known`` words, case ignored; the text is returned unchanged.
 
-    ``what`` names the kind of word in the error message, such as ``state``.
+    ``kind`` names the kind of word in the error message, such as ``state``.
     """
 
     def convert(text: str) -> str:
         for word in text.split(","):
             if word.strip().lower() not in (name.lower() for name in known):
                 near = suggestion(word.strip(), known)
-                raise argparse.ArgumentTypeError(f"unknown {what}: {word}{near} (choose from {', '.join(known)})")
+                raise argparse.ArgumentTypeError(f"unknown {kind}: {word}{near} (choose from {', '.join(known)})")
         return text
 
     return convert

@@ -195,12 +195,12 @@ async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -
     """
     channel = await client.bootstrap_channel()
     version = channel.version_for(ApiKey.FIND_COORDINATOR)
-    asked = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
     if version < 4:
-        asked = FindCoordinatorRequest(key, key_type)
+        request = FindCoordinatorRequest(key, key_type)
     env = blocking_env.BlockingEnv()
     for wait_s in COORDINATOR_WAITS_S:  # the first request after a start creates the internal topic
-        answer = await channel.call(asked, version)
+        answer = await channel.call(request, version)
         row: Any = answer.coordinators[0] if version >= 4 else answer
         if row.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
             break

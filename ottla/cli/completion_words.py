@@ -54,31 +54,31 @@ def command_options(name: str) -> CommandParser:
     raise AssertionError(f"{name} parses no arguments")
 
 
-def complete(words: Sequence[str], commands: dict[str, str]) -> list[Candidate]:
-    """Return the completion candidates for the last of ``words``, which may be empty or incomplete.
+def complete(arguments: Sequence[str], commands: dict[str, str]) -> list[Candidate]:
+    """Return the completion candidates for the last of ``arguments``, which may be empty or incomplete.
 
     Args:
-        words: the words after ``ottla``.
+        arguments: the words after ``ottla``.
         commands: description of each command by name.
     """
-    if len(words) > 1 and words[0] == "help":
-        words = words[1:]
-    if len(words) < 2:
+    if len(arguments) > 1 and arguments[0] == "help":
+        arguments = arguments[1:]
+    if len(arguments) < 2:
         found: Iterable[Candidate] = [Candidate(name, text) for name, text in commands.items()]
-    elif words[0] not in commands:
+    elif arguments[0] not in commands:
         return []
     else:
-        found = _argument_candidates(words)
-    last = words[-1] if words else ""
+        found = _argument_candidates(arguments)
+    last = arguments[-1] if arguments else ""
     return [each for each in found if each.word.startswith(last)]
 
 
-def _argument_candidates(words: Sequence[str]) -> Iterator[Candidate]:
-    parser: argparse.ArgumentParser = command_options(words[0])
+def _argument_candidates(arguments: Sequence[str]) -> Iterator[Candidate]:
+    parser: argparse.ArgumentParser = command_options(arguments[0])
     named: list[str] = []
     pending: argparse.Action | None = None
     given = argparse.Namespace(bootstrap=None, command_config=None, context=None)
-    for word in words[1:-1]:
+    for word in arguments[1:-1]:
         if pending is not None:
             if hasattr(given, pending.dest):
                 setattr(given, pending.dest, word)
@@ -94,15 +94,15 @@ def _argument_candidates(words: Sequence[str]) -> Iterator[Candidate]:
         else:
             named.append(word)
     if pending is not None:
-        yield from _values(pending, words[0], named, given)
-    elif words[-1].startswith("-"):
+        yield from _values(pending, arguments[0], named, given)
+    elif arguments[-1].startswith("-"):
         yield from _options(parser)
     elif (verbs := _verbs(parser)) is not None:
         yield from (Candidate(each.dest, each.help or "") for each in verbs._choices_actions)
     else:
         action = _positional(parser, len(named))
         if action is not None:
-            yield from _values(action, words[0], named, given)
+            yield from _values(action, arguments[0], named, given)
 
 
 def _verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[CommandParser] | None:

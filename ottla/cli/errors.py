@@ -36,14 +36,14 @@ def code_text(code: int, message: str | None = None) -> str:
     return (message or known.text).removesuffix(".")
 
 
-def raise_for_error(code: int, message: str | None, what: str) -> None:
-    """Check the error code of a response; ``what`` names the subject in the message.
+def raise_for_error(code: int, message: str | None, subject: str) -> None:
+    """Check the error code of a response; ``subject`` names the subject in the message.
 
     Raises:
         CommandFailed: the code is not 0.
     """
     if code:
-        raise CommandFailed(f"{what}: {code_text(code, message)}")
+        raise CommandFailed(f"{subject}: {code_text(code, message)}")
 
 
 def raise_for_topic(code: int, message: str | None, name: str) -> None:

@@ -87,10 +87,10 @@ async def authenticate_gssapi(
     call = await env.in_thread(
         partial(env.kerberos_initiator, source.identity, f"{source.service}@{host}"), ThreadPool.KERBEROS
     )
-    told = await exchange(await env.in_thread(partial(call.step, b""), ThreadPool.KERBEROS))
+    reply = await exchange(await env.in_thread(partial(call.step, b""), ThreadPool.KERBEROS))
     while not call.is_established:
-        told = await exchange(await env.in_thread(partial(call.step, told), ThreadPool.KERBEROS))
-    offer = await env.in_thread(partial(call.unwrap, told), ThreadPool.KERBEROS)
+        reply = await exchange(await env.in_thread(partial(call.step, reply), ThreadPool.KERBEROS))
+    offer = await env.in_thread(partial(call.unwrap, reply), ThreadPool.KERBEROS)
     if len(offer) < _LEAST_BYTES or not offer[0] & NO_PROTECTION:
         raise InvalidTicket("it wants to protect what follows, which nobody here does")
     await exchange(await env.in_thread(partial(call.wrap, _CHOICE), ThreadPool.KERBEROS))

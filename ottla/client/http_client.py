@@ -70,7 +70,7 @@ async def http_post(
     return await _request(env, url, tls, "POST", f"{lines}\r\n".encode() + body)
 
 
-async def _request(env: Env, url: str, tls: TlsConfig | None, what: str, rest: bytes) -> bytes:
+async def _request(env: Env, url: str, tls: TlsConfig | None, method: str, rest: bytes) -> bytes:
     parts = urlsplit(url)
     trusted = (tls or TlsConfig()) if parts.scheme == "https" else None
     with env.timeout(TIMEOUT_S) as deadline:
@@ -78,7 +78,7 @@ async def _request(env: Env, url: str, tls: TlsConfig | None, what: str, rest: b
             host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
             stream = await (env.net.connect(host, port) if trusted is None else env.net.connect(host, port, trusted))
             try:
-                raw = await _exchange(stream, parts, what, rest)
+                raw = await _exchange(stream, parts, method, rest)
             finally:
                 stream.close()
         except OSError as error:
@@ -88,9 +88,9 @@ async def _request(env: Env, url: str, tls: TlsConfig | None, what: str, rest: b
     return _document(raw)
 
 
-async def _exchange(stream: Stream, parts: SplitResult, what: str, rest: bytes) -> bytes:
+async def _exchange(stream: Stream, parts: SplitResult, method: str, rest: bytes) -> bytes:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    head = _HEAD.format(method=what, path=path, host=parts.netloc.rpartition("@")[2]).encode("ascii")
+    head = _HEAD.format(method=method, path=path, host=parts.netloc.rpartition("@")[2]).encode("ascii")
     await stream.send([head + rest])
     out, buffer = bytearray(), bytearray(64 * 1024)
     while count := await stream.receive_into(memoryview(buffer), TIMEOUT_S):

@@ -66,14 +66,14 @@ def parse_jaas(text: str) -> JaasLoginModule:
         raise InvalidJaasConfig("a login module ends with a semicolon")
     if ends[0] != len(tokens) - 1:
         raise InvalidJaasConfig("only one login module may be named")
-    words = tokens[: ends[0]]
-    if len(words) < 2 or words[1][0].lower() not in _FLAGS:
+    module_tokens = tokens[: ends[0]]
+    if len(module_tokens) < 2 or module_tokens[1][0].lower() not in _FLAGS:
         raise InvalidJaasConfig('write MODULE required name="value" ...;')
-    rest = words[2:]
+    rest = module_tokens[2:]
     options = {}
     for i in range(0, len(rest), 3):
         part = rest[i : i + 3]
         if len(part) < 3 or part[1] != ("=", False) or part[0] == ("=", False):
             raise InvalidJaasConfig('an option is written name="value"')
         options[part[0][0]] = part[2][0]
-    return JaasLoginModule(words[0][0], options)
+    return JaasLoginModule(module_tokens[0][0], options)

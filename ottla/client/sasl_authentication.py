@@ -53,9 +53,9 @@ async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: En
         client = ScramClient(login.mechanism, login.user, login.password, nonce, token=login.is_delegation_token)
         token: bytes | None = client.first_message()
         while token is not None:
-            said = await _send_token(channel, login, token)
+            challenge = await _send_token(channel, login, token)
             try:
-                token = client.evaluate_challenge(said)
+                token = client.evaluate_challenge(challenge)
             except ScramError as error:
                 raise AuthenticationFailed(f"{login.mechanism}: {error}") from None
         return
@@ -89,6 +89,6 @@ async def _send_token(channel: AuthenticationChannel, login: SaslLogin, token: b
     answer = await channel.call(SaslAuthenticateRequest(token), channel.version_for(ApiKey.SASL_AUTHENTICATE))
     if answer.error_code:
         code = ErrorCode(answer.error_code)
-        who = login.user or ("who a token names" if login.kerberos is None else "who a ticket names")
-        raise AuthenticationFailed(f"Authentication failed as {who}: {answer.error_message or code.name}")
+        identity = login.user or ("who a token names" if login.kerberos is None else "who a ticket names")
+        raise AuthenticationFailed(f"Authentication failed as {identity}: {answer.error_message or code.name}")
     return bytes(answer.auth_bytes)

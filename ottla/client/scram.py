@@ -114,10 +114,10 @@ def server_signature(mechanism: str, keys: ScramCredential, auth_message: str) -
     return _mac(mechanism, keys.server_key, auth_message.encode())
 
 
-def _matched(pattern: re.Pattern[str], raw: bytes, what: str) -> re.Match[str]:
+def _matched(pattern: re.Pattern[str], raw: bytes, kind: str) -> re.Match[str]:
     found = pattern.fullmatch(raw.decode("utf-8", "replace")) if len(raw) <= MAX_MESSAGE_BYTES else None
     if found is None:
-        raise ScramError(f"no SCRAM {what} message")
+        raise ScramError(f"no SCRAM {kind} message")
     return found
 
 

@@ -30,21 +30,21 @@ def _split_list(text: str | None) -> tuple[str, ...]:
     return tuple(x.strip() for x in (text or "").split(",") if x.strip())
 
 
-def _store(get: SettingLookup, what: str, *texts: str) -> TlsStore | None:
-    """Return the key or trust store of the settings ``what``.location etc.; None if there is none.
+def _store(get: SettingLookup, prefix: str, *texts: str) -> TlsStore | None:
+    """Return the key or trust store of the settings ``prefix``.location etc.; None if there is none.
 
-    ``what``: ``ssl.keystore`` or ``ssl.truststore``; ``texts``: settings below it that contain PEM text.
+    ``prefix``: ``ssl.keystore`` or ``ssl.truststore``; ``texts``: settings below it that contain PEM text.
 
     Raises:
         InvalidSecurityConfig: both a location and PEM text are set.
     """
-    pem = "\n".join(x for x in (get(f"{what}.{name}") for name in texts) if x)
-    location = get(f"{what}.location") or ""
+    pem = "\n".join(x for x in (get(f"{prefix}.{name}") for name in texts) if x)
+    location = get(f"{prefix}.location") or ""
     if not pem and not location:
         return None
     if pem and location:
-        raise InvalidSecurityConfig(f"{what}.location cannot stand beside {what}.{texts[0]}: leave one of them out")
-    return TlsStore(location, pem, get(f"{what}.password") or "", get(f"{what}.type") or "")
+        raise InvalidSecurityConfig(f"{prefix}.location cannot stand beside {prefix}.{texts[0]}: leave one of them out")
+    return TlsStore(location, pem, get(f"{prefix}.password") or "", get(f"{prefix}.type") or "")
 
 
 def parse_tls(get: SettingLookup) -> TlsConfig:

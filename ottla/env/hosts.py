@@ -25,8 +25,8 @@ def canonical_host(address: str | bytes) -> str:
     if read.ipv4_mapped is not None:
         return str(read.ipv4_mapped)
     raw = read.packed
-    words = ":".join(f"{raw[i] << 8 | raw[i + 1]:x}" for i in range(0, 16, 2))
-    return words if read.scope_id is None else f"{words}%{read.scope_id}"
+    groups = ":".join(f"{raw[i] << 8 | raw[i + 1]:x}" for i in range(0, 16, 2))
+    return groups if read.scope_id is None else f"{groups}%{read.scope_id}"
 
 
 def unmap_ipv4(address: str) -> str:

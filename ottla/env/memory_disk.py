@@ -95,8 +95,8 @@ class MemoryFile:
         self._closed = False
         self.inode = inode
 
-    def _enter(self, what: str) -> None:
-        self._session.enter(what, self._path)
+    def _enter(self, call: str) -> None:
+        self._session.enter(call, self._path)
         if self._closed:
             raise OSError(errno.EBADF, "closed", self._path)
 
@@ -177,10 +177,10 @@ class DiskSession:
             inode.redirty_pages()
         self.died()
 
-    def enter(self, what: str, path: str) -> None:
+    def enter(self, call: str, path: str) -> None:
         """Begin a disk call: run the callback, kill the process if `kill_at` is reached, raise an injected error."""
         if self.on_call is not None:
-            self.on_call(what)
+            self.on_call(call)
         self.was_dead_at_call = self.dead
         if self.dead:
             raise ProcessKilled
@@ -189,14 +189,14 @@ class DiskSession:
             self.kill()
             raise ProcessKilled
         if self.fault is not None:
-            error = self.fault(what, path)
+            error = self.fault(call, path)
             if error is not None:
                 raise error
 
-    def leave(self, what: str) -> None:
+    def leave(self, call: str) -> None:
         """Run the callback after a call that changed the disk; it may kill the process before the call returns."""
         if self.on_call is not None:
-            self.on_call(what)
+            self.on_call(call)
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
         """Open a file as `Disk.open`."""

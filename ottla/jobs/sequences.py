@@ -111,14 +111,14 @@ def first_occurrences(
     ``twice``: keys that occur more than once (`find_duplicates_job`). Yields None from time to time while items are
     skipped, so that the caller can yield to other tasks.
     """
-    told: set[Hashable] = set()
+    yielded: set[Hashable] = set()
     for number, item in enumerate(items, 1):
         at = key(item)
         is_again = at in twice
-        if is_again and at in told:
+        if is_again and at in yielded:
             if number % YIELD_EVERY_DECODED == 0:
                 yield None
             continue
         if is_again:
-            told.add(at)
+            yielded.add(at)
         yield number, item, is_again

@@ -83,10 +83,10 @@ def _is_pem(raw: bytes) -> bool:
     return b"-----BEGIN " in raw
 
 
-def _pem(what: str, der: bytes) -> str:
+def _pem(label: str, der: bytes) -> str:
     text = b64encode(der).decode()
     lines = "\n".join(text[i : i + 64] for i in range(0, len(text), 64))
-    return f"-----BEGIN {what}-----\n{lines}\n-----END {what}-----\n"
+    return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"
 
 
 # ------------------------------------------------------------------ PKCS12

@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.env.kerberos import GssAcceptor, InvalidKeytab, InvalidTicket, KerberosIdentity, Keytab
 
-_SAYS_NOTHING = ("Success", "Unknown error")
+_EMPTY_STATUSES = ("Success", "Unknown error")
 _LONGEST_CHARS = 255
 
 
@@ -23,10 +23,10 @@ def _describe_error(error: Any) -> str:
 
     It may contain the service name of the ticket, which the client has chosen.
     """
-    said = error.get_all_statuses(error.min_code, False) if error.min_code else []
-    if not said or said[0] in _SAYS_NOTHING:
-        said = error.get_all_statuses(error.maj_code, True)
-    line = " ".join("; ".join(map(str, said)).split())
+    statuses = error.get_all_statuses(error.min_code, False) if error.min_code else []
+    if not statuses or statuses[0] in _EMPTY_STATUSES:
+        statuses = error.get_all_statuses(error.maj_code, True)
+    line = " ".join("; ".join(map(str, statuses)).split())
     cut = line if len(line) <= _LONGEST_CHARS else line[:_LONGEST_CHARS] + "..."
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
 
@@ -105,11 +105,11 @@ class RealGssInitiator(_GssContext):
             InvalidTicket: the KDC issued no ticket for the service, or the peer is another service.
         """
         try:
-            told = self._context.step(token or None)
+            reply = self._context.step(token or None)
             self.is_established = bool(self._context.complete)
         except self._wrong as error:
             raise InvalidTicket(_describe_error(error)) from None
-        return told or b""
+        return reply or b""
 
 
 class RealGssAcceptor(_GssContext):
@@ -126,13 +126,13 @@ class RealGssAcceptor(_GssContext):
             InvalidTicket: the token is malformed, for another service, or expired.
         """
         try:
-            told = self._context.step(token)
+            reply = self._context.step(token)
             if self._context.complete:
                 self.client = str(self._context.initiator_name)
                 self.is_established = True
         except self._wrong as error:
             raise InvalidTicket(_describe_error(error)) from None
-        return told or b""
+        return reply or b""
 
 
 class RealGssAcceptorCredentials:

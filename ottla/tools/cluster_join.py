@@ -74,8 +74,8 @@ async def discover_cluster(env: Env, address: str, access: ConnectionSecurity = 
 
 
 async def _describe(channel: Channel) -> dq.DescribeQuorumResponse:
-    asked = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
-    answer: dq.DescribeQuorumResponse = await channel.call(dq.DescribeQuorumRequest([asked]))
+    topic = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
+    answer: dq.DescribeQuorumResponse = await channel.call(dq.DescribeQuorumRequest([topic]))
     return answer
 
 
@@ -97,13 +97,13 @@ def parse_cluster(
         raise ProtocolError(ErrorCode(code))
     rows = answer.topics[0].partitions[0].current_voters
     newest_ms = max(v.last_fetch_timestamp for v in rows)
-    heard = {v.replica_id for v in rows if newest_ms - v.last_fetch_timestamp < LIVENESS_TIMEOUT_MS}
+    live = {v.replica_id for v in rows if newest_ms - v.last_fetch_timestamp < LIVENESS_TIMEOUT_MS}
     places = {n.node_id: {x.name: (x.host, x.port) for x in n.listeners} for n in answer.nodes}
     voters = {v.replica_id: places.get(v.replica_id, {}) for v in sorted(rows, key=lambda v: v.replica_id)}
     brokers = {b.broker_id: (b.host, b.port) for b in cluster.brokers}
     directories = {v.replica_id: v.replica_directory_id for v in rows}
     return DiscoveredCluster(
-        cluster.cluster_id, voters, brokers, frozenset(heard | set(brokers)), seen_from, directories
+        cluster.cluster_id, voters, brokers, frozenset(live | set(brokers)), seen_from, directories
     )
 
 
@@ -150,5 +150,5 @@ def check_node_id_unused(node_id: int, quorum: DiscoveredCluster) -> None:
     """
     if node_id in quorum.live_nodes:
         host, port = quorum.brokers.get(node_id, ("", 0))
-        whose = f"the node at {format_address(host, port)}" if port else "a controller that is alive"
-        raise CannotJoin(f"node id {node_id} belongs to {whose}: give another --node-id")
+        owner = f"the node at {format_address(host, port)}" if port else "a controller that is alive"
+        raise CannotJoin(f"node id {node_id} belongs to {owner}: give another --node-id")

@@ -64,8 +64,8 @@ async def fetch_cluster_status(client: ClusterClient) -> tuple[list[Row], int, s
     channel = await client.bootstrap_channel()
     cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
     topics = await client.metadata(None)
-    asked = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
-    quorum = await channel.call(dq.DescribeQuorumRequest([asked]))
+    topic = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
+    quorum = await channel.call(dq.DescribeQuorumRequest([topic]))
     code = cluster.error_code or quorum.error_code or quorum.topics[0].partitions[0].error_code
     if code:
         return [], code, cluster.error_message or quorum.error_message

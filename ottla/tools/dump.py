@@ -110,12 +110,12 @@ def _decode_transaction_record(record: r.Record) -> Any:
     found = decode(record.key, record.value)
     if found is None or found.transaction is None:
         return found and {"id": found.transactional_id, "transaction": None}
-    told = {_TXN_ROW_NAMES.get(name, name): value for name, value in found.transaction._asdict().items()}
-    del told["last_epoch"]  # not stored in records
+    fields = {_TXN_ROW_NAMES.get(name, name): value for name, value in found.transaction._asdict().items()}
+    del fields["last_epoch"]  # not stored in records
     partitions = sorted(f"{topic}-{number}" for topic, number in found.transaction.partitions)
     return {
         "id": found.transactional_id,
-        "transaction": {**told, "state": found.transaction.state.state_name, "partitions": partitions},
+        "transaction": {**fields, "state": found.transaction.state.state_name, "partitions": partitions},
     }
 
 

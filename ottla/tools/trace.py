@@ -108,12 +108,12 @@ def _batches(raw: Buffer) -> str:
         headers = [header for _, header in b.iterate_batches(raw)]
     except WireError:
         return f"{len(raw)} bytes that are no batches"
-    words = [
+    parts = [
         f"offsets {h.base_offset}-{h.base_offset + h.last_offset_delta} "
         f"({h.records_count} records, {field_dump.describe_attributes(h.attributes)})"
         for h in headers
     ]
-    return f"{len(raw)} bytes: " + "; ".join(words)
+    return f"{len(raw)} bytes: " + "; ".join(parts)
 
 
 def _map_addresses(value: Any, place: AddressMapper) -> bool:
@@ -154,7 +154,7 @@ class ConnectionTrace:
         show_bytes: bool,
         explainer: field_dump.Explainer | None = None,
     ) -> None:
-        self._who = connection_name
+        self._connection_name = connection_name
         self._place = place
         self._print = write_line
         self._bytes = show_bytes
@@ -166,9 +166,9 @@ class ConnectionTrace:
         try:
             request = parse_request(memoryview(frame)[4:])
         except WireError as error:
-            self._print(f"{self._who} -> {len(frame)} bytes that cannot be read: {error}")
+            self._print(f"{self._connection_name} -> {len(frame)} bytes that cannot be read: {error}")
             return
-        head = f"{self._who} -> {request.key.name} v{request.version}"
+        head = f"{self._connection_name} -> {request.key.name} v{request.version}"
         self._print(f"{head}  (number {request.correlation_id}, client {request.client_id!r}, {len(frame)} bytes)")
         body = self._request_body(request, frame)
         if not (request.key is ApiKey.PRODUCE and getattr(body, "acks", 1) == 0):
@@ -189,23 +189,23 @@ class ConnectionTrace:
     def response(self, frame: bytes, now_ms: float) -> list[Any]:
         """Print a response frame; return the chunks to send to the client, with addresses replaced."""
         number = int.from_bytes(frame[4:8], "big", signed=True)
-        asked = self._pending.pop(number, None)
-        if asked is None:
-            self._print(f"{self._who} <- {len(frame)} bytes to a request nobody sent (number {number})")
+        traced = self._pending.pop(number, None)
+        if traced is None:
+            self._print(f"{self._connection_name} <- {len(frame)} bytes to a request nobody sent (number {number})")
             return [frame]
-        took_ms = now_ms - asked.at_ms
-        name = f"{asked.key.name} v{asked.version}"
-        self._print(f"{self._who} <- {name}  (number {number}, {len(frame)} bytes, after {took_ms:.1f} ms)")
+        took_ms = now_ms - traced.at_ms
+        name = f"{traced.key.name} v{traced.version}"
+        self._print(f"{self._connection_name} <- {name}  (number {number}, {len(frame)} bytes, after {took_ms:.1f} ms)")
         try:
-            return self._response_body(asked, number, frame)
+            return self._response_body(traced, number, frame)
         except WireError as error:
             self._print(f"    {error}")
             return [frame]
 
     def named_brokers(self, frame: bytes) -> list[Address]:
         """Return the broker addresses in a response frame; its request stays pending."""
-        asked = self._pending.get(int.from_bytes(frame[4:8], "big", signed=True))
-        if asked is None or asked.key not in _APIS_NAMING_BROKERS:
+        traced = self._pending.get(int.from_bytes(frame[4:8], "big", signed=True))
+        if traced is None or traced.key not in _APIS_NAMING_BROKERS:
             return []
         found: list[Address] = []
 
@@ -214,14 +214,14 @@ class ConnectionTrace:
             return address
 
         try:
-            _, pos = compiler.decode(ResponseHeader, response_header_version(asked.key, asked.version), frame, 4)
-            _map_addresses(compiler.decode(response_class(asked.key), asked.version, frame, pos)[0], note)
+            _, pos = compiler.decode(ResponseHeader, response_header_version(traced.key, traced.version), frame, 4)
+            _map_addresses(compiler.decode(response_class(traced.key), traced.version, frame, pos)[0], note)
         except WireError:
             pass
         return found
 
-    def _response_body(self, asked: TracedRequest, number: int, frame: bytes) -> list[Any]:
-        key, version = asked.key, asked.version
+    def _response_body(self, traced: TracedRequest, number: int, frame: bytes) -> list[Any]:
+        key, version = traced.key, traced.version
         view = memoryview(frame)
         if key is ApiKey.API_VERSIONS and int.from_bytes(frame[8:10], "big") == ErrorCode.UNSUPPORTED_VERSION:
             version = 0

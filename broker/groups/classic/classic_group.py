@@ -308,11 +308,11 @@ def subscribed_topics(group: ClassicGroup) -> Generator[None, None, set[str] | N
         if len(raw) < 2:
             return None
         try:  # later versions only add fields at the end
-            said = yield from decode_job(ConsumerProtocolSubscription, 0, raw)
+            subscription = yield from decode_job(ConsumerProtocolSubscription, 0, raw)
         except WireError:
             return None
-        for first in range(0, len(said.topics), TOPICS_PER_STEP):
-            out.update(said.topics[first : first + TOPICS_PER_STEP])
+        for first in range(0, len(subscription.topics), TOPICS_PER_STEP):
+            out.update(subscription.topics[first : first + TOPICS_PER_STEP])
             if first:
                 yield
     return out

@@ -87,30 +87,30 @@ class ClassicGroups:
 
     def on_write_result(
         self,
-        what: NewGroupJoin | LeaderAssignment | static_members.StaticMemberReplacement,
+        write_context: NewGroupJoin | LeaderAssignment | static_members.StaticMemberReplacement,
         error: ErrorCode,
         now_ms: int,
     ) -> GroupEffects:
-        """Continue after the write of a record with the context ``what`` was committed, or failed with ``error``."""
+        """Continue after the record of ``write_context`` was committed, or its write failed with ``error``."""
         fx = GroupEffects()
-        if isinstance(what, LeaderAssignment):
-            group = self.groups.get(what.group_id)
+        if isinstance(write_context, LeaderAssignment):
+            group = self.groups.get(write_context.group_id)
             if group is not None:
-                rebalance.on_assignment_outcome(group, what, error, self.settings, now_ms, fx)
+                rebalance.on_assignment_outcome(group, write_context, error, self.settings, now_ms, fx)
             return fx
-        call = what.join_request
+        call = write_context.join_request
         group_id: str = call.request.group_id
-        if isinstance(what, static_members.StaticMemberReplacement):
-            return static_members.on_replacement_outcome(self.groups.get(group_id), what, error, now_ms) or self.join(
-                call, now_ms
-            )
+        if isinstance(write_context, static_members.StaticMemberReplacement):
+            return static_members.on_replacement_outcome(
+                self.groups.get(group_id), write_context, error, now_ms
+            ) or self.join(call, now_ms)
         if error is not ErrorCode.NONE:
             fx.replies.append(RequestReply(call.pending_request, rebalance.join_error(error, "", call.version)))
             return fx
         self.groups.setdefault(group_id, ClassicGroup(group_id, state_since_ms=now_ms))
         return self.join(call, now_ms)
 
-    def on_disconnect(self, group_id: str, ticket: object, now_ms: int) -> GroupEffects:
+    def on_disconnect(self, group_id: str, pending: object, now_ms: int) -> GroupEffects:
         """Handle the disconnection of a client with a pending request: a member remains and may rejoin, as in Kafka.
 
         A new dynamic member that joined before v4 never received its id and is removed; Kafka waits five minutes.
@@ -119,7 +119,7 @@ class ClassicGroups:
         group = self.groups.get(group_id)
         for member in group.members.values() if group is not None else ():
             join = member.awaiting_join
-            if join is not None and join.pending_request is ticket:
+            if join is not None and join.pending_request is pending:
                 assert group is not None
                 if member.is_new and member.instance_id is None and not join.request.member_id:
                     rebalance.remove_member(group, member, fx)
@@ -278,11 +278,11 @@ class ClassicGroups:
 
     def _sync(self, call: GroupRequest, request: sync_group.SyncGroupRequest, fx: GroupEffects) -> None:
         group, member = self._require_current_member(request, request.generation_id)
-        for said, have in (
+        for requested, have in (
             (request.protocol_type, group.protocol_type),
             (request.protocol_name, group.protocol),
         ):
-            if said is not None and have is not None and said != have:
+            if requested is not None and have is not None and requested != have:
                 raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
             raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)

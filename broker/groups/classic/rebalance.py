@@ -185,17 +185,17 @@ def store_leader_assignment(group: ClassicGroup, request: sync_group.SyncGroupRe
 
 def on_assignment_outcome(
     group: ClassicGroup,
-    what: LeaderAssignment,
+    assignment: LeaderAssignment,
     error: ErrorCode,
     settings: GroupSettings,
     now_ms: int,
     fx: GroupEffects,
 ) -> None:
     """Propagate the committed assignment or, if the write failed, start another rebalance."""
-    if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != what.generation:
+    if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != assignment.generation:
         return  # another rebalance has started and failed the pending requests
     if error is ErrorCode.NONE:
-        propagate_assignment(group, what.assignments, error, now_ms, fx)
+        propagate_assignment(group, assignment.assignments, error, now_ms, fx)
         group.transition_to(ClassicGroupState.STABLE, now_ms)
     else:
         propagate_assignment(group, {}, error, now_ms, fx)

@@ -85,15 +85,15 @@ def _replace_member(
 
 
 def on_replacement_outcome(
-    group: ClassicGroup | None, what: StaticMemberReplacement, error: ErrorCode, now_ms: int
+    group: ClassicGroup | None, replacement: StaticMemberReplacement, error: ErrorCode, now_ms: int
 ) -> GroupEffects | None:
     """Complete the replacement of a static member's id once its record is committed, or reply with the write error.
 
     Returns:
         None if the group has changed meanwhile: the caller then handles the request as an ordinary join.
     """
-    call = what.join_request
-    member = group.members.get(what.old_id) if group is not None else None
+    call = replacement.join_request
+    member = group.members.get(replacement.old_id) if group is not None else None
     if error is not ErrorCode.NONE:
         reply = rebalance.join_error(error, "", call.version)
         if group is not None and member is not None:
@@ -103,12 +103,12 @@ def on_replacement_outcome(
     if (
         group is None
         or member is None
-        or (group.state, group.generation) != (ClassicGroupState.STABLE, what.generation)
+        or (group.state, group.generation) != (ClassicGroupState.STABLE, replacement.generation)
     ):
         return None
     fx = GroupEffects()
     old_leader = group.leader
-    _replace_member(group, call, what.old_id, what.new_id, now_ms, fx)
+    _replace_member(group, call, replacement.old_id, replacement.new_id, now_ms, fx)
     leads = call.version >= 9 and group.leader == member.id
     reply = rebalance.build_join_response(
         group, member, members=leads, leader=group.leader if call.version >= 9 else old_leader

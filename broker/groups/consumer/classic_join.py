@@ -59,15 +59,15 @@ def _join(
 ) -> Generator[None, None, None]:
     """Decode the subscription (up to 300,000 topics), update member and group, and fill in ``response``."""
     request: join_group.JoinGroupRequest = call.request
-    said, names = yield from _decode_subscription(request)
+    subscription, names = yield from _decode_subscription(request)
     member = _get_or_create_member(group, request, member_id, fx)
     known = group.static_member(request.group_instance_id)
     downgrades = known is not None and is_downgrade_due(groups, group, [known], replaced=True)
     names = yield from group.shared_subscription(member, names)
-    updated = _updated_member(member, call, said, names)
+    updated = _updated_member(member, call, subscription, names)
     is_renamed, regex = write_member(MemberChange(groups, group, member, updated, call, now_ms), fx)
     has_changed = is_renamed or regex is not RegexUpdate.SAME
-    owned = consumer_protocol.owned_partitions(said, groups.topics.image)
+    owned = consumer_protocol.owned_partitions(subscription, groups.topics.image)
     yield
     finish = partial(_answer, groups, group, request, response, now_ms, stays=not downgrades)
     update = MemberUpdate(groups, group, member, updated, has_changed, has_changed, owned, now_ms, finish)
@@ -96,10 +96,10 @@ def _decode_subscription(
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR: the subscription is malformed, or the member's record would be too large.
     """
-    room = consumer_protocol.LARGEST_BYTES - sum(len(protocol.metadata) for protocol in request.protocols)
+    remaining_bytes = consumer_protocol.LARGEST_BYTES - sum(len(protocol.metadata) for protocol in request.protocols)
     try:
-        said = yield from consumer_protocol.decode_subscription(request.protocols[0].metadata)
-        return said, (yield from read_names(said.topics, room))
+        subscription = yield from consumer_protocol.decode_subscription(request.protocols[0].metadata)
+        return subscription, (yield from read_names(subscription.topics, remaining_bytes))
     except (WireError, OverflowError):
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
 

@@ -244,10 +244,10 @@ class _ConsumerHeartbeat:
         """Fill in the response after the member's reconciliation; ``moved``: the reconciled member."""
         request, response = self._request, self._response
         _answer(self._groups, group_id, response, moved, self._now_ms, fx)
-        says_all = (
+        has_all_fields = (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
             and request.topic_partitions is not None
         )
-        if request.member_epoch == 0 or says_all or moved.assigned != member.assigned:
+        if request.member_epoch == 0 or has_all_fields or moved.assigned != member.assigned:
             response.assignment = to_response_assignment(moved.assigned)

@@ -116,10 +116,10 @@ def _next_assignment(member: ConsumerGroupMember, goal: ConsumerMemberTarget, ep
                 taken[topic] = free
             continue
         stay = {number: since for number, since in had.items() if number in wanted}
-        give = {number: since for number, since in had.items() if number not in wanted}
+        to_revoke = {number: since for number, since in had.items() if number not in wanted}
         free = [n for n in wanted if n not in had and (n in own or goal.owner_epoch(topic, n) == -1)]
         held_back = held_back or len(stay) + len(free) < len(wanted)
-        for out, part in ((kept, stay), (revoking, give)):
+        for out, part in ((kept, stay), (revoking, to_revoke)):
             if part:
                 out[topic] = part
         if free:

@@ -86,8 +86,8 @@ def _compiled(regex: str) -> Any:
     try:
         return re2.compile(regex, options)
     except (re2.error, UnicodeError) as error:
-        said = error.args[0] if error.args else b""
-        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        message = error.args[0] if error.args else b""
+        text = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
         why = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}."
         raise ProtocolError(ErrorCode.INVALID_REGULAR_EXPRESSION, why) from None
 

@@ -120,7 +120,7 @@ def _to_consumer_member(
     given = yield from consumer_protocol.decode_assignment(member.assignment)
     if given.user_data:
         raise _upgrade_error(classic.id, "an unsupported custom assignor is in use")
-    said = yield from consumer_protocol.decode_subscription(member.metadata_for(classic.protocol or ""))
+    subscription = yield from consumer_protocol.decode_subscription(member.metadata_for(classic.protocol or ""))
     assigned = yield from read_table(
         (row for row in given.assigned_partitions if row.topic in image.topics),
         lambda row: image.topics[row.topic].id,
@@ -132,11 +132,11 @@ def _to_consumer_member(
         epoch=classic.generation,
         previous_epoch=classic.generation,
         instance_id=member.instance_id,
-        rack_id=said.rack_id or None,
+        rack_id=subscription.rack_id or None,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=(yield from read_names(said.topics)),
+        subscribed_topic_names=(yield from read_names(subscription.topics)),
         assigned=assigned,
         classic_metadata=consumer_group_records.ClassicMemberMetadata(member.session_timeout_ms, protocols),
     )

@@ -132,12 +132,12 @@ class ShareGroups(AssignedGroups[ShareGroup]):
         deleting = {topic: name for topic, name in group.deleting.items() if topic not in initializing}
         fx.records.append(records.state_partition_metadata_record(group.id, initializing, group.initialized, deleting))
 
-    def on_initialized(self, ticket: Any, group_id: str, partitions: TopicIdPartitions, *, done: bool) -> GroupEffects:
+    def on_initialized(self, pending: Any, group_id: str, partitions: TopicIdPartitions, *, done: bool) -> GroupEffects:
         """Handle the result of an initialization by the persister (``done``: success); the reply is True.
 
         Partitions that are no longer initializing are ignored: their state may have been deleted meanwhile.
         """
-        fx = GroupEffects(replies=[RequestReply(ticket, True)])
+        fx = GroupEffects(replies=[RequestReply(pending, True)])
         for topic in partitions:
             self.initializing_since_ms.pop((group_id, topic), None)
         group = self.groups.get(group_id)

@@ -47,14 +47,14 @@ class ShareHeartbeatResult:
     partitions_to_initialize: TopicIdPartitions = field(default_factory=dict)
 
 
-def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
+def heartbeat(groups: ShareGroups, pending: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
     """Handle a ShareGroupHeartbeat; the reply is a `ShareHeartbeatResult`, sent before continuations have run.
 
     Raises:
         ProtocolError: error of the response.
     """
     beaten = ShareHeartbeatResult(share_group_heartbeat.ShareGroupHeartbeatResponse())
-    fx = GroupEffects(replies=[RequestReply(ticket, beaten)])
+    fx = GroupEffects(replies=[RequestReply(pending, beaten)])
     _ShareHeartbeat(groups, call, beaten, now_ms, fx).run()
     return fx
 
@@ -100,8 +100,8 @@ class _ShareHeartbeat:
     ) -> Generator[None, None, None]:
         names = member.subscribed_topic_names
         if self._request.subscribed_topic_names is not None:
-            said = iteration_order.as_set(self._request.subscribed_topic_names)
-            names = yield from group.shared_subscription(member, said)
+            topic_names = iteration_order.as_set(self._request.subscribed_topic_names)
+            names = yield from group.shared_subscription(member, topic_names)
         updated = self._updated_member(member, names)
         if member.id not in group.members or updated != member:
             fx.records.append(records.member_record(group.id, updated))

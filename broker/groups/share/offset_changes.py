@@ -41,7 +41,7 @@ def _require_empty_group(group: ShareGroup) -> ShareGroup:
 
 
 def alter_offsets(
-    groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str, topics: Mapping[str, frozenset[int]]
+    groups: ShareGroups, pending: Any, now_ms: int, *, group_id: str, topics: Mapping[str, frozenset[int]]
 ) -> GroupEffects:
     """Start to change the start offsets of existing partitions; create the group if it does not exist.
 
@@ -62,11 +62,11 @@ def alter_offsets(
     if new:
         groups.mark_initializing(group, new, now_ms, fx)
     places = {topic: named.partitions for topic, named in new.items()}
-    fx.replies.append(RequestReply(ticket, ShareOffsetsToAlter(group.epoch, places)))
+    fx.replies.append(RequestReply(pending, ShareOffsetsToAlter(group.epoch, places)))
     return fx
 
 
-def delete_offsets(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: list[str]) -> GroupEffects:
+def delete_offsets(groups: ShareGroups, pending: Any, _: int, *, group_id: str, topics: list[str]) -> GroupEffects:
     """Start to delete the share state of topics: write them as deleting; the persister then deletes their state.
 
     The reply is a `ShareOffsetsToDelete`.
@@ -91,19 +91,19 @@ def delete_offsets(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, t
             places[topic.id] = frozenset(range(len(topic.partitions)))
         else:
             unknown.append(name)
-    fx = GroupEffects(replies=[RequestReply(ticket, ShareOffsetsToDelete(places, unknown))])
+    fx = GroupEffects(replies=[RequestReply(pending, ShareOffsetsToDelete(places, unknown))])
     fx.records.append(records.state_partition_metadata_record(group.id, initializing, initialized, deleting))
     return fx
 
 
 def complete_offset_deletion(
-    groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: frozenset[bytes]
+    groups: ShareGroups, pending: Any, _: int, *, group_id: str, topics: frozenset[bytes]
 ) -> GroupEffects:
     """Remove deleting topics from the state partition metadata after the persister deleted their state.
 
     The reply is True.
     """
-    fx = GroupEffects(replies=[RequestReply(ticket, True)])
+    fx = GroupEffects(replies=[RequestReply(pending, True)])
     group = groups.groups.get(group_id)
     if group is not None:
         left = {topic: name for topic, name in group.deleting.items() if topic not in topics}
@@ -113,7 +113,7 @@ def complete_offset_deletion(
     return fx
 
 
-def start_group_deletion(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str) -> GroupEffects:
+def start_group_deletion(groups: ShareGroups, pending: Any, now_ms: int, *, group_id: str) -> GroupEffects:
     """Start the deletion of a group: the persister must delete all its share state first.
 
     This includes initializing partitions and those of earlier failed deletions: a group created again with this id
@@ -135,7 +135,7 @@ def start_group_deletion(groups: ShareGroups, ticket: Any, now_ms: int, *, group
     group.state_deletion_started_ms = now_ms
     fx = GroupEffects(
         replies=[
-            RequestReply(ticket, ShareOffsetsToDelete({topic: named.partitions for topic, named in known.items()}, []))
+            RequestReply(pending, ShareOffsetsToDelete({topic: named.partitions for topic, named in known.items()}, []))
         ]
     )
     if known or group.deleting:

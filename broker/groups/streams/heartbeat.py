@@ -53,14 +53,14 @@ class StreamsHeartbeatResult:
     internal_topics_to_create: Mapping[str, ConfiguredInternalTopic] = field(default_factory=dict)
 
 
-def heartbeat(groups: StreamsGroups, ticket: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
+def heartbeat(groups: StreamsGroups, pending: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
     """Handle a StreamsGroupHeartbeat; the reply is a `StreamsHeartbeatResult`, sent before continuations have run.
 
     Raises:
         ProtocolError: error of the response.
     """
     beaten = StreamsHeartbeatResult(streams_group_heartbeat.StreamsGroupHeartbeatResponse())
-    fx = GroupEffects(replies=[RequestReply(ticket, beaten)])
+    fx = GroupEffects(replies=[RequestReply(pending, beaten)])
     if call.request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
         _leave(groups, call, beaten, fx)
     else:
@@ -198,11 +198,11 @@ class _StreamsHeartbeat:
             if group.topology is None:
                 raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # only if the topology record is missing in the log
             return group.topology
-        said = from_request(self._request.topology)
+        topology = from_request(self._request.topology)
         if group.topology is None:
-            self._fx.records.append(records.topology_record(group.id, said))
-            return said
-        if group.topology.epoch <= said.epoch and not group.topology.has_same_content(said):
+            self._fx.records.append(records.topology_record(group.id, topology))
+            return topology
+        if group.topology.epoch <= topology.epoch and not group.topology.has_same_content(topology):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
         return group.topology
 

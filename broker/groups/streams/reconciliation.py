@@ -89,7 +89,7 @@ def _reconcile_role(
     active: bool,
 ) -> _RoleReconciliation:
     stay: dict[str, frozenset[int]] = {}
-    give: dict[str, frozenset[int]] = {}
+    to_revoke: dict[str, frozenset[int]] = {}
     take: dict[str, frozenset[int]] = {}
     waits = False
     for name in {**wanted, **had}:
@@ -104,10 +104,10 @@ def _reconcile_role(
         new = wants - has
         free = frozenset(number for number in new if is_free(number))
         waits = waits or len(free) < len(new)
-        for out, part in ((stay, has & wants), (give, has - wants), (take, free)):
+        for out, part in ((stay, has & wants), (to_revoke, has - wants), (take, free)):
             if part:
                 out[name] = part
-    return _RoleReconciliation(stay, give, take, waits)
+    return _RoleReconciliation(stay, to_revoke, take, waits)
 
 
 def _merge_tasks(some: TasksBySubtopology, more: TasksBySubtopology) -> TasksBySubtopology:

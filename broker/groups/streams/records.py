@@ -91,11 +91,11 @@ def epoch_record(
     group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
 ) -> GroupRecord:
     """Return the record of a group's epoch, metadata hash, validated topology epoch and assignor configs (type 17)."""
-    told = [
+    config_rows = [
         streams_group_records.LastAssignmentConfig(key, configs[key])
         for key in sorted(configs, key=java_string_sort_key)
     ]
-    value = streams_group_records.StreamsGroupMetadataValue(epoch, metadata_hash, validated_epoch, told)
+    value = streams_group_records.StreamsGroupMetadataValue(epoch, metadata_hash, validated_epoch, config_rows)
     return GroupRecord(streams_group_records.StreamsGroupMetadataKey(group_id), value)
 
 
@@ -132,7 +132,7 @@ def current_assignment_record(group_id: str, member: StreamsGroupMember) -> Grou
     def others(tasks: TasksBySubtopology) -> list[_TasksWithEpochs]:
         return [_TasksWithEpochs(name, sorted(tasks[name])) for name in sorted(tasks, key=java_string_sort_key)]
 
-    has, gives = member.assigned, member.revoking
+    has, to_revoke = member.assigned, member.revoking
     value = streams_group_records.StreamsGroupCurrentMemberAssignmentValue(
         member.epoch,
         member.previous_epoch,
@@ -140,9 +140,9 @@ def current_assignment_record(group_id: str, member: StreamsGroupMember) -> Grou
         active(has.active),
         others(has.standby),
         others(has.warmup),
-        active(gives.active),
-        others(gives.standby),
-        others(gives.warmup),
+        active(to_revoke.active),
+        others(to_revoke.standby),
+        others(to_revoke.warmup),
     )
     return GroupRecord(streams_group_records.StreamsGroupCurrentMemberAssignmentKey(group_id, member.id), value)
 

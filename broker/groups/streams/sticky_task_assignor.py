@@ -176,13 +176,13 @@ class _StickyAssignment:
         for tasks in self._by_partition(stateful=False):
             for task in tasks:
                 before = self._active_before.get(task)
-                if before is None or not self._take_active(before, task):
+                if before is None or not self._assign_active_task(before, task):
                     left.append(task)
             yield
         rest: dict[str, list[_Task]] = {name: [] for name in self._spec.subtopologies}
         for number, task in enumerate(left, 1):
             before = self._least_loaded(self._standby_before.get(task), None)
-            if before is None or not self._take_active(before, task):
+            if before is None or not self._assign_active_task(before, task):
                 rest[task.subtopology].append(task)
             if number % TASKS_PER_STEP == 0:
                 yield
@@ -195,7 +195,7 @@ class _StickyAssignment:
             if number % TASKS_PER_STEP == 0:
                 yield
 
-    def _take_active(self, member_id: str, task: _Task) -> bool:
+    def _assign_active_task(self, member_id: str, task: _Task) -> bool:
         process = self._process(member_id)
         if process.counts[member_id] >= self._active_quota.tasks_per_member:
             return False
@@ -239,26 +239,26 @@ class _StickyAssignment:
         for tasks in reversed(rounds):
             for task in reversed(tasks):
                 for replica in range(self._spec.standby_replicas):
-                    if not self._take_standby(task):
+                    if not self._assign_standby_task(task):
                         later[task.subtopology].append((task, self._spec.standby_replicas - replica))
                         break
             yield
         queue = self._queue()
         for number, (task, replicas) in enumerate(chain.from_iterable(later.values()), 1):
             for _ in range(replicas):
-                if not self._place_standby(queue, task):
+                if not self._assign_to_least_loaded(queue, task):
                     break
             if number % TASKS_PER_STEP == 0:
                 yield
 
-    def _take_standby(self, task: _Task) -> bool:
+    def _assign_standby_task(self, task: _Task) -> bool:
         before = self._active_before.get(task)
-        if before is not None and not self._process(before).has_task(task) and self._give_standby(before, task):
+        if before is not None and not self._process(before).has_task(task) and self._add_standby(before, task):
             return True
         before = self._least_loaded(self._standby_before.get(task), task)
-        return before is not None and self._give_standby(before, task)
+        return before is not None and self._add_standby(before, task)
 
-    def _give_standby(self, member_id: str, task: _Task) -> bool:
+    def _add_standby(self, member_id: str, task: _Task) -> bool:
         process = self._process(member_id)
         if process.counts[member_id] >= self._quota.tasks_per_member:
             return False
@@ -266,7 +266,7 @@ class _StickyAssignment:
         self._quota.record_count(process.add_task(member_id, task))
         return True
 
-    def _place_standby(self, queue: JavaPriorityQueue[_ProcessState], task: _Task) -> bool:
+    def _assign_to_least_loaded(self, queue: JavaPriorityQueue[_ProcessState], task: _Task) -> bool:
         """Assign a standby task to the least loaded process that does not have the task.
 
         Return False if there is none.

@@ -162,6 +162,6 @@ def _apply(stored: dict[str, str], change: Any) -> None:
         if known is None:
             raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
         if known.type != "LIST":
-            what = f"Config value {op.name.lower()} is not allowed for config key: {name}"
-            raise ProtocolError(ErrorCode.INVALID_CONFIG, what)
+            problem = f"Config value {op.name.lower()} is not allowed for config key: {name}"
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, problem)
         stored[name] = apply_list_change(op, stored.get(name), known.default or "", change.value)

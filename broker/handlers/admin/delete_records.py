@@ -148,7 +148,7 @@ def _try_raise_log_start(context: RequestContext, topic: str, part: DeleteRecord
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Job[DeleteRecordsResponse]:
     """Delete the records of each partition; write the checkpoint of log start offsets before segments are deleted."""
-    response, told, raised = (
+    response, results, raised = (
         DeleteRecordsResponse(topics=context.response_array()),
         [],
         [],
@@ -156,7 +156,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> Job[Delete
     for topic in request.topics:
         for part in topic.partitions:
             row = _try_raise_log_start(context, topic.name, part)
-            told.append(row)
+            results.append(row)
             if isinstance(row, PendingDeletion):
                 raised.append(row)
             yield None
@@ -165,7 +165,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> Job[Delete
     elsewhere = _LowWatermarkWait(context, raised, request.timeout_ms)
     if elsewhere:
         yield from elsewhere.wait()
-    each = iter(told)
+    each = iter(results)
     for topic in request.topics:
         rows: list[DeleteRecordsPartitionResult] = context.response_array()
         for part in topic.partitions:

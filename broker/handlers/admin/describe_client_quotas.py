@@ -30,7 +30,7 @@ def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> Res
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     rows = []
     for entity in (yield from sort_job(quotas, key=repr)):
-        told = [EntityData(kind, name) for kind, name in entity]
-        rows.append(EntryData(told, [ValueData(key, value) for key, value in sorted(quotas[entity].items())]))
+        components = [EntityData(kind, name) for kind, name in entity]
+        rows.append(EntryData(components, [ValueData(key, value) for key, value in sorted(quotas[entity].items())]))
         yield None
     return DescribeClientQuotasResponse(error_message=None, entries=rows)

@@ -158,13 +158,13 @@ def _undocumented_settings(context: RequestContext) -> dict[str, str]:
     return {name: value for name, value in {**config.values, **everyone, **own}.items() if name not in BROKER_KEYS}
 
 
-def _check_broker_id(context: RequestContext, name: str, or_what: str) -> None:
+def _check_broker_id(context: RequestContext, name: str, alternatives: str) -> None:
     """Check that a resource names this node.
 
     Args:
         context: Context of the request.
         name: Resource name.
-        or_what: Text for the error message: other names that are allowed.
+        alternatives: Text for the error message: other names that are allowed.
 
     Raises:
         ProtocolError: INVALID_REQUEST for another node id or a name that is no integer.
@@ -176,7 +176,7 @@ def _check_broker_id(context: RequestContext, name: str, or_what: str) -> None:
         text = f"Broker id must be an integer, but it is: {name}"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, text) from None
     if number != node_id:
-        text = f"Unexpected broker id, expected {node_id}{or_what} but received {name}"
+        text = f"Unexpected broker id, expected {node_id}{alternatives} but received {name}"
         raise ProtocolError(ErrorCode.INVALID_REQUEST, text)
 
 
@@ -193,8 +193,8 @@ def _resource_configs(
 ) -> Iterable[DescribeConfigsResourceResult]:
     keys, source = (GROUP_KEYS, GROUP) if kind == RESOURCE_GROUP else (CLIENT_METRICS_KEYS, CLIENT_METRICS)
     if not name:
-        what = "Group name" if kind == RESOURCE_GROUP else "Client metrics subscription name"
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
+        subject = "Group name" if kind == RESOURCE_GROUP else "Client metrics subscription name"
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{subject} must not be empty")
     own = context.image.config(kind, name)
     own = {name: canonical_value(keys.get(name), value) for name, value in own.items()}
     for key in keys.values():
@@ -233,14 +233,14 @@ assert RESOURCE_BROKER_LOGGER == 8
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> ResponseJob:
     """Describe each distinct resource; an error concerns only its resource."""
     response = DescribeConfigsResponse(results=context.response_array())
-    asked: dict[int, set[str]] = {}
+    names_by_type: dict[int, set[str]] = {}
     refused = False
     for resource in request.resources:
         refused = refused or resource.resource_type not in RESOURCE_TYPES
         yield None
     for resource in request.resources:
         yield None
-        names = asked.setdefault(resource.resource_type, set())
+        names = names_by_type.setdefault(resource.resource_type, set())
         if resource.resource_name in names:
             continue
         names.add(resource.resource_name)

@@ -54,18 +54,18 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     """Return one page of partitions, from the cursor of the request on."""
     image = context.image
     cursor = request.cursor
-    asked: set[str] = set()
-    for topic_asked in request.topics:
-        asked.add(topic_asked.name)
+    requested: set[str] = set()
+    for wanted_topic in request.topics:
+        requested.add(wanted_topic.name)
         yield None
-    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
+    if cursor is not None and (cursor.partition_index < 0 or (requested and cursor.topic_name not in requested)):
         refused = DescribeTopicPartitionsResponse(topics=context.response_array())
-        for topic_asked in request.topics:
-            row = DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic_asked.name)
+        for wanted_topic in request.topics:
+            row = DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, wanted_topic.name)
             refused.topics.append(row)
             yield None
         return refused
-    names = yield from sort_job(asked or image.topics)
+    names = yield from sort_job(requested or image.topics)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     left = min(max(request.response_partition_limit, 1), MAX_DESCRIBED_PARTITIONS)
@@ -74,7 +74,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     for name in names:
         yield None
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
-            if asked:  # an unauthorized topic is reported only if the request names it
+            if requested:  # an unauthorized topic is reported only if the request names it
                 denied.append(DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
             continue
         topic, operations = image.topics.get(name), context.authorized_operations(ResourceType.TOPIC, name)

@@ -136,7 +136,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> ResponseJob:
                 response.topics.append((yield from _topic_response(context, image, image.topics[name], request)))
             yield None
         return _add_authorized_operations(context, response, request)
-    asked: set[Hashable] = set()
+    requested: set[Hashable] = set()
     by_id = False
     for wanted in request.topics:
         if _has_no_ids_yet(context, wanted):
@@ -145,10 +145,10 @@ def handle(context: RequestContext, request: MetadataRequest) -> ResponseJob:
         yield None
     for wanted in request.topics:
         yield None
-        what = wanted.topic_id if by_id or wanted.name is None else wanted.name
-        if what in asked or (by_id and what == ZERO_UUID):
+        key = wanted.topic_id if by_id or wanted.name is None else wanted.name
+        if key in requested or (by_id and key == ZERO_UUID):
             continue
-        asked.add(what)
+        requested.add(key)
         if by_id or wanted.name is None:
             row = yield from _topic_by_id(context, wanted, request)
         elif not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, wanted.name):

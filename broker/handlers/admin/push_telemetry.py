@@ -19,10 +19,10 @@ from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemet
 
 def handle(context: RequestContext, request: PushTelemetryRequest) -> ResponseJob:
     """Validate and record the pushed metrics; return the error code."""
-    services, who = context.services, client_attributes(context)
+    services, attributes = context.services, client_attributes(context)
     try:
         yield from services.client_metrics.push(
-            request, who, context.peer, services.config.number("telemetry.max.bytes")
+            request, attributes, context.peer, services.config.number("telemetry.max.bytes")
         )
     except ProtocolError as error:
         return PushTelemetryResponse(error_code=error.code)

@@ -17,5 +17,5 @@ from ottla.wire.codec.schema import Message
 
 def handle(context: RequestContext, request: Message) -> HandlerResult:
     """Return an error response, or submit the request with the client's principal to the controller in this process."""
-    asked = TokenRequestContext(request, context.peer.principal, context.now_ms)
-    return error_response(context, request) or controller_requests.submit_to_controller(context, request, asked)
+    token_request = TokenRequestContext(request, context.peer.principal, context.now_ms)
+    return error_response(context, request) or controller_requests.submit_to_controller(context, request, token_request)

@@ -16,10 +16,10 @@ from ottla.wire.errors import ProtocolError
 
 def handle(context: RequestContext, request: Message) -> ResponseJob:
     """Submit the request to the Raft node of this process and return its response."""
-    asked = context.services.controller.handle_raft_request(request, context.version, context.peer.listener)
+    pending = context.services.controller.handle_raft_request(request, context.version, context.peer.listener)
     try:
         # a Fetch waits for records until its maximum wait time
-        answer: Message = yield wait_while_connected(context.peer, asked) if context.key is ApiKey.FETCH else asked
+        answer: Message = yield wait_while_connected(context.peer, pending) if context.key is ApiKey.FETCH else pending
     except ProtocolError as error:
         return (yield from build_error_response(context, request, error.code, error.message))
     return answer

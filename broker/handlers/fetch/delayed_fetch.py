@@ -74,13 +74,13 @@ class AvailableBytes:
 
         Each partition is registered in the purgatory before it is counted, as it may change during a yield.
         """
-        enough, what = False, "fetch" if self._params.replica_id < 0 else "end"
+        enough, kind = False, "fetch" if self._params.replica_id < 0 else "end"
         for key in (self._other_partitions_key, self._follower_key):
             if key is not None:
                 purgatory.watch(parked, key)
         for number, want in enumerate(wanted, 1):
             if want is not None and number not in unreadable:
-                key = (what, want.topic, want.partition)
+                key = (kind, want.topic, want.partition)
                 if key not in self._partition_by_key:
                     purgatory.watch(parked, key)
                 self._partition_by_key[key] = want

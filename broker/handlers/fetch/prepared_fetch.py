@@ -178,7 +178,7 @@ class PreparedFetch(RepeatedRequest):
         services, committed, size_bytes, total = self._services, self._read_committed, self._response_bytes, 0
         most = left = min(self._max_bytes, services.fetch_max_bytes)
         out: list[Chunk] = []
-        told = []
+        reads = []
         try:
             for (topic, row, pack, before, after), offset in zip(self._reads, offsets, strict=True):
                 replica = services.replica_manager.get(topic, row.partition)
@@ -209,16 +209,16 @@ class PreparedFetch(RepeatedRequest):
                     length,
                     part,
                 )
-                told.append((replica.traffic, size, offset, upper, start))
+                reads.append((replica.traffic, size, offset, upper, start))
         except (ProtocolError, OSError):  # the handler will meet the same error and report it
             return None
         if total < self._min_bytes and total < most:
             return None
-        for traffic, size, *_ in told:
+        for traffic, size, *_ in reads:
             traffic.fetches += 1
             traffic.bytes_out += size
         if self._session_id:
-            self._remember([offsets for _, _, *offsets in told])
+            self._remember([offsets for _, _, *offsets in reads])
         out[0] = _HEADER(size_bytes + total, correlation_id) + self._header + out[0]
         out.append(self._tail)
         return out

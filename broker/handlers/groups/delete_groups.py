@@ -65,7 +65,7 @@ def handle(context: RequestContext, request: DeleteGroupsRequest) -> ResponseJob
         if failure is not None:
             row.error_code = failure.code
             continue
-        ticket = context.services.groups.submit(name, partial(DeleteGroup, group_id=name))
-        waits.append((ticket, partial(_apply_result, row)))
+        pending = context.services.groups.submit(name, partial(DeleteGroup, group_id=name))
+        waits.append((pending, partial(_apply_result, row)))
     yield from wait_for_results(waits)
     return response

@@ -82,9 +82,9 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> ResponseJ
             if request.include_authorized_operations and row.error_code == 0:
                 row.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
             out.groups.append(row)
-            ticket = shard.read_barrier()
-            if ticket is not None:
-                waits.append((ticket, partial(_apply_result, row)))
+            pending = shard.read_barrier()
+            if pending is not None:
+                waits.append((pending, partial(_apply_result, row)))
     yield from wait_for_results(waits)
     return out
 

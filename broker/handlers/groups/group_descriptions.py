@@ -94,9 +94,9 @@ def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str
     except ProtocolError as error:
         return kind.messages.DescribedGroup(error.code, error.message or None, group_id)
     row = yield from _describe(context, kind, machine, group)
-    ticket = shard.read_barrier()
-    if ticket is not None:
-        waits.append((ticket, partial(_apply_result, row)))
+    pending = shard.read_barrier()
+    if pending is not None:
+        waits.append((pending, partial(_apply_result, row)))
     return row
 
 

@@ -48,13 +48,13 @@ def submit_group_request(
         return refuse(ErrorCode.INVALID_GROUP_ID)
     services = context.services
     fresh = text_of(services.env.uuid()) if not getattr(request, "member_id", "") else ""
-    ticket = services.groups.submit(
+    pending = services.groups.submit(
         request.group_id,
         lambda own: GroupRequest(own, request, context.version, context.client_id, context.peer.host, fresh, sees),
     )
-    if ticket.answer is not None:
-        return _response(ticket.answer, refuse)
-    return _wait_for_response(context, request.group_id, ticket, refuse)
+    if pending.answer is not None:
+        return _response(pending.answer, refuse)
+    return _wait_for_response(context, request.group_id, pending, refuse)
 
 
 def _response(answer: Any, refuse: ErrorResponse) -> Message:
@@ -65,11 +65,11 @@ def _response(answer: Any, refuse: ErrorResponse) -> Message:
 
 
 def _wait_for_response(
-    context: RequestContext, group_id: str, ticket: PendingBrokerRequest, refuse: ErrorResponse
+    context: RequestContext, group_id: str, pending: PendingBrokerRequest, refuse: ErrorResponse
 ) -> ResponseJob:
     """Wait for the response; notify the group coordinator if the client disconnects before."""
-    forget = context.peer.on_close(partial(context.services.groups.on_disconnect, group_id, ticket))
+    forget = context.peer.on_close(partial(context.services.groups.on_disconnect, group_id, pending))
     try:
-        return _response((yield wait_while_connected(context.peer, ticket.wait())), refuse)
+        return _response((yield wait_while_connected(context.peer, pending.wait())), refuse)
     finally:
         forget()

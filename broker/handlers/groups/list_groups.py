@@ -90,8 +90,8 @@ def handle(context: RequestContext, request: ListGroupsRequest) -> ResponseJob:
             if may_see and (not by_state or state in states) and (not by_type or row.group_type in types):
                 out.groups.append(row)
             yield None
-        ticket = shard.read_barrier()
-        if ticket is not None:
-            waits.append((ticket, take))
+        pending = shard.read_barrier()
+        if pending is not None:
+            waits.append((pending, take))
     yield from wait_for_results(waits)
     return out

@@ -32,8 +32,8 @@ def _delete(context: RequestContext, request: OffsetDeleteRequest) -> ResponseJo
                 wanted.append((topic.name, part.partition_index))
             yield None
         yield None
-    ticket = context.services.groups.submit(request.group_id, lambda own: DeleteOffsets(own, request.group_id, wanted))
-    answer = yield from wait_for_result(ticket)
+    pending = context.services.groups.submit(request.group_id, lambda own: DeleteOffsets(own, request.group_id, wanted))
+    answer = yield from wait_for_result(pending)
     if isinstance(answer, ProtocolError):
         out.error_code = answer.code
         return out

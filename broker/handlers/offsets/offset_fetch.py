@@ -126,22 +126,22 @@ def _read_topics(
 ) -> Job[None]:
     by_id = reader.context.version >= 10
     failed = reader.context.response_array()
-    for asked in wanted.topics or ():
-        topic = reader.new_topic(asked.name, asked.topic_id)
-        name = reader.image.topic_names.get(asked.topic_id) if by_id else asked.name
+    for requested in wanted.topics or ():
+        topic = reader.new_topic(requested.name, requested.topic_id)
+        name = reader.image.topic_names.get(requested.topic_id) if by_id else requested.name
         code = ErrorCode.NONE
         if name is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID
         elif not reader.context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if name is None or code is not ErrorCode.NONE:
-            yield from reader.add_errors(topic.partitions, asked.partition_indexes, code)
+            yield from reader.add_errors(topic.partitions, requested.partition_indexes, code)
             failed.append(topic)
         else:
             stored = offsets.topic_offsets(wanted.group_id, name)
             unstable = reader.unstable_partitions(offsets, wanted.group_id, name)
             yield from reader.add_offsets(
-                topic.partitions, asked.partition_indexes, stored, reader.id_of(name), unstable
+                topic.partitions, requested.partition_indexes, stored, reader.id_of(name), unstable
             )
             out.topics.append(topic)
         yield None
@@ -189,9 +189,9 @@ def _read_group(reader: _OffsetReader, wanted: OffsetFetchRequestGroup, out: Off
         yield from _read_all_topics(reader, offsets, wanted.group_id, out)
     else:
         yield from _read_topics(reader, offsets, wanted, out)
-    ticket = shard.read_barrier()
-    if ticket is not None:
-        reader.pending_reads.append((ticket, partial(_set_error, out)))
+    pending = shard.read_barrier()
+    if pending is not None:
+        reader.pending_reads.append((pending, partial(_set_error, out)))
 
 
 def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse) -> Job[None]:
@@ -211,9 +211,9 @@ def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: O
 
 def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse) -> Job[None]:
     """Fill a response up to v7, which has one group and topics by name."""
-    asked, topics = request.topics, None
-    if asked is not None:
-        topics = (OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in asked)
+    requested, topics = request.topics, None
+    if requested is not None:
+        topics = (OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in requested)
     wanted: Any = OffsetFetchRequestGroup(request.group_id, topics=topics)  # type: ignore[arg-type]
     out = OffsetFetchResponseGroup(request.group_id)
     yield from _read_group(reader, wanted, out)
@@ -221,7 +221,7 @@ def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response
     rows: Any = out.topics
     if out.error_code and reader.context.version < 2:  # v1 has no error code of the response, only of partitions
         rows = reader.context.response_array()
-        for topic in asked or ():
+        for topic in requested or ():
             row = reader.new_topic(topic.name)
             yield from reader.add_errors(row.partitions, topic.partition_indexes, out.error_code)
             rows.append(row)

@@ -299,9 +299,9 @@ def _topic_responses(
     context: RequestContext, request: ProduceRequest, every: list[list[CompactResult]]
 ) -> Job[list[TopicProduceResponse]]:
     out: list[TopicProduceResponse] = context.response_array()
-    for topic, told in zip(request.topic_data, every, strict=True):
+    for topic, results in zip(request.topic_data, every, strict=True):
         rows: list[PartitionProduceResponse] = context.response_array()
-        for part, row in zip(topic.partition_data, told, strict=True):
+        for part, row in zip(topic.partition_data, results, strict=True):
             rows.append(PartitionProduceResponse(part.index, row, -1) if isinstance(row, ErrorCode) else row)
             yield None
         out.append(TopicProduceResponse(topic.name, topic.topic_id, rows))

@@ -46,8 +46,8 @@ def may_use_tokens(context: RequestContext) -> bool:
     if peer.token_authenticated:
         return False
     protocol = context.services.config.security_protocol(peer.listener)
-    is_nobody = protocol == "PLAINTEXT" or (protocol == "SSL" and peer.principal == ANONYMOUS)
-    return peer.is_forwarded or not is_nobody
+    is_anonymous = protocol == "PLAINTEXT" or (protocol == "SSL" and peer.principal == ANONYMOUS)
+    return peer.is_forwarded or not is_anonymous
 
 
 def error_response(context: RequestContext, request: Any) -> Message | None:

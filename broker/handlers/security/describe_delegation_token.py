@@ -44,8 +44,8 @@ def _describe_all(context: RequestContext, request: DescribeDelegationTokenReque
     owners: set[str] | None = None
     if request.owners is not None:
         owners = set()
-        for number, asked in enumerate(request.owners, 1):
-            owners.add(f"{asked.principal_type}:{asked.principal_name}")
+        for number, owner in enumerate(request.owners, 1):
+            owners.add(f"{owner.principal_type}:{owner.principal_name}")
             if number % YIELD_EVERY == 0:
                 yield None
         if not owners:
@@ -76,8 +76,8 @@ def _may_see(context: RequestContext, token: DelegationTokenRecord) -> bool:
 
 def _row(token: DelegationTokenRecord, secret: str, version: int) -> DescribedDelegationToken:
     kind, _, name = token.owner.partition(":")
-    asked_kind, _, asked_name = token.requester.partition(":") if version >= REQUESTER_SINCE else ("", "", "")
+    requester_type, _, requester_name = token.requester.partition(":") if version >= REQUESTER_SINCE else ("", "", "")
     renewers = [DescribedDelegationTokenRenewer(*x.split(":", 1)) for x in token.renewers]
     times = token.issue_timestamp, token.expiration_timestamp, token.max_timestamp
     hmac = token_hmac(secret, token.token_id)
-    return DescribedDelegationToken(kind, name, asked_kind, asked_name, *times, token.token_id, hmac, renewers)
+    return DescribedDelegationToken(kind, name, requester_type, requester_name, *times, token.token_id, hmac, renewers)

@@ -15,8 +15,8 @@ from ottla.broker.share_state.state_machine import DeleteShareState
 from ottla.wire.messages import delete_share_group_state as wire
 
 
-def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> DeleteShareState:
-    return DeleteShareState(ticket, key)
+def _event(pending: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> DeleteShareState:
+    return DeleteShareState(pending, key)
 
 
 def handle(context: RequestContext, request: wire.DeleteShareGroupStateRequest) -> HandlerResult:

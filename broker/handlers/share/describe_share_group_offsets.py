@@ -88,9 +88,9 @@ def _all_partitions(context: RequestContext, group_id: str) -> Job[Mapping[bytes
     shard = context.services.groups.shard_for(group_id)
     group = state_machine_of(shard).find_share_group(group_id)
     topics = {} if group is None else {topic: sorted(named.partitions) for topic, named in group.initialized.items()}
-    ticket = shard.read_barrier()
-    if ticket is not None:
-        answer = yield ticket.wait()
+    pending = shard.read_barrier()
+    if pending is not None:
+        answer = yield pending.wait()
         if isinstance(answer, ProtocolError):
             raise answer.with_traceback(None)
     return topics

@@ -16,8 +16,8 @@ from ottla.broker.share_state.state_machine import InitializeShareState
 from ottla.wire.messages import initialize_share_group_state as wire
 
 
-def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> InitializeShareState:
-    return InitializeShareState(ticket, key, part.state_epoch, part.start_offset)
+def _event(pending: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> InitializeShareState:
+    return InitializeShareState(pending, key, part.state_epoch, part.start_offset)
 
 
 def handle(context: RequestContext, request: wire.InitializeShareGroupStateRequest) -> HandlerResult:

@@ -18,8 +18,8 @@ from ottla.broker.share_state.state_machine import ReadShareState
 from ottla.wire.messages import read_share_group_state as wire
 
 
-def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> ReadShareState:
-    return ReadShareState(ticket, key, part.leader_epoch)
+def _event(pending: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> ReadShareState:
+    return ReadShareState(pending, key, part.leader_epoch)
 
 
 def _fill(row: Any, state: ShareGroupOffset) -> None:

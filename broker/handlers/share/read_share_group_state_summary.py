@@ -18,8 +18,8 @@ from ottla.broker.share_state.state_machine import ReadShareStateSummary
 from ottla.wire.messages import read_share_group_state_summary as wire
 
 
-def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> ReadShareStateSummary:
-    return ReadShareStateSummary(ticket, key)
+def _event(pending: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> ReadShareStateSummary:
+    return ReadShareStateSummary(pending, key)
 
 
 def _fill(row: Any, state: ShareGroupOffset) -> None:

@@ -38,21 +38,21 @@ def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> Ha
 
 def _acknowledge(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> ResponseJob:
     shares = context.services.share_partition_manager
-    said: dict[TopicIdPartition, list[Any]] = {}
+    batches: dict[TopicIdPartition, list[Any]] = {}
     for topic in request.topics:
         for part in topic.partitions:
-            said[TopicIdPartition(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
+            batches[TopicIdPartition(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
             yield None
         yield None
-    told = yield from acks.submit_acknowledgements(context, request, said)
+    submitted = yield from acks.submit_acknowledgements(context, request, batches)
     rows: dict[bytes, list[wire.PartitionData]] = {}
     leaders: set[int] = set()
-    for place, ticket in told:
-        if ticket.answer is None:
-            yield ticket.wait()
+    for place, pending in submitted:
+        if pending.answer is None:
+            yield pending.wait()
         row = wire.PartitionData(place.partition)
-        if isinstance(ticket.answer, ProtocolError):
-            row.error_code, row.error_message = ticket.answer.code, ticket.answer.message
+        if isinstance(pending.answer, ProtocolError):
+            row.error_code, row.error_message = pending.answer.code, pending.answer.message
             if row.error_code in acks.LEADER_ERRORS:
                 row.current_leader = wire.LeaderIdAndEpoch(*acks.leader_of(context, place))
                 leaders.add(row.current_leader.leader_id)

@@ -71,36 +71,36 @@ def submit_acknowledgements(
 
     Partitions without acknowledgements have no result, unless others in the request have some.
     """
-    told, is_looked_at = [], False
+    submitted, is_looked_at = [], False
     shares, group_id, member_id = context.services.share_partition_manager, request.group_id, request.member_id
     renews = context.version >= RENEW_SINCE
-    for place, said in batches.items():
-        ticket = PendingBrokerRequest()
-        is_wrong = yield from _is_invalid(said, renews=renews, is_renewal=renews and request.is_renew_ack)
+    for place, partition_batches in batches.items():
+        pending = PendingBrokerRequest()
+        is_wrong = yield from _is_invalid(partition_batches, renews=renews, is_renewal=renews and request.is_renew_ack)
         name = shares.topic_name(place)
         shared = shares.get(group_id, place)
         if name is None:
-            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID))
+            pending.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID))
         elif is_wrong:
-            ticket.deliver(ProtocolError(ErrorCode.INVALID_REQUEST))
+            pending.deliver(ProtocolError(ErrorCode.INVALID_REQUEST))
         elif not context.may(AclOperation.READ, ResourceType.TOPIC, name):
-            ticket.deliver(ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            pending.deliver(ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif not shares.partition_exists(place):
-            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        elif not said:
-            ticket.deliver(True)
+            pending.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        elif not partition_batches:
+            pending.deliver(True)
         elif shared is None:
             is_looked_at = True
-            ticket.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            pending.deliver(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         else:
             is_looked_at = True
             rows = yield from collect_job(
-                ShareAcknowledgementBatch(x.first_offset, x.last_offset, x.acknowledge_types) for x in said
+                ShareAcknowledgementBatch(x.first_offset, x.last_offset, x.acknowledge_types) for x in partition_batches
             )
-            ticket = shared.acknowledge(member_id, rows)
-        told.append((place, ticket))
+            pending = shared.acknowledge(member_id, rows)
+        submitted.append((place, pending))
         yield None
-    return told if is_looked_at else [each for each in told if each[1].answer is not True]
+    return submitted if is_looked_at else [each for each in submitted if each[1].answer is not True]
 
 
 def leader_of(context: RequestContext, place: TopicIdPartition) -> tuple[int, int]:

@@ -195,13 +195,15 @@ class _ShareFetch:
         self._left_bytes = max(self._left_bytes - (batches[-1].end if batches else 0), 0)
         aborted = aborted_batch_offsets(batches, log.aborted_txns_in_slice(part, offset)) if self._committed else ()
         request = self._request
-        asked = AcquireRequest(
+        acquire_request = AcquireRequest(
             request.member_id or "",
             max_records,
             request.batch_size,
             is_record_limit_strict=request.share_acquire_mode == STRICT_ACQUIRE_MODE,
         )
-        acquired = shared.acquire_records(asked, FetchedOffsets(offset, [batch.offsets for batch in batches], aborted))
+        acquired = shared.acquire_records(
+            acquire_request, FetchedOffsets(offset, [batch.offsets for batch in batches], aborted)
+        )
         if acquired:
             row.records = slice_acquired(part, batches, acquired)
             row.acquired_records = [wire.AcquiredRecords(*each) for each in acquired]
@@ -216,10 +218,10 @@ def handle(context: RequestContext, request: wire.ShareFetchRequest) -> Response
         refused = ErrorCode.INVALID_REQUEST if any(limits) else None
     if refused is not None:
         return wire.ShareFetchResponse(error_code=refused)
-    said: dict[TopicIdPartition, list[Any]] = {}
+    acknowledgements: dict[TopicIdPartition, list[Any]] = {}
     for topic in request.topics:
         for part in topic.partitions:
-            said[TopicIdPartition(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
+            acknowledgements[TopicIdPartition(topic.topic_id, part.partition_index)] = part.acknowledgement_batches
             yield None
         yield None
     forgotten: set[TopicIdPartition] = set()
@@ -230,7 +232,7 @@ def handle(context: RequestContext, request: wire.ShareFetchRequest) -> Response
             yield None
         yield None
     try:
-        session = _session(context, request, said, forgotten)
+        session = _session(context, request, acknowledgements, forgotten)
     except ProtocolError as error:
         response = wire.ShareFetchResponse(error_code=error.code)
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
@@ -238,10 +240,14 @@ def handle(context: RequestContext, request: wire.ShareFetchRequest) -> Response
             delay = context.services.env.sleep(max(request.max_wait_ms, 0) / 1000)
             yield wait_while_connected(context.peer, delay)
         return response
-    told = (yield from acks.submit_acknowledgements(context, request, said)) if any(said.values()) else []
+    submitted = (
+        (yield from acks.submit_acknowledgements(context, request, acknowledgements))
+        if any(acknowledgements.values())
+        else []
+    )
     renews = context.version >= acks.RENEW_SINCE and request.is_renew_ack
     fetch = _ShareFetch(context, request, None if renews else session)
-    return (yield from _fetch_and_respond(context, request, fetch, session, told))
+    return (yield from _fetch_and_respond(context, request, fetch, session, submitted))
 
 
 def _session(
@@ -276,9 +282,9 @@ def _fetch_and_respond(
         yield from fetch.wait_for_records()
         yield from fetch.read()
     rows = yield from _changed_partitions(request, fetch.partition_responses, session)
-    for place, ticket in acknowledged:
-        yield wait_while_connected(context.peer, ticket.wait())
-        _add_acknowledge_result(rows, place, ticket.answer)
+    for place, pending in acknowledged:
+        yield wait_while_connected(context.peer, pending.wait())
+        _add_acknowledge_result(rows, place, pending.answer)
         yield None
     if request.share_session_epoch == FINAL_EPOCH:
         context.services.share_partition_manager.sessions.close(request.group_id or "", request.member_id or "")

@@ -132,6 +132,6 @@ async def report_initialization(
 
 
 def _initialized(
-    groups: ShareGroups, ticket: Any, _: int, *, group_id: str, places: TopicIdPartitions, done: bool
+    groups: ShareGroups, pending: Any, _: int, *, group_id: str, places: TopicIdPartitions, done: bool
 ) -> GroupEffects:
-    return groups.on_initialized(ticket, group_id, places, done=done)
+    return groups.on_initialized(pending, group_id, places, done=done)

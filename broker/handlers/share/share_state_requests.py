@@ -32,8 +32,8 @@ def _apply_result(row: Any, fill: ResultWriter, doing: str, answer: Any) -> None
         fill(row, answer)
 
 
-def _event(event_of: EventFactory, at: SharePartitionKey, part: Any, ticket: PendingBrokerRequest) -> Any:
-    return event_of(ticket, at, part)
+def _event(event_of: EventFactory, at: SharePartitionKey, part: Any, pending: PendingBrokerRequest) -> Any:
+    return event_of(pending, at, part)
 
 
 def _submit_all(
@@ -65,10 +65,10 @@ def _submit_all(
             if prepared is not None:
                 yield from prepared(part)
             at = SharePartitionKey(request.group_id, topic.topic_id, part.partition)
-            ticket = context.services.share_partition_manager.coordinator.submit(
+            pending = context.services.share_partition_manager.coordinator.submit(
                 at, partial(_event, event_of, at, part)
             )
-            waits.append((ticket, partial(_apply_result, row, fill, doing)))
+            waits.append((pending, partial(_apply_result, row, fill, doing)))
             yield None
             if len(waits) >= MAX_PENDING_RESULTS:
                 yield from wait_for_results(waits)

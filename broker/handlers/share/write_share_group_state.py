@@ -33,10 +33,10 @@ def _limit_batches(part: wire.PartitionData) -> Job[None]:
     part.state_batches = made
 
 
-def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> WriteShareState:
+def _event(pending: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> WriteShareState:
     prepared: Any = part.state_batches  # converted by `_limit_batches`
     return WriteShareState(
-        ticket,
+        pending,
         key,
         part.state_epoch,
         part.leader_epoch,

@@ -33,20 +33,22 @@ def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> HandlerR
         return AddOffsetsToTxnResponse(error_code=E.INVALID_REQUEST)
     partitions = frozenset({(OFFSETS_TOPIC, context.services.groups.partition_for(request.group_id))})
     producer_id, epoch = request.producer_id, request.producer_epoch
-    ticket = context.services.transaction_coordinator.submit(
+    pending = context.services.transaction_coordinator.submit(
         transactional_id, lambda own: AddPartitions(own, transactional_id, producer_id, epoch, partitions, 0)
     )
     return (
-        _response(ticket, context.version) if ticket.answer is not None else _wait_for_response(ticket, context.version)
+        _response(pending, context.version)
+        if pending.answer is not None
+        else _wait_for_response(pending, context.version)
     )
 
 
-def _response(ticket: PendingBrokerRequest, version: int) -> Message:
-    answer = ticket.answer
+def _response(pending: PendingBrokerRequest, version: int) -> Message:
+    answer = pending.answer
     code = answer.code if isinstance(answer, ProtocolError) else E.NONE
     return AddOffsetsToTxnResponse(error_code=error_for_version(code, version))
 
 
-def _wait_for_response(ticket: PendingBrokerRequest, version: int) -> ResponseJob:
-    yield ticket.wait()
-    return _response(ticket, version)
+def _wait_for_response(pending: PendingBrokerRequest, version: int) -> ResponseJob:
+    yield pending.wait()
+    return _response(pending, version)

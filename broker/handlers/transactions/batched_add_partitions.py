@@ -52,7 +52,7 @@ def add_or_verify_partitions(
     services: BrokerServices, transactions: Iterable[AddPartitionsToTxnTransaction], version: int, refuse: TopicCheck
 ) -> Job[list[AddPartitionsToTxnResult]]:
     """Add or verify the partitions of each transaction in its coordinator; return a row for each transaction."""
-    asked: list[tuple[AddPartitionsToTxnTransaction, PendingBrokerRequest]] = []
+    submitted: list[tuple[AddPartitionsToTxnTransaction, PendingBrokerRequest]] = []
     rows: list[AddPartitionsToTxnResult] = changeable_array()
     for txn in transactions:
         partitions: set[TopicPartition] = set()
@@ -60,12 +60,12 @@ def add_or_verify_partitions(
         if codes:
             rows.append((yield from build_transaction_result(txn, partial(_error_or_not_attempted, codes))))
         else:
-            asked.append((txn, _submit(services, txn, frozenset(partitions), version)))
+            submitted.append((txn, _submit(services, txn, frozenset(partitions), version)))
         yield None
-    for txn, ticket in asked:
-        yield ticket.wait() if ticket.answer is None else None
-        rows.append((yield from build_transaction_result(txn, partial(_to_partition_error, ticket.answer, version))))
-    yield from free_job(asked)
+    for txn, pending in submitted:
+        yield pending.wait() if pending.answer is None else None
+        rows.append((yield from build_transaction_result(txn, partial(_to_partition_error, pending.answer, version))))
+    yield from free_job(submitted)
     return rows
 
 
@@ -100,9 +100,9 @@ def _submit(
 ) -> PendingBrokerRequest:
     transactional_id, producer_id, epoch = txn.transactional_id, txn.producer_id, txn.producer_epoch
     if not transactional_id:
-        ticket = PendingBrokerRequest()
-        ticket.deliver(ProtocolError(E.INVALID_REQUEST))
-        return ticket
+        pending = PendingBrokerRequest()
+        pending.deliver(ProtocolError(E.INVALID_REQUEST))
+        return pending
     if txn.verify_only:
         return services.transaction_coordinator.submit(
             transactional_id, lambda own: VerifyPartitions(own, transactional_id, producer_id, epoch, partitions)

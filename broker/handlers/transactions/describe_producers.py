@@ -42,13 +42,13 @@ def _active(context: RequestContext, topic: str, number: int) -> Job[list[Produc
 def handle(context: RequestContext, request: DescribeProducersRequest) -> ResponseJob:
     """Return the producers of each partition; an error concerns only its partition."""
     response = DescribeProducersResponse(topics=context.response_array())
-    asked: defaultdict[str, set[int]] = defaultdict(set)
+    requested: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:
         known = topic.name in context.image.topics
         wrong = None if known else topic_name_error(topic.name)
         text = None if known else wrong or "This server does not host this topic-partition."
         rows = context.response_array()
-        before = asked[topic.name]
+        before = requested[topic.name]
         for number in topic.partition_indexes:
             yield None
             if number in before:

@@ -32,22 +32,24 @@ def handle(context: RequestContext, request: EndTxnRequest) -> HandlerResult:
         return EndTxnResponse(error_code=E.INVALID_REQUEST)
     producer_id, epoch, commits = request.producer_id, request.producer_epoch, request.committed
     bumps = context.version >= _EPOCH_BUMP_SINCE
-    ticket = context.services.transaction_coordinator.submit(
+    pending = context.services.transaction_coordinator.submit(
         transactional_id, lambda own: EndTransaction(own, transactional_id, producer_id, epoch, commits, bumps)
     )
     return (
-        _response(ticket, context.version) if ticket.answer is not None else _wait_for_response(ticket, context.version)
+        _response(pending, context.version)
+        if pending.answer is not None
+        else _wait_for_response(pending, context.version)
     )
 
 
-def _response(ticket: PendingBrokerRequest, version: int) -> Message:
-    answer = ticket.answer
+def _response(pending: PendingBrokerRequest, version: int) -> Message:
+    answer = pending.answer
     if isinstance(answer, ProtocolError):
         return EndTxnResponse(error_code=error_for_version(answer.code, version))
     producer_id, epoch = answer
     return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
-def _wait_for_response(ticket: PendingBrokerRequest, version: int) -> ResponseJob:
-    yield ticket.wait()
-    return _response(ticket, version)
+def _wait_for_response(pending: PendingBrokerRequest, version: int) -> ResponseJob:
+    yield pending.wait()
+    return _response(pending, version)

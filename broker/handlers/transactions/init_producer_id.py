@@ -78,19 +78,19 @@ def _submit(context: RequestContext, transactional_id: str, request: InitProduce
     expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
     timeout_ms = request.transaction_timeout_ms
 
-    def ask() -> PendingBrokerRequest:
+    def submit() -> PendingBrokerRequest:
         return services.transaction_coordinator.submit(
             transactional_id, lambda own: InitProducerId(own, transactional_id, timeout_ms, expected)
         )
 
-    answer = yield ask().wait()
+    answer = yield submit().wait()
     # only needed for a new transactional id, or after exhausted epochs
     if isinstance(answer, ProducerIdUnavailable):
         try:
             yield services.producer_ids.wait_available()
         except ProducerIdUnavailable as error:
             return _error_response(error.code)
-        answer = yield ask().wait()
+        answer = yield submit().wait()
     if isinstance(answer, ProtocolError):
         is_old = answer.code is E.PRODUCER_FENCED and context.version < _FENCED_ERROR_SINCE
         return _error_response(E.INVALID_PRODUCER_EPOCH if is_old else answer.code)

@@ -104,8 +104,8 @@ class _MarkerWrites:
         ends = TransactionCompletion(
             marker.producer_id, marker.producer_epoch, _txn_end(marker), marker.transaction_version
         )
-        ticket = services.groups.submit_to_partition(row.partition_index, lambda own: EndOffsetsTransaction(own, ends))
-        self.offsets_markers.append(_OffsetsMarker(ticket, row))
+        pending = services.groups.submit_to_partition(row.partition_index, lambda own: EndOffsetsTransaction(own, ends))
+        self.offsets_markers.append(_OffsetsMarker(pending, row))
 
     def _append(self, marker: WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
         """Append a marker to the log of a partition outside `__consumer_offsets`.
@@ -147,8 +147,8 @@ class _MarkerWrites:
                 one.response.error_code = ErrorCode.REQUEST_TIMED_OUT
             elif not one.is_led_elsewhere and not one.replica.has_enough_replicas():
                 one.response.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        for ticket, row in self.offsets_markers:
-            row.error_code = _from_group_coordinator((yield ticket.wait()))
+        for pending, row in self.offsets_markers:
+            row.error_code = _from_group_coordinator((yield pending.wait()))
 
 
 def _from_group_coordinator(answer: Any) -> ErrorCode:

@@ -97,7 +97,7 @@ class _TxnOffsetCommit:
             txn = yield from self._verify_transaction(at)
         except ProtocolError as error:
             return to_client_error(error.code)
-        ticket = groups.submit(
+        pending = groups.submit(
             request.group_id,
             lambda own: CommitOffsets(
                 own,
@@ -111,7 +111,7 @@ class _TxnOffsetCommit:
                 txn,
             ),
         )
-        answer = yield ticket.wait()
+        answer = yield pending.wait()
         code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
         return code
 
@@ -129,14 +129,14 @@ class _TxnOffsetCommit:
                 if version >= _ADDS_SINCE
                 else TransactionSupportedOperation.VERIFY_ABORTABLE
             )
-        whose = request.producer_id, request.producer_epoch
-        wanted = VerificationRequest(request.transactional_id, *whose, {at: NO_SEQUENCE}, operation)
+        producer = request.producer_id, request.producer_epoch
+        wanted = VerificationRequest(request.transactional_id, *producer, {at: NO_SEQUENCE}, operation)
         answer = yield self._context.services.transaction_verifier().verify_once(wanted)
         code = answer.errors.get(at)
         if code is not None:
             raise ProtocolError(code)
         confirmed = answer.txns.get(at)
-        return TransactionContext(*whose, None if confirmed is None else confirmed.guard)
+        return TransactionContext(*producer, None if confirmed is None else confirmed.guard)
 
     def apply_result(self, verdict: ErrorCode) -> Job[None]:
         """Add a row with the group's error code ``verdict`` for each valid partition."""

@@ -29,11 +29,11 @@ def _reject_request(context: RequestContext, request: WriteTxnMarkersRequest, co
     for marker in request.markers:
         result = WritableTxnMarkerResult(marker.producer_id, context.response_array())
         for topic in marker.topics:
-            told = WritableTxnMarkerTopicResult(topic.name, context.response_array())
+            topic_result = WritableTxnMarkerTopicResult(topic.name, context.response_array())
             for number in topic.partition_indexes:
-                told.partitions.append(WritableTxnMarkerPartitionResult(number, code))
+                topic_result.partitions.append(WritableTxnMarkerPartitionResult(number, code))
                 yield None
-            result.topics.append(told)
+            result.topics.append(topic_result)
             yield None
         response.markers.append(result)
         yield None

@@ -121,8 +121,8 @@ class AlterLogDirs:
         try:
             if self._env.disk.exists(path):
                 self._env.disk.rename(path, doomed)
-                for tell in self._replica_manager.on_delete_scheduled:
-                    tell(doomed)
+                for callback in self._replica_manager.on_delete_scheduled:
+                    callback(doomed)
                 await self._flush_directory(target)
         except OSError as error:
             self._fail(error, target)

@@ -86,12 +86,12 @@ def _inspect(
     at: TopicPartition, path: str, directory: LogDirectory, image: MetadataImage, node_id: int
 ) -> LeftoverFutureLog:
     topic = image.topics.get(at[0])
-    told = None if topic is None else topic.partitions.get(at[1])
-    if topic is None or told is None or node_id not in told.replicas:
+    registration = None if topic is None else topic.partitions.get(at[1])
+    if topic is None or registration is None or node_id not in registration.replicas:
         return LeftoverFutureLog(at, directory, path, None, is_assigned=False)
-    placed = directory_id_of(told, node_id) == directory.id
+    placed = directory_id_of(registration, node_id) == directory.id
     return LeftoverFutureLog(
-        at, directory, path, topic.id, is_assigned=placed, is_sole_isr_member=set(told.isr) <= {node_id}
+        at, directory, path, topic.id, is_assigned=placed, is_sole_isr_member=set(registration.isr) <= {node_id}
     )
 
 

@@ -150,9 +150,10 @@ class FutureReplicaCopier:
     def _is_directory_assigned(self, move: LogDirMove) -> bool:
         """Return True if the image assigns the replica to the future log's directory."""
         topic = self._replica_manager.image.topics.get(move.replica.topic)
-        told = None if topic is None else topic.partitions.get(move.replica.partition)
+        registration = None if topic is None else topic.partitions.get(move.replica.partition)
         return (
-            told is not None and directory_id_of(told, self._node_id) == self._log_dirs.directory_of(move.future_log).id
+            registration is not None
+            and directory_id_of(registration, self._node_id) == self._log_dirs.directory_of(move.future_log).id
         )
 
     async def _step(self, move: LogDirMove) -> None:
@@ -164,11 +165,11 @@ class FutureReplicaCopier:
         """
         if not self._align(move):
             return
-        asked_ago_ms = self._env.monotonic_ms() - move.assignment_sent_ms
+        since_assignment_ms = self._env.monotonic_ms() - move.assignment_sent_ms
         match next_promotion_step(
             near=self._is_nearly_caught_up(move),
             is_assigned=self._is_directory_assigned(move),
-            asked_ago_ms=asked_ago_ms,
+            since_assignment_ms=since_assignment_ms,
         ):
             case PromotionStep.COPY:
                 await self._copy_chunk(move)

@@ -27,19 +27,19 @@ class PromotionStep(Enum):
     """Replace the current log by the future log."""
 
 
-def next_promotion_step(*, near: bool, is_assigned: bool, asked_ago_ms: float) -> PromotionStep:
+def next_promotion_step(*, near: bool, is_assigned: bool, since_assignment_ms: float) -> PromotionStep:
     """Return the next step of a move.
 
     Args:
         near: True if the future log lacks at most one chunk.
         is_assigned: True if the image assigns the replica to the future log's directory.
-        asked_ago_ms: time since the assignment was requested from the controller; infinite for never.
+        since_assignment_ms: time since the assignment was requested from the controller; infinite for never.
     """
     if not near:
         return PromotionStep.COPY
     if is_assigned:
         return PromotionStep.SWAP
-    return PromotionStep.WAIT if asked_ago_ms < ASSIGNMENT_RETRY_MS else PromotionStep.REQUEST_ASSIGNMENT
+    return PromotionStep.WAIT if since_assignment_ms < ASSIGNMENT_RETRY_MS else PromotionStep.REQUEST_ASSIGNMENT
 
 
 class FutureLogDecision(Enum):

@@ -192,12 +192,12 @@ class FollowerFetchState:
 
     def next_fetch_ms(self, now_ms: float) -> float:
         """Return the monotonic time in ms of the next fetch: now, or the end of the first backoff (R-314)."""
-        asked = (
+        fetching = (
             p
             for key, p in self._partitions.items()
             if not p.is_failed and not p.is_outcome_pending and key not in self._excluded
         )
-        times = (p.not_before_ms for p in asked)
+        times = (p.not_before_ms for p in fetching)
         return max(now_ms, min(times, default=now_ms + self._limits.backoff_ms))
 
     def build_fetch(self, now_ms: float) -> FetchRequest | None:
@@ -214,7 +214,7 @@ class FollowerFetchState:
         if full:
             self._changed = dict.fromkeys([*self._partitions, *self._changed])
         session: dict[PartitionKey, FetchPartition] = {} if full else self._session_partitions
-        told: dict[PartitionKey, FetchPartition] = {}
+        included: dict[PartitionKey, FetchPartition] = {}
         gone: list[PartitionKey] = []
         new_left = MAX_NEW_PARTITIONS_PER_REQUEST if self._leader_keeps_sessions else len(self._changed)
         later: dict[PartitionKey, None] = {}
@@ -230,15 +230,15 @@ class FollowerFetchState:
                 continue
             row = _fetch_partition(key[1], part, self._limits)
             if known != row:
-                told[key] = row
+                included[key] = row
                 new_left -= known is None
-        if not told and len(session) == len(gone):
+        if not included and len(session) == len(gone):
             return None
-        session.update(told)
+        session.update(included)
         for key in gone:
             del session[key]
         self._session_partitions, self._is_full_fetch, self._changed = session, full, later
-        return self._build_request(told, gone, waits=not later)
+        return self._build_request(included, gone, waits=not later)
 
     def _build_request(
         self, partitions: dict[PartitionKey, FetchPartition], forgotten: list[PartitionKey], *, waits: bool

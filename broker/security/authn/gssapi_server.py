@@ -68,11 +68,11 @@ class GssapiSaslServer:
 
     def _evaluate_stage(self, talk: GssAcceptor, token: bytes) -> bytes | None:
         if self._state is GssapiState.AWAITING_TICKET:
-            told = talk.accept(token)
+            reply = talk.accept(token)
             if not talk.is_established:
-                return told
+                return reply
             self._state = GssapiState.AWAITING_EMPTY
-            return told or self._offer(talk)
+            return reply or self._offer(talk)
         if self._state is GssapiState.AWAITING_EMPTY:
             if token:
                 raise SaslAuthenticationException("Kerberos: words where none are expected")

@@ -180,12 +180,12 @@ def build_listener_security(
     if protocol == "PLAINTEXT":
         return None
     get = listener_setting(values, listener)
-    asks_login = protocol.startswith("SASL")
-    enabled = tuple(x for x in _enabled_mechanisms(get) if x in SUPPORTED_MECHANISMS) if asks_login else ()
+    requires_sasl = protocol.startswith("SASL")
+    enabled = tuple(x for x in _enabled_mechanisms(get) if x in SUPPORTED_MECHANISMS) if requires_sasl else ()
     plain = _jaas(get, PLAIN) if PLAIN in enabled else None
     return ListenerSecurity(
         tls=listener_tls(values, listener, protocol),
-        requires_sasl=asks_login,
+        requires_sasl=requires_sasl,
         plain_digests=parse_users(plain.options) if plain is not None else None,
         enabled_mechanisms=enabled,
         max_reauth_ms={x: int(_mechanism_setting(get, x, MAX_REAUTH) or get(MAX_REAUTH) or 0) for x in enabled},

@@ -231,8 +231,8 @@ class SaslAuthenticator:
         """Return the error message of a failed authentication for the client, as in Kafka (S-314)."""
         if error.client_message is not None:
             return error.client_message
-        what = "authentication" if self._previous is None else "re-authentication"
-        return f"Authentication failed during {what} due to invalid credentials with SASL mechanism {self._mechanism}"
+        phase = "authentication" if self._previous is None else "re-authentication"
+        return f"Authentication failed during {phase} due to invalid credentials with SASL mechanism {self._mechanism}"
 
     def _finish_evaluation(self, answer: TokenResult, now_ms: float) -> tuple[bytes | None, int]:
         """Return the response token and the session lifetime in ms; 0 if it does not expire or is not complete yet."""
@@ -243,9 +243,9 @@ class SaslAuthenticator:
         if not exchange.is_complete:
             return answer, 0
         if self._previous is not None and self._previous[1] != exchange.authorization_id:
-            told = "Cannot change principals during re-authentication from "
+            message = "Cannot change principals during re-authentication from "
             raise SaslAuthenticationException(
-                "somebody else", f"{told}User.{self._previous[1]}: User.{exchange.authorization_id}"
+                "somebody else", f"{message}User.{self._previous[1]}: User.{exchange.authorization_id}"
             )
         self._previous = (self._mechanism, exchange.authorization_id)
         self.state = SaslState.COMPLETE

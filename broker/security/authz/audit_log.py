@@ -106,8 +106,8 @@ class AuditLog:
     def log_authentication(self, peer: AuditSubject, listener: str, mechanism: str) -> None:
         """Log a successful authentication with a SASL mechanism or TLS."""
         if self.logs_allowed:
-            who = f"Principal = {escape_name(peer.principal)} is Authenticated from host = {peer.host}"
-            self._log(logging.DEBUG, f"{who} at listener = {listener} by {mechanism}")
+            subject = f"Principal = {escape_name(peer.principal)} is Authenticated from host = {peer.host}"
+            self._log(logging.DEBUG, f"{subject} at listener = {listener} by {mechanism}")
 
     def log_authentication_failure(self, host: str, listener: str, why: str) -> None:
         """Log a failed authentication; ``why`` must not contain secrets."""

@@ -94,13 +94,13 @@ class Authorizer:
 
     def may(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str) -> bool:
         """Return True if a client is authorized for an operation on a resource."""
-        asked = peer.principal, peer.host, operation, resource, name
-        known = self.decisions.get(asked)
-        return self._decide(*asked) if known is None else known
+        key = peer.principal, peer.host, operation, resource, name
+        known = self.decisions.get(key)
+        return self._decide(*key) if known is None else known
 
     def _decide(self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str) -> bool:
-        said = principal in self._super_users or self._acls.evaluate(principal, host, operation, resource, name)
-        decision = self._allows_without_acl if said is None else said
+        acl_decision = principal in self._super_users or self._acls.evaluate(principal, host, operation, resource, name)
+        decision = self._allows_without_acl if acl_decision is None else acl_decision
         if len(name) <= _MAX_CACHED_NAME_CHARS:
             if len(self.decisions) >= _MAX_DECISIONS:
                 self._clear_decisions()
@@ -123,19 +123,19 @@ class Authorizer:
 
         Permissions are cached with the connection, unless they are audited.
         """
-        said: bool = asking.may(AclOperation.READ, ResourceType.TOPIC, topic)
-        if said and asking.services.audit is None:
+        is_allowed: bool = asking.may(AclOperation.READ, ResourceType.TOPIC, topic)
+        if is_allowed and asking.services.audit is None:
             topics = self.allowed_names(asking.peer, AclOperation.READ, ResourceType.TOPIC)
             asking.peer.authorization_cache.readable_topics = topics
-        return said
+        return is_allowed
 
     def may_write(self, asking: Any, topic: str) -> bool:
         """Return True if the client of a `RequestContext` may write to a topic."""
-        said: bool = asking.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
-        if said and asking.services.audit is None:
+        is_allowed: bool = asking.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
+        if is_allowed and asking.services.audit is None:
             topics = self.allowed_names(asking.peer, AclOperation.WRITE, ResourceType.TOPIC)
             asking.peer.authorization_cache.writable_topics = topics
-        return said
+        return is_allowed
 
     def deciding_rule(
         self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str
@@ -154,13 +154,13 @@ class Authorizer:
 
     def may_any(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> bool:
         """Return True if a client is authorized for an operation on any resource of a type (S-339)."""
-        asked = peer.principal, peer.host, operation, resource
-        known = self._decisions_by_resource_type.get(asked)
+        key = peer.principal, peer.host, operation, resource
+        known = self._decisions_by_resource_type.get(key)
         if known is None:
-            known = self.may(peer, operation, resource, "hardcode") or self._acls.evaluate_by_resource_type(*asked)
+            known = self.may(peer, operation, resource, "hardcode") or self._acls.evaluate_by_resource_type(*key)
             if len(self._decisions_by_resource_type) >= _MAX_DECISIONS:
                 self._decisions_by_resource_type.clear()
-            self._decisions_by_resource_type[asked] = known
+            self._decisions_by_resource_type[key] = known
         return known
 
     def authorized_operations(self, peer: AuthorizationSubject, resource: ResourceType, name: str) -> int:

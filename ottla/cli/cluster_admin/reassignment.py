@@ -327,16 +327,16 @@ async def reassign(
 async def _move(client: ReassignmentClient, moves: Sequence[PlannedReassignment], at_once: int) -> None:
     waiting = list(moves)
     moving: set[PlannedPartition] = set()
-    world = blocking_env.BlockingEnv()
+    env = blocking_env.BlockingEnv()
     while waiting or moving:
-        room = max(0, at_once - len(moving))
-        begun, waiting = waiting[:room], waiting[room:]
+        slots = max(0, at_once - len(moving))
+        begun, waiting = waiting[:slots], waiting[slots:]
         if begun:
             await _request_reassignments(client, [(move.partition, list(move.replicas)) for move in begun])
         moving = {*moving, *(move.partition for move in begun)} & set(await _ongoing_reassignments(client))
         _print_progress(len(moves) - len(waiting) - len(moving), len(moves))
         if moving:
-            await world.sleep(POLL_INTERVAL_S)
+            await env.sleep(POLL_INTERVAL_S)
     if moves:
         await _elect_in(client, 0, [move.partition for move in moves])
 

@@ -60,8 +60,8 @@ async def _cluster_snapshot(client: RemovalClient) -> ClusterSnapshot:
     cluster = await client.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
     raise_for_error(cluster.error_code, cluster.error_message, "the cluster")
     topics = await client.metadata(None)
-    asked = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
-    quorum = await client.call(dq.DescribeQuorumRequest([asked]))
+    query = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
+    quorum = await client.call(dq.DescribeQuorumRequest([query]))
     raise_for_error(quorum.error_code, quorum.error_message, "the quorum")
     raise_for_error(
         quorum.topics[0].partitions[0].error_code, None, "the quorum has no leader: ottla cluster recover --help"
@@ -163,33 +163,33 @@ async def _wait_until_stopped(
     Raises:
         CommandFailed: a node still runs.
     """
-    world = blocking_env.BlockingEnv()
-    until_ms = world.monotonic_ms() + options.wait * 1000
-    said: set[int] = set()
+    env = blocking_env.BlockingEnv()
+    until_ms = env.monotonic_ms() + options.wait * 1000
+    reported: set[int] = set()
     while runs := [i for i in options.nodes if seen.is_running(i)]:
         for node in runs:
-            if node not in said:
+            if node not in reported:
                 print(f"node {node} holds nothing any more: stop it now", file=sys.stderr, flush=True)
-                said.add(node)
-        if world.monotonic_ms() > until_ms:
+                reported.add(node)
+        if env.monotonic_ms() > until_ms:
             raise CommandFailed(f"node {runs[0]} still runs: stop it and run this again")
-        await world.sleep(reassignment.POLL_INTERVAL_S)
+        await env.sleep(reassignment.POLL_INTERVAL_S)
         seen = await _cluster_snapshot(client)
     return seen
 
 
 async def _remove_voter(client: RemovalClient, seen: ClusterSnapshot, node: int) -> None:
     """Send RemoveRaftVoter for a node; retry for `VOTER_CHANGE_TIMEOUT_S` while another voter change is pending."""
-    world = blocking_env.BlockingEnv()
-    until_ms = world.monotonic_ms() + VOTER_CHANGE_TIMEOUT_S * 1000
+    env = blocking_env.BlockingEnv()
+    until_ms = env.monotonic_ms() + VOTER_CHANGE_TIMEOUT_S * 1000
     while True:
         answer = await client.call(rv.RemoveRaftVoterRequest(seen.cluster_id, node, seen.voters[node].directory_id))
         if answer.error_code == ErrorCode.VOTER_NOT_FOUND:
             return
-        if answer.error_code != ErrorCode.REQUEST_TIMED_OUT or world.monotonic_ms() > until_ms:
+        if answer.error_code != ErrorCode.REQUEST_TIMED_OUT or env.monotonic_ms() > until_ms:
             raise_for_error(answer.error_code, answer.error_message, f"the vote of node {node}")
             return
-        await world.sleep(reassignment.POLL_INTERVAL_S)
+        await env.sleep(reassignment.POLL_INTERVAL_S)
 
 
 async def remove_nodes(client: RemovalClient, options: argparse.Namespace) -> None:

@@ -89,12 +89,14 @@ def _acls_to_add(options: argparse.Namespace) -> list[StandardAcl]:
         CommandFailed: principal, operation or resource is missing, or a principal has no type.
     """
     about, operations = _resources(options), [_OPERATIONS[o] for o in options.operation]
-    who = [(p, AclPermissionType.ALLOW) for p in options.allow] + [(p, AclPermissionType.DENY) for p in options.deny]
-    if not about or not operations or not who:
+    principals = [(p, AclPermissionType.ALLOW) for p in options.allow] + [
+        (p, AclPermissionType.DENY) for p in options.deny
+    ]
+    if not about or not operations or not principals:
         raise CommandFailed(
             "say whom (--allow or --deny), what (--operation) and about what (--topic, --group, --cluster)"
         )
-    for principal, _ in who:
+    for principal, _ in principals:
         if ":" not in principal:
             raise CommandFailed(f"{principal}: write User:{principal}")
     pattern = PatternType.PREFIXED if options.prefixed else PatternType.LITERAL
@@ -109,7 +111,7 @@ def _acls_to_add(options: argparse.Namespace) -> list[StandardAcl]:
             p,
         )
         for kind, name in about
-        for principal, p in who
+        for principal, p in principals
         for o in operations
     ]
 
@@ -156,7 +158,7 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
 
 async def _add(client: ClusterClient, options: argparse.Namespace) -> None:
     acls = _acls_to_add(options)
-    rows = [ca.AclCreation(r, name, pattern, who, host, o, p) for r, name, pattern, who, host, o, p in acls]
+    rows = [ca.AclCreation(r, name, pattern, principal, host, o, p) for r, name, pattern, principal, host, o, p in acls]
     answer = await client.call(ca.CreateAclsRequest(rows))
     for acl, row in zip(acls, answer.results, strict=True):
         raise_for_error(row.error_code, row.error_message, f"{acl.resource.name.lower()} {acl.name}")

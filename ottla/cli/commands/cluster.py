@@ -132,10 +132,10 @@ def run(arguments: list[str]) -> int:
     if options.verb == "recover":
         return recovery.run(options)
     if options.verb != "start":
-        asked = {"status": _status, "remove": removal.remove_nodes, **reassignment.VERBS}[options.verb]
+        run_verb = {"status": _status, "remove": removal.remove_nodes, **reassignment.VERBS}[options.verb]
 
         async def work(client: ClusterClient) -> None:
-            await asked(client, options)
+            await run_verb(client, options)
 
         return run_with_client(options, work)
     try:

@@ -43,11 +43,11 @@ def _bytes(text: str) -> bytes:
         raise WireError(f"neither a file nor hex digits: {shown.strip()}") from None
 
 
-def _is_text_file(what: str) -> bool:
+def _is_text_file(path: str) -> bool:
     """Return True for a file of text lines, such as a checkpoint or ``meta.properties``, which is printed as it is."""
-    name = os.path.basename(what)
+    name = os.path.basename(path)
     texts = ("meta.properties", "partition.metadata", "quorum-state", ".kafka_cleanshutdown")
-    return os.path.exists(what) and (name in texts or name.endswith("-checkpoint"))
+    return os.path.exists(path) and (name in texts or name.endswith("-checkpoint"))
 
 
 def _api(text: str) -> tuple[ApiKey, int]:

@@ -45,12 +45,12 @@ def parser() -> argparse.ArgumentParser:
     out = command_parser("format", TEXT)
     out.add_argument("-t", "--cluster-id", required=True, metavar="ID", help="id of the cluster")
     add_settings(out)
-    who = out.add_mutually_exclusive_group()
-    who.add_argument("-s", "--standalone", action="store_true", help="this node is the only controller so far")
-    who.add_argument(
+    exclusive = out.add_mutually_exclusive_group()
+    exclusive.add_argument("-s", "--standalone", action="store_true", help="this node is the only controller so far")
+    exclusive.add_argument(
         "-I", "--initial-controllers", metavar="LIST", help="ID@HOST:PORT:DIRECTORY_ID of each, with commas between"
     )
-    who.add_argument(
+    exclusive.add_argument(
         "-N", "--no-initial-controllers", action="store_true", help="the controllers are learned from the others"
     )
     out.add_argument(
@@ -164,9 +164,9 @@ def _format(options: argparse.Namespace) -> list[str]:
 def run(arguments: list[str]) -> int:
     """Run ``ottla format`` with these arguments; return the exit status: 0, 1 failed, 2 invalid configuration."""
     try:
-        said = _format(parser().parse_args(arguments))
+        messages = _format(parser().parse_args(arguments))
     except (ConfigException, InvalidFeatureLevel, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError) as error:
         print(f"ottla format: {failure_text(error)}", file=sys.stderr)
         return 2 if isinstance(error, ConfigException) else 1
-    print("\n".join(said) if said else "All of the log directories are already formatted.")
+    print("\n".join(messages) if messages else "All of the log directories are already formatted.")
     return 0

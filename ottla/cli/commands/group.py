@@ -141,7 +141,7 @@ async def _each(groups: Iterable[str], work: Callable[[str], Awaitable[None]]) -
 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
-    told: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
 
     async def one(group_id: str) -> None:
         seen = await gs.describe_group(client, group_id)
@@ -157,14 +157,14 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
         if seen.group_type == gs.SHARE and options.records:
             row["records"] = await describe_in_flight_records(client, seen)
         if options.output == "text":
-            _print(row, first=not told)
-        told.append(row)
+            _print(row, first=not rows)
+        rows.append(row)
 
     try:
         await _each(await _groups(client, options), one)
     finally:
-        if options.output != "text" or (options.all and not told):
-            print_output(told, options.output, "no groups")
+        if options.output != "text" or (options.all and not rows):
+            print_output(rows, options.output, "no groups")
 
 
 def _print(row: dict[str, Any], *, first: bool) -> None:
@@ -247,8 +247,8 @@ async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) ->
         parts: dict[str, list[OffsetDeleteRequestPartition]] = {}
         for topic, number in await resolve_partitions(client, options.topic):
             parts.setdefault(topic, []).append(OffsetDeleteRequestPartition(number))
-        asked = OffsetDeleteRequest(group_id, [OffsetDeleteRequestTopic(*item) for item in parts.items()])
-        answer = await seen.channel.call(asked)
+        request = OffsetDeleteRequest(group_id, [OffsetDeleteRequestTopic(*item) for item in parts.items()])
+        answer = await seen.channel.call(request)
         raise_for_error(answer.error_code, None, group_id)
         rows = [
             ({"topic": topic.name, "partition": row.partition_index}, row.error_code, None)

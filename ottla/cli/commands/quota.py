@@ -83,8 +83,8 @@ def _check(keys: list[str]) -> None:
 
 
 async def _described_quotas(client: ClusterClient, options: argparse.Namespace, *, strict: bool) -> list[dc.EntryData]:
-    whose = [dc.ComponentData(kind, DEFAULT if name is None else EXACT, name) for kind, name in _entities(options)]
-    answer = await client.call(dc.DescribeClientQuotasRequest(whose, strict))
+    components = [dc.ComponentData(kind, DEFAULT if name is None else EXACT, name) for kind, name in _entities(options)]
+    answer = await client.call(dc.DescribeClientQuotasRequest(components, strict))
     raise_for_error(answer.error_code, answer.error_message, "quotas")
     return answer.entries or []
 
@@ -93,8 +93,8 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     rows = []
     for entry in await _described_quotas(client, options, strict=False):
         names = {x.entity_type: ANY if x.entity_name is None else x.entity_name for x in entry.entity}
-        whose = {option: names.get(kind, "") for option, kind in _KINDS.items()}
-        rows += [{**whose, "quota": value.key, "value": _number(value.value)} for value in entry.values]
+        components = {option: names.get(kind, "") for option, kind in _KINDS.items()}
+        rows += [{**components, "quota": value.key, "value": _number(value.value)} for value in entry.values]
     print_output(sorted(rows, key=lambda row: [str(x) for x in row.values()]), options.output, "no quotas")
 
 

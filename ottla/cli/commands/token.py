@@ -71,8 +71,8 @@ def parser() -> argparse.ArgumentParser:
         else:
             verb.add_argument("id", nargs="?", help="which token")
             verb.add_argument("--hmac-file", metavar="FILE", help="where its hmac stands instead; - is standard input")
-            words = "by so much, as far as the brokers allow" if name == "renew" else "so much later, and not at once"
-            verb.add_argument("--period-ms", type=integer(-1, MAX_INT64), default=-1, help=words)
+            effect = "by so much, as far as the brokers allow" if name == "renew" else "so much later, and not at once"
+            verb.add_argument("--period-ms", type=integer(-1, MAX_INT64), default=-1, help=effect)
     return out
 
 
@@ -116,9 +116,9 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
     made = await client.call(request, version)
     raise_for_error(made.error_code, None, "token")
     owner = f"{made.principal_type}:{made.principal_name}"
-    asked = f"{made.token_requester_principal_type}:{made.token_requester_principal_name}"
+    requester = f"{made.token_requester_principal_type}:{made.token_requester_principal_name}"
     times = made.expiry_timestamp_ms, made.max_timestamp_ms
-    row = _row(made.token_id, owner, asked if version >= OWNERS_MIN_VERSION else owner, options.renewer, *times)
+    row = _row(made.token_id, owner, requester if version >= OWNERS_MIN_VERSION else owner, options.renewer, *times)
     hmac = b64encode(made.hmac).decode()
     if options.config_out is None:
         row["hmac"] = hmac
@@ -163,8 +163,8 @@ def _write(options: argparse.Namespace, token_id: str, hmac: str) -> None:
 
 
 async def _describe_tokens(client: ClusterClient, owners: list[str] | None) -> list[dd.DescribedDelegationToken]:
-    asked = None if owners is None else [dd.DescribeDelegationTokenOwner(*_principal(x)) for x in owners]
-    answer = await client.call(dd.DescribeDelegationTokenRequest(asked))
+    filters = None if owners is None else [dd.DescribeDelegationTokenOwner(*_principal(x)) for x in owners]
+    answer = await client.call(dd.DescribeDelegationTokenRequest(filters))
     raise_for_error(answer.error_code, None, "tokens")
     return sorted(answer.tokens, key=lambda x: (x.principal_name, x.issue_timestamp, x.token_id))
 
@@ -173,9 +173,9 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     rows = []
     for x in await _describe_tokens(client, options.owner):
         renewers = [f"{r.principal_type}:{r.principal_name}" for r in x.renewers]
-        asked = f"{x.token_requester_principal_type}:{x.token_requester_principal_name}".strip(":") or "-"
+        requester = f"{x.token_requester_principal_type}:{x.token_requester_principal_name}".strip(":") or "-"
         times = x.expiry_timestamp, x.max_timestamp
-        row = _row(x.token_id, f"{x.principal_type}:{x.principal_name}", asked, renewers, *times)
+        row = _row(x.token_id, f"{x.principal_type}:{x.principal_name}", requester, renewers, *times)
         if options.show_hmac:
             row["hmac"] = b64encode(x.hmac).decode()
         rows.append(row)

@@ -70,23 +70,23 @@ class TracingProxy:
 
     async def _serve(self, client: Stream, broker: Address) -> None:
         self._count += 1
-        who = f"#{self._count}"
-        print(f"{who} {client.peer} connects to {broker[0]}:{broker[1]}", flush=True)
+        label = f"#{self._count}"
+        print(f"{label} {client.peer} connects to {broker[0]}:{broker[1]}", flush=True)
         try:
             server = await self._env.net.connect(*broker)
         except OSError as error:
-            print(f"{who} {broker[0]}:{broker[1]}: {error}", flush=True)
+            print(f"{label} {broker[0]}:{broker[1]}: {error}", flush=True)
             client.close()
             return
         talk = ConnectionTrace(
-            who, self._proxy_address, partial(print, flush=True), show_bytes=self._bytes, explainer=self._explainer
+            label, self._proxy_address, partial(print, flush=True), show_bytes=self._bytes, explainer=self._explainer
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._requests, client, server, talk, nursery.cancel_scope)
             nursery.start_soon(self._answers, client, server, talk, nursery.cancel_scope)
         client.close()
         server.close()
-        print(f"{who} closed", flush=True)
+        print(f"{label} closed", flush=True)
 
     def _proxy_address(self, broker: Address) -> Address:
         return self._proxied.get(broker, broker)

@@ -100,7 +100,7 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     row = await _describe_transaction(client, options.id)
     partitions = [f"{topic.topic}-{number}" for topic in row.topics for number in sorted(topic.partitions)]
     since_s = (blocking_env.BlockingEnv().now_ms() - row.transaction_start_time_ms) // 1000
-    told = {
+    description = {
         "id": options.id,
         "producer": row.producer_id,
         "epoch": row.producer_epoch,
@@ -109,7 +109,7 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
         "open_s": since_s if row.transaction_state == "Ongoing" else "",
         "partitions": partitions if options.output != "text" else " ".join(sorted(partitions)),
     }
-    print_output([told], options.output)
+    print_output([description], options.output)
 
 
 async def _open_transactions(client: ClusterClient, topic: str, numbers: list[int]) -> list[OpenTransaction]:

@@ -105,10 +105,10 @@ def _classic_assignment(seen: GroupDescription, member: Any) -> AssignedPartitio
     raw = member.member_assignment
     version = min(int.from_bytes(raw[:2], "big"), 3)
     try:
-        said = compiler.decode(ConsumerProtocolAssignment, version, raw, 2)[0]
+        assignment = compiler.decode(ConsumerProtocolAssignment, version, raw, 2)[0]
     except WireError:
         return None
-    return {row.topic: sorted(row.partitions) for row in said.assigned_partitions}
+    return {row.topic: sorted(row.partitions) for row in assignment.assigned_partitions}
 
 
 def _tasks(rows: Iterable[Any]) -> AssignedPartitions:
@@ -116,18 +116,18 @@ def _tasks(rows: Iterable[Any]) -> AssignedPartitions:
 
 
 def _member(seen: GroupDescription, m: Any) -> dict[str, Any]:
-    who = {"member": m.member_id, "client": m.client_id, "host": m.client_host}
+    common = {"member": m.member_id, "client": m.client_id, "host": m.client_host}
     if seen.group_type == CLASSIC:
-        return {**who, "instance": m.group_instance_id, "assignment": _classic_assignment(seen, m)}
+        return {**common, "instance": m.group_instance_id, "assignment": _classic_assignment(seen, m)}
     if seen.group_type == SHARE:
-        return {**who, "epoch": m.member_epoch, "assignment": _partitions(m.assignment)}
-    known = {**who, "instance": m.instance_id, "epoch": m.member_epoch}
+        return {**common, "epoch": m.member_epoch, "assignment": _partitions(m.assignment)}
+    known = {**common, "instance": m.instance_id, "epoch": m.member_epoch}
     if seen.group_type == CONSUMER:
         has, target = _partitions(m.assignment), _partitions(m.target_assignment)
         return {**known, "protocol": _PROTOCOLS.get(m.member_type), "assignment": has, "target": target}
     tasks = {
-        f"{when}{role}": _tasks(getattr(said, f"{role}_tasks"))
-        for when, said in (("", m.assignment), ("target_", m.target_assignment))
+        f"{when}{role}": _tasks(getattr(assigned, f"{role}_tasks"))
+        for when, assigned in (("", m.assignment), ("target_", m.target_assignment))
         for role in ("active", "standby", "warmup")
     }
     return {**known, "process": m.process_id, "topology_epoch": m.topology_epoch, **tasks}
@@ -143,7 +143,7 @@ def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
 
 def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
     """Return a row for each subtopology of a streams group: its source, sink, repartition and changelog topics."""
-    said = seen.response.topology
+    topology = seen.response.topology
     return [
         {
             "subtopology": row.subtopology_id,
@@ -152,7 +152,7 @@ def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
             "repartition": [topic.name for topic in row.repartition_source_topics],
             "changelogs": [topic.name for topic in row.state_changelog_topics],
         }
-        for row in (said.subtopologies or () if said is not None else ())
+        for row in (topology.subtopologies or () if topology is not None else ())
     ]
 
 

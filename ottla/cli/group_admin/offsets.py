@@ -72,8 +72,14 @@ async def list_offsets(
             topics.setdefault(topic, []).append(ListOffsetsPartition(number, timestamp=timestamp))
         request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(*item) for item in topics.items()])
         answer = await channel.call(request, channel.version_for(ApiKey.LIST_OFFSETS, 11))
-        for told in answer.topics:
-            out.update({(told.name, row.partition_index): row.offset for row in told.partitions if not row.error_code})
+        for topic_row in answer.topics:
+            out.update(
+                {
+                    (topic_row.name, row.partition_index): row.offset
+                    for row in topic_row.partitions
+                    if not row.error_code
+                }
+            )
     return out
 
 

@@ -93,8 +93,8 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 def parse_target(options: argparse.Namespace) -> ResetTarget:
     """Return the target of the options; exactly one of its options is set."""
     modes = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", *TIMESTAMP_MODES, "from_file")
-    said = {name: getattr(options, name) for name in modes}
-    return next(ResetTarget(name, value) for name, value in said.items() if value is not None and value is not False)
+    values = {name: getattr(options, name) for name in modes}
+    return next(ResetTarget(name, value) for name, value in values.items() if value is not None and value is not False)
 
 
 def duration_ago_ms(text: str, now_ms: int) -> int:
@@ -187,11 +187,11 @@ async def target_offsets(
             return await _clamp(look, to.value)
 
 
-async def _clamp(look: OffsetLookup, asked: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int]:
+async def _clamp(look: OffsetLookup, offsets: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int]:
     """Return offsets clamped to the range from log start offset to log end offset; print those that were changed."""
-    first, last = await look(asked, EARLIEST), await look(asked, LATEST)
-    out = {at: max(min(offset, last[at]), first[at]) for at, offset in asked.items()}
-    for at, offset in asked.items():
+    first, last = await look(offsets, EARLIEST), await look(offsets, LATEST)
+    out = {at: max(min(offset, last[at]), first[at]) for at, offset in offsets.items()}
+    for at, offset in offsets.items():
         if out[at] != offset:
             print(f"ottla group: {at[0]}-{at[1]} has no offset {offset}: {out[at]} is taken", file=sys.stderr)
     return out

@@ -62,12 +62,12 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
     ``lag`` counts records that are not done; ``done`` counts records after the start offset that are acknowledged or
     archived. Each is None if unknown.
     """
-    told = await _described_offsets(seen)
+    described = await _described_offsets(seen)
     ends = await list_offsets(
-        client, [(t.topic_name, row.partition_index) for t in told for row in t.partitions], LATEST
+        client, [(t.topic_name, row.partition_index) for t in described for row in t.partitions], LATEST
     )
     rows = []
-    for topic in sorted(told, key=lambda x: x.topic_name):
+    for topic in sorted(described, key=lambda x: x.topic_name):
         for row in sorted(topic.partitions, key=lambda x: x.partition_index):
             start, end = row.start_offset, ends.get((topic.topic_name, row.partition_index))
             lag = row.lag if row.lag >= 0 else None

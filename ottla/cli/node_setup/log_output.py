@@ -87,8 +87,8 @@ def start_summary(config: NodeConfig, cluster_id: str, ports: Mapping[str, int])
     yield f"Ottla {__version__} (Apache Kafka 4.3.1): node {config.node_id}, roles {roles}, cluster {cluster_id}"
     for listener in config.client_listeners:
         bound = format_address(listener.host or "0.0.0.0", ports.get(listener.name, listener.port))  # noqa: S104
-        told = config.advertised_address(listener.name)
-        advertised = "the address each client connects to" if told is None else format_address(*told)
+        address = config.advertised_address(listener.name)
+        advertised = "the address each client connects to" if address is None else format_address(*address)
         use = ", between brokers" if listener.name == config.inter_broker_listener else ""
         protocol = config.security_protocol(listener.name)
         yield f"Listener {listener.name}: {bound}, {protocol}{use}, advertised: {advertised}"

@@ -54,7 +54,7 @@ class TopicProducer:
             CommandFailed: the request is refused, or the broker does not support InitProducerId.
         """
 
-        async def ask() -> None:
+        async def send_request() -> None:
             channel = await self._client.bootstrap_channel()
             if ApiKey.INIT_PRODUCER_ID not in channel.versions:
                 raise CommandFailed("the broker has no InitProducerId API: --no-idempotence")
@@ -64,7 +64,7 @@ class TopicProducer:
             raise_for_error(answer.error_code, None, "no producer id (--no-idempotence needs none)")
             self._id, self._epoch = answer.producer_id, answer.producer_epoch
 
-        await retry_while_leader_moves(self._client, ask)
+        await retry_while_leader_moves(self._client, send_request)
 
     async def send(self, partition: int, items: list[r.NewRecord]) -> None:
         """Append records to a partition as one batch, and wait until the batch is acknowledged.

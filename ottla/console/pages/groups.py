@@ -169,8 +169,8 @@ async def fetch_positions(group: DescribedGroup) -> dict[TopicPartitionName, int
         ProtocolError: the coordinator refused the request.
     """
     if group.type == SHARE:
-        asked = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group.id, None)])
-        shared = (await group.channel.call(asked)).groups[0]
+        query = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group.id, None)])
+        shared = (await group.channel.call(query)).groups[0]
         check(shared.error_code, shared.error_message, f"group {group.id}")
         return {
             (topic.topic_name, row.partition_index): row.start_offset

@@ -64,8 +64,8 @@ async def fetch_cluster_state(page: PageRequest) -> ClusterState:
     channel = await page.client.bootstrap_channel()
     cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
     metadata = await page.client.metadata(None)
-    asked = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
-    response = await channel.call(dq.DescribeQuorumRequest([asked]))
+    topic = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
+    response = await channel.call(dq.DescribeQuorumRequest([topic]))
     quorum = None
     if not response.error_code and response.topics and not response.topics[0].partitions[0].error_code:
         quorum = response.topics[0].partitions[0]

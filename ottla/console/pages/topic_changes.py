@@ -212,9 +212,9 @@ async def delete_records(page: PageRequest) -> View:
     before = page.number("before", ends[number])
 
     async def execute() -> str:
-        asked = dr.DeleteRecordsTopic(name, [dr.DeleteRecordsPartition(number, before)])
+        deletion = dr.DeleteRecordsTopic(name, [dr.DeleteRecordsPartition(number, before)])
         channel = await page.client.leader(name, number)
-        row = (await channel.call(dr.DeleteRecordsRequest([asked], TIMEOUT_MS))).topics[0].partitions[0]
+        row = (await channel.call(dr.DeleteRecordsRequest([deletion], TIMEOUT_MS))).topics[0].partitions[0]
         check(row.error_code, None, f"{name}-{number}")
         return f"{name}-{number} starts at offset {row.low_watermark}."
 

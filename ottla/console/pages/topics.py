@@ -39,9 +39,9 @@ async def find_topic(page: PageRequest, name: str) -> MetadataResponseTopic:
 
 async def fetch_log_sizes(page: PageRequest, partitions: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
     """Return the size in bytes of each replica on this node; empty if the session may not describe them."""
-    asked = [dld.DescribableLogDirTopic(topic, list(numbers)) for topic, numbers in partitions.items()]
+    requested = [dld.DescribableLogDirTopic(topic, list(numbers)) for topic, numbers in partitions.items()]
     channel = await page.client.bootstrap_channel()
-    response = await channel.call(dld.DescribeLogDirsRequest(asked))
+    response = await channel.call(dld.DescribeLogDirsRequest(requested))
     return {
         (topic.name, row.partition_index): row.partition_size
         for result in response.results

@@ -32,7 +32,7 @@ from ottla.broker.replication.alter_log_dirs.promotion import (
 def test_next_promotion_step_by_lag_and_assignment(
     near: bool, told: bool, asked_ago_ms: float, wanted: PromotionStep
 ) -> None:
-    assert next_promotion_step(near=near, is_assigned=told, asked_ago_ms=asked_ago_ms) is wanted
+    assert next_promotion_step(near=near, is_assigned=told, since_assignment_ms=asked_ago_ms) is wanted
 
 
 OLDER, SAME, NEWER = (3, 10), (3, 11), (4, 11)
