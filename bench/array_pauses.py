@@ -58,7 +58,7 @@ class MeasuredNode(Protocol):
     port: int
     controller_port: int
 
-    def query(self, what: str = "report") -> dict[str, Any]:
+    def query(self, command: str = "report") -> dict[str, Any]:
         """Return the measurements since the last query."""
 
     def kill(self) -> None:
@@ -99,8 +99,8 @@ def start_node(start: Start, where: Path) -> MeasuredNode:
     topics = [ct.CreatableTopic(name, 3, 1) for name in ("t", "u")]
     client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest(topics))
     for key_type, key in ((0, "long"), (1, "x"), (2, f"long:{'A' * 22}:0")):
-        asked = fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-        client.call(ApiKey.FIND_COORDINATOR, 6, asked)
+        request = fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        client.call(ApiKey.FIND_COORDINATOR, 6, request)
     time.sleep(1)
     client.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest("x", 60_000))
     child.controller_port = controller_port

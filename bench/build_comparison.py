@@ -78,8 +78,8 @@ def main() -> None:
     options = parser.parse_args()
     figures: dict[str, dict[str, list[float]]] = {}
 
-    def note(what: str, name: str, value: float) -> None:
-        figures.setdefault(what, {}).setdefault(name, []).append(value)
+    def note(label: str, name: str, value: float) -> None:
+        figures.setdefault(label, {}).setdefault(name, []).append(value)
 
     with tempfile.TemporaryDirectory() as where:
         nodes = {
@@ -105,9 +105,9 @@ def main() -> None:
                         note("load tool: s of CPU", name, done.broker_cpu_s)
         for node in nodes.values():
             node.stop()
-    for what, values in figures.items():
+    for label, values in figures.items():
         other, this = (statistics.median(values[name]) for name in ("other", "this"))
-        print(f"{what:32} other {other:12,.1f}   this {this:12,.1f}   ratio {this / other:.3f}")
+        print(f"{label:32} other {other:12,.1f}   this {this:12,.1f}   ratio {this / other:.3f}")
 
 
 if __name__ == "__main__":

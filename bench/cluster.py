@@ -100,10 +100,10 @@ def stopping_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
             node.stop()
 
 
-def print_round(name: str, what: str, one: ClusterRound) -> None:
+def print_round(name: str, label: str, one: ClusterRound) -> None:
     """Print a line for a round."""
     print(
-        f"{name:6} {what:9}: {one.records_a_second:9,.0f}/s, brokers' cpu {one.brokers_cpu_s:5.2f} s, "
+        f"{name:6} {label:9}: {one.records_a_second:9,.0f}/s, brokers' cpu {one.brokers_cpu_s:5.2f} s, "
         f"p99 {one.p99_ms:4.0f} ms, tool {one.tool_cpu_s:5.2f} s",
         flush=True,
     )

@@ -61,7 +61,7 @@ class BenchMember:
         self._raw = b""
         self._reported: tuple[int, bytes] = (0, b"")
         """An epoch, and the beat of a member that says nothing more than that it is in it."""
-        self._heard = b"", Answer()
+        self._last_response = b"", Answer()
 
     def beat(self) -> None:
         """Send a heartbeat; the owned partitions are reported once."""
@@ -84,10 +84,10 @@ class BenchMember:
         self._raw += self.sock.recv(1 << 16)
         if len(self._raw) < 4 or len(self._raw) < 4 + int.from_bytes(self._raw[:4], "big"):
             return None
-        if self._raw != self._heard[0]:
+        if self._raw != self._last_response[0]:
             answer, _ = compiler.decode(hb.ConsumerGroupHeartbeatResponse, 1, self._raw, HEAD_BYTES)
-            self._heard = self._raw, answer
-        self._raw, answer = b"", self._heard[1]
+            self._last_response = self._raw, answer
+        self._raw, answer = b"", self._last_response[1]
         if answer.member_epoch != self.epoch:
             self.epoch, self.at_s = answer.member_epoch, time.perf_counter()
         return answer

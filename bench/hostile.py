@@ -291,10 +291,10 @@ class ConcurrentClient:
         self._thread.join()
 
 
-def _memory(pid: int, what: str) -> int:
+def _memory(pid: int, field: str) -> int:
     """Return a line of the node's status, in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(what)).split()[1]) * 1024
+    return int(next(line for line in lines if line.startswith(field)).split()[1]) * 1024
 
 
 def _warm(port: int, scene: LargeRequest) -> None:
@@ -317,7 +317,7 @@ def measure(name: str, scene: LargeRequest, elements: int, where: Path) -> float
             node.query()
             Path(f"/proc/{node.pid}/clear_refs").write_text("5")
             before, began = _memory(node.pid, "VmRSS"), time.perf_counter()
-            answer, said = 0, "answered"
+            answer, outcome = 0, "answered"
             try:
                 with socket.create_connection(("127.0.0.1", node.port)) as sock:
                     sock.settimeout(TIMEOUT_S)
@@ -325,7 +325,7 @@ def measure(name: str, scene: LargeRequest, elements: int, where: Path) -> float
                         _ask(sock, encode_request(scene.key, scene.version, 1, "hostile", scene.make(2)))
                     answer = _ask(sock, raw)
             except ConnectionError:
-                said = "refused"
+                outcome = "refused"
             took = time.perf_counter() - began
         peak = _memory(node.pid, "VmHWM") - before
         seen = node.query()
@@ -334,7 +334,7 @@ def measure(name: str, scene: LargeRequest, elements: int, where: Path) -> float
     share = peak / (3 * (len(raw) + answer) + FIXED_BYTES)
     sizes = f"{len(raw) / 1e6:10.2f} {answer / 1e6:9.2f} {peak / 1e6:8.1f} {share:8.2f}"
     times = f"{seen['computed'] * 1000:8.0f}{other.longest_s * 1000:8.0f} {took:7.2f}"
-    print(f"{name:26}{sizes} {times}  {said}, {seen['who']}", flush=True)
+    print(f"{name:26}{sizes} {times}  {outcome}, {seen['who']}", flush=True)
     return share
 
 

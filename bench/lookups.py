@@ -64,7 +64,7 @@ def find_by_offset(peer: RawClient, at: int) -> float:
     return found
 
 
-def measure(what: str, look: Callable[[RawClient, int], float | None], peer: RawClient, end: int) -> None:
+def measure(label: str, look: Callable[[RawClient, int], float | None], peer: RawClient, end: int) -> None:
     """Print median, p99 and worst."""
     rng = random.Random(1)
     took = []
@@ -75,7 +75,7 @@ def measure(what: str, look: Callable[[RawClient, int], float | None], peer: Raw
         took.append(((found or time.perf_counter()) - began) * 1000)
     took.sort()
     median, p99 = took[LOOKUPS // 2], took[LOOKUPS * 99 // 100]
-    print(f"{what}: median {median:.2f} ms, p99 {p99:.2f} ms, worst {took[-1]:.2f} ms")
+    print(f"{label}: median {median:.2f} ms, p99 {p99:.2f} ms, worst {took[-1]:.2f} ms")
 
 
 def main() -> None:

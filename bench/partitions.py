@@ -79,9 +79,9 @@ class PartitionSet:
         return out
 
 
-def timed(what: str, began: float) -> None:
+def timed(label: str, began: float) -> None:
     """Print the duration of a step."""
-    print(f"{what}: {time.perf_counter() - began:.1f} s", flush=True)
+    print(f"{label}: {time.perf_counter() - began:.1f} s", flush=True)
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ class LoopStepTimer(trio.abc.Instrument):
     def reset(self) -> None:
         """Reset the measurements."""
         self.held_s = self.computed_s = self.late_s = 0.0
-        self.who = ""
+        self.task_name = ""
         self.steps: dict[str, float] = {}
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
@@ -87,7 +87,7 @@ class LoopStepTimer(trio.abc.Instrument):
         if computed > self.steps.get(task.name, 0):
             self.steps[task.name] = computed
         if computed > self.computed_s:
-            self.computed_s, self.who = computed, task.name
+            self.computed_s, self.task_name = computed, task.name
 
     async def pulse(self) -> None:
         """Record the delay of a task that is due each millisecond."""
@@ -98,7 +98,7 @@ class LoopStepTimer(trio.abc.Instrument):
 
     def report(self) -> dict[str, Any]:
         """Return the measurements since the last report."""
-        out = {"held": self.held_s, "computed": self.computed_s, "late": self.late_s, "who": self.who}
+        out = {"held": self.held_s, "computed": self.computed_s, "late": self.late_s, "who": self.task_name}
         self.reset()
         return out
 
@@ -153,11 +153,11 @@ class NodeChildProcess:
         """Return the process id."""
         return self._process.pid
 
-    def query(self, what: str = "report") -> dict[str, Any]:
+    def query(self, command: str = "report") -> dict[str, Any]:
         """Return the measurements since the last query."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(what + "\n")
+        self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer
@@ -287,8 +287,8 @@ class PauseScenarios:
         """Send requests with many small items: settings of unknown topics, uncommitted offsets."""
         resources = [ia.AlterConfigsResource(2, f"none-{n}") for n in range(MANY_ELEMENTS)]
         self._peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest(resources, True))
-        asked = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", list(range(MANY_ELEMENTS)))])
-        self._peer.call(ApiKey.OFFSET_FETCH, 7, asked)
+        request = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", list(range(MANY_ELEMENTS)))])
+        self._peer.call(ApiKey.OFFSET_FETCH, 7, request)
 
     def at_rest(self) -> None:
         """Wait while retention and checkpoints run."""

@@ -75,15 +75,15 @@ def measure(work: Callable[[int], Awaitable[None]], count: int) -> float:
 
 def create_partition(directory: str) -> tuple[HandlerFixture, HostedPartition]:
     """Return a node's services with a partition that has its log in ``directory``."""
-    node, told = HandlerFixture(), PartitionRegistration((1,), (1,), 1, 3, 0)
+    node, registration = HandlerFixture(), PartitionRegistration((1,), (1,), 1, 3, 0)
     node.services.env = env = RealEnv()
     log = create_log(RealDisk(), f"{directory}/{TOPIC}-0", TOPIC, 0, topic_id_of(TOPIC), LogConfig(), env.now_ms())
     rules = IsrDependencies(30_000, lambda broker, epoch: True)
     purgatory = node.services.purgatory
     replica = HostedPartition(log, log.topic_id, purgatory.check_and_complete, lambda r: None, rules)
-    replica.apply_partition_state(1, told, env.now_ms())
+    replica.apply_partition_state(1, registration, env.now_ms())
     node.hosted.replicas[TOPIC, 0] = replica
-    node.hosted.image = MetadataImage({TOPIC: TopicImage(TOPIC, log.topic_id, {0: told})})
+    node.hosted.image = MetadataImage({TOPIC: TopicImage(TOPIC, log.topic_id, {0: registration})})
     return node, replica
 
 

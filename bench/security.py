@@ -28,16 +28,16 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 Figures = dict[str, dict[str, list[float]]]
 
 
-def add_figure(figures: Figures, what: str, name: str, value: float) -> None:
+def add_figure(figures: Figures, label: str, name: str, value: float) -> None:
     """Add one number."""
-    figures.setdefault(what, {}).setdefault(name, []).append(value)
+    figures.setdefault(label, {}).setdefault(name, []).append(value)
 
 
 def print_medians(figures: Figures, first: str, second: str) -> None:
     """Print medians, and the ratio of the second to the first."""
-    for what, values in figures.items():
+    for label, values in figures.items():
         one, other = (statistics.median(values[name]) for name in (first, second))
-        print(f"{what:36} {first} {one:12,.2f}   {second} {other:12,.2f}   ratio {other / one:.3f}")
+        print(f"{label:36} {first} {one:12,.2f}   {second} {other:12,.2f}   ratio {other / one:.3f}")
 
 
 class SecureLoadTools:
@@ -128,10 +128,10 @@ class AuthorizedBuild(BuildUnderTest):
 
     def add_rules_and_quotas(self) -> None:
         """Create topics, ACLs for all and for other principals, and quotas above the load."""
-        who = ("--bootstrap-server", self.admin, "--command-config", str(self._settings))
+        identity = ("--bootstrap-server", self.admin, "--command-config", str(self._settings))
         for topic in ("small", "load"):
-            java_tool("TopicCommand", *who, "--create", "--topic", topic)
-        add = ("AclCommand", *who, "--add", "--allow-principal")
+            java_tool("TopicCommand", *identity, "--create", "--topic", topic)
+        add = ("AclCommand", *identity, "--add", "--allow-principal")
         rates = "producer_byte_rate=1000000000000,consumer_byte_rate=1000000000000"
         everybody = ("--operation", "Read", "--operation", "Write", "--operation", "Describe")
         java_tool(*add, "User:ANONYMOUS", *everybody, "--topic", "small", "--topic", "load")
@@ -140,7 +140,7 @@ class AuthorizedBuild(BuildUnderTest):
         java_tool(*add, "User:somebody", "--operation", "Read", *others)
         java_tool(
             "kafka.admin.ConfigCommand",
-            *(*who, "--alter", "--entity-type", "clients", "--entity-default", "--add-config", rates),
+            *(*identity, "--alter", "--entity-type", "clients", "--entity-default", "--add-config", rates),
         )
 
 

@@ -19,7 +19,7 @@ from bench.produce import cpu_s
 from compat_tests.support.processes import OTTLA, KafkaProcess, NodeProcess, OttlaProcess, java_tool
 
 GROUP, TOPIC = "sharers", "load"
-SINGLE_REPLICA_SETTINGS = {f"share_coordinator_state_topic_{what}": "1" for what in ("replication_factor", "min_isr")}
+SINGLE_REPLICA_SETTINGS = {f"share_coordinator_state_topic_{name}": "1" for name in ("replication_factor", "min_isr")}
 
 
 class ShareRound(NamedTuple):

@@ -106,9 +106,9 @@ def read_once(node: NodeProcess, bootstrap: str, topics: list[str], records: int
     command = [sys.executable, "-m", "bench.spark_read", "--read", bootstrap, "--topics", ",".join(topics)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.strip().splitlines()[-1])
-    assert told["count"] == records, (told, records)
-    return SparkReadTimes(told["wall_s"], cpu_s(node.pid) - before, told["cpu_s"])
+    output = json.loads(done.stdout.strip().splitlines()[-1])
+    assert output["count"] == records, (output, records)
+    return SparkReadTimes(output["wall_s"], cpu_s(node.pid) - before, output["cpu_s"])
 
 
 def nodes_of(where: Path, ports: dict[str, int] | None) -> dict[str, NodeProcess]:

@@ -23,7 +23,7 @@ def push_request(metrics: bytes, codec: CompressionType, ident: bytes) -> PushTe
     return PushTelemetryRequest(ident, merge_subscriptions([]).subscription_id(ident), False, codec, metrics)
 
 
-def _whose(n: int) -> bytes:
+def _new_client_id(n: int) -> bytes:
     """Return a new client for each size, other than that of the small request before."""
     return (1 << 64 | n).to_bytes(16, "big")
 
@@ -40,19 +40,19 @@ def _as_many_as_fit(parts: Iterable[bytes]) -> list[bytes]:
 
 def zeros(codec: CompressionType, n: int) -> PushTelemetryRequest:
     """Return a bomb: a hundred zeros for each element, compressed."""
-    return push_request(compress(codec, bytes(100 * n)), codec, _whose(n))
+    return push_request(compress(codec, bytes(100 * n)), codec, _new_client_id(n))
 
 
 def values(n: int) -> PushTelemetryRequest:
     """Return as many values of one name as are accepted, uncompressed."""
     points = _as_many_as_fit(point(number, k=str(number)) for number in range(n))
-    return push_request(message(metric("m", *points)), CompressionType.NONE, _whose(n))
+    return push_request(message(metric("m", *points)), CompressionType.NONE, _new_client_id(n))
 
 
 def names(n: int) -> PushTelemetryRequest:
     """Return as many names as are accepted, with a value each, compressed."""
     made = _as_many_as_fit(metric(f"metric-{number}", point(number)) for number in range(n))
-    return push_request(compress(CompressionType.ZSTD, message(*made)), CompressionType.ZSTD, _whose(n))
+    return push_request(compress(CompressionType.ZSTD, message(*made)), CompressionType.ZSTD, _new_client_id(n))
 
 
 def empty_metrics(n: int) -> PushTelemetryRequest:
@@ -60,7 +60,7 @@ def empty_metrics(n: int) -> PushTelemetryRequest:
     return push_request(
         compress(CompressionType.ZSTD, message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))),
         CompressionType.ZSTD,
-        _whose(n),
+        _new_client_id(n),
     )
 
 
@@ -68,7 +68,9 @@ def overlong_field(n: int) -> PushTelemetryRequest:
     """Return a field with a length above the available bytes, behind many empty ones."""
     whole = message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))
     return push_request(
-        compress(CompressionType.GZIP, whole + b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f"), CompressionType.GZIP, _whose(n)
+        compress(CompressionType.GZIP, whole + b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f"),
+        CompressionType.GZIP,
+        _new_client_id(n),
     )
 
 

@@ -66,8 +66,8 @@ class WaitingClient(threading.Thread):
 
 def create_topics(admin: AdminClient, topics: list[NewTopic]) -> None:
     """Create topics, and wait for the responses."""
-    asked = [admin.create_topics([topic], request_timeout=300, operation_timeout=300) for topic in topics]
-    for futures in asked:
+    requests = [admin.create_topics([topic], request_timeout=300, operation_timeout=300) for topic in topics]
+    for futures in requests:
         for done in futures.values():
             done.result(300)
 
@@ -88,9 +88,11 @@ def main() -> None:
         create_topics(admin, [NewTopic(name, options.partitions, 1) for name in names])
         print(f"{options.topics * options.partitions} partitions: answered after {time.perf_counter() - began:.2f} s")
         peer = RawClient(node.port, timeout_s=300)
-        asked = time.perf_counter()
+        started = time.perf_counter()
         assert write(peer, names[-1], options.partitions - 1) == 0
-        print(f"the last one, asked for at once: written to after {time.perf_counter() - asked:.2f} s more", flush=True)
+        print(
+            f"the last one, asked for at once: written to after {time.perf_counter() - started:.2f} s more", flush=True
+        )
         for name in names:
             for first in range(0, options.partitions, CONCURRENT_REQUESTS):
                 numbers = range(first, min(first + CONCURRENT_REQUESTS, options.partitions))

@@ -62,10 +62,10 @@ class AuthenticatingNode(OttlaProcess):
         """Return the command with a file of settings."""
         return [OTTLA, "serve", "--config", str(self._file), "--data-dir", str(self.data_dir)]
 
-    def memory_bytes(self, what: str) -> int:
+    def memory_bytes(self, field: str) -> int:
         """Return ``VmRSS``, or ``VmHWM``: the peak since it was reset."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith(what)).split()[1]) * 1024
+        return int(next(line for line in lines if line.startswith(field)).split()[1]) * 1024
 
     def forget_peak(self) -> None:
         """Reset the peak."""
@@ -83,8 +83,8 @@ def authenticated_client(node: AuthenticatingNode, listener: str) -> RawClient:
     if listener == "BOTH":
         client.sock = client_ssl_context(node.trusted).wrap_socket(client.sock, server_hostname="localhost")
     client.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN"))
-    told = client.call(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(b"\0alice\0a-secret"))
-    assert told.error_code == 0
+    response = client.call(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(b"\0alice\0a-secret"))
+    assert response.error_code == 0
     return client
 
 
@@ -147,14 +147,14 @@ class HostileConnection:
 def attack(port: int, count: int, trusted: str) -> None:
     """Open connections, report it, and keep them open."""
     context = client_ssl_context(trusted) if trusted else None
-    strangers = [HostileConnection(port, number % 3, context) for number in range(count)]
-    for stranger in strangers:
-        stranger.connect()
+    outsiders = [HostileConnection(port, number % 3, context) for number in range(count)]
+    for outsider in outsiders:
+        outsider.connect()
     print("here", flush=True)
     while True:
         began = time.monotonic()
-        for stranger in strangers:
-            stranger.send_more()
+        for outsider in outsiders:
+            outsider.send_more()
         time.sleep(max(0.0, began + STEP_INTERVAL_S - time.monotonic()))
 
 

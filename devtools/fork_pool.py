@@ -16,14 +16,14 @@ MEMORY_BYTES = 4 << 30
 _PR_SET_PDEATHSIG = 1
 
 
-def _quiet(said: str) -> None:
+def _quiet(output: str) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    out = os.open(said, os.O_WRONLY | os.O_CREAT)
+    out = os.open(output, os.O_WRONLY | os.O_CREAT)
     for fd in (1, 2):
         os.dup2(out, fd)
 
 
-def _fork(work: Callable[[], int], cpu_s: float, said: str) -> int:
+def _fork(work: Callable[[], int], cpu_s: float, output: str) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -31,7 +31,7 @@ def _fork(work: Callable[[], int], cpu_s: float, said: str) -> int:
     try:
         os.setsid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # the end of the parent ends its forks, too
-        _quiet(said)
+        _quiet(output)
         resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 2))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         code = work()
@@ -54,12 +54,12 @@ class ForkPool:
         work: Callable[[], int],
         limit_s: float,
         done: Callable[[int | None], None],
-        said: str = os.devnull,
+        output: str = os.devnull,
     ) -> None:
         """Run `work` in a fork as soon as there is room; `done` gets its status, None where time ran out."""
         while len(self._running) >= self._jobs:
             self._poll()
-        self._running[_fork(work, limit_s, said)] = (time.monotonic() + 15 + limit_s, done)
+        self._running[_fork(work, limit_s, output)] = (time.monotonic() + 15 + limit_s, done)
 
     def finish(self) -> None:
         """Wait for all."""

@@ -94,8 +94,8 @@ def unit_files(unit: str) -> list[str]:
 
 def unit_tests(unit: str) -> list[str]:
     """Return the test files of the unit's package, and the golden peer file."""
-    room = ROOT / unit.split("/", maxsplit=1)[0]
-    found = sorted(p for p in room.rglob("test_*.py") if p.parent.name == "tests")
+    capacity = ROOT / unit.split("/", maxsplit=1)[0]
+    found = sorted(p for p in capacity.rglob("test_*.py") if p.parent.name == "tests")
     return [str(p.relative_to(ROOT)) for p in [*found, GOLDEN] if p.exists()]
 
 
@@ -244,7 +244,7 @@ def _fastest_first(seen: BaselineRun, tests: set[str]) -> list[str]:
 
 def _pass_unchanged(seen: BaselineRun, path: str, pool: ForkPool, folder: Path) -> None:
     """Run all tests without a change: a failure caused by the fork itself would count as a killed mutant."""
-    nothing, said = Mutant(path, "nothing", 1, 0, 0, ""), folder / "unchanged.out"
+    nothing, output = Mutant(path, "nothing", 1, 0, 0, ""), folder / "unchanged.out"
 
     def work() -> int:
         _with(nothing)
@@ -252,9 +252,9 @@ def _pass_unchanged(seen: BaselineRun, path: str, pool: ForkPool, folder: Path) 
 
     def done(status: int | None) -> None:
         if status != 0:
-            raise SystemExit(f"tests fail here though nothing was changed:\n{said.read_text()[-3000:]}")
+            raise SystemExit(f"tests fail here though nothing was changed:\n{output.read_text()[-3000:]}")
 
-    pool.start(work, 600, done, str(said))
+    pool.start(work, 600, done, str(output))
     pool.finish()
 
 
@@ -293,8 +293,8 @@ def load(unit: str) -> None:
     """Import the modules that a fork needs and no change touches."""
     for name in PRELOADED_MODULES:
         import_module(name)
-    for room in LOWER_UNITS.get(unit.split("/", maxsplit=1)[0], ()):
-        for path in unit_files(room):
+    for capacity in LOWER_UNITS.get(unit.split("/", maxsplit=1)[0], ()):
+        for path in unit_files(capacity):
             if not path.endswith("__main__.py"):
                 import_module(_name(path))
     early = {_name(path) for path in unit_files(unit)} & set(sys.modules)
@@ -365,21 +365,23 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--write", action="store_true", help=f"put the scores into {PAGE.relative_to(ROOT)}")
-    told = parser.parse_args()
-    options = [f"--{name}={getattr(told, name)}" for name in ("changes", "seed", "jobs")] + ["--write"] * told.write
-    if len(told.units) > 1 or os.environ.get("PYTHONHASHSEED") != "0":
+    arguments = parser.parse_args()
+    options = [f"--{name}={getattr(arguments, name)}" for name in ("changes", "seed", "jobs")] + [
+        "--write"
+    ] * arguments.write
+    if len(arguments.units) > 1 or os.environ.get("PYTHONHASHSEED") != "0":
         # Each unit starts a new process, so that none of its modules is loaded before it is changed.
-        for unit in told.units:
+        for unit in arguments.units:
             command = [sys.executable, "-m", "devtools.mutate", unit, *options]
             subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}, cwd=ROOT, check=True)
         return
     os.nice(10)
-    unit, started = told.units[0].rstrip("/"), time.monotonic()
-    which = choose_mutants(unit, told.changes, told.seed) if told.changes else all_mutants(unit)
-    results = run(unit, which, told.jobs)
+    unit, started = arguments.units[0].rstrip("/"), time.monotonic()
+    which = choose_mutants(unit, arguments.changes, arguments.seed) if arguments.changes else all_mutants(unit)
+    results = run(unit, which, arguments.jobs)
     print(report(unit, results), f"in {time.monotonic() - started:.0f} s", flush=True)
-    if told.write and unit in UNITS:
-        write(unit, results, told.seed)
+    if arguments.write and unit in UNITS:
+        write(unit, results, arguments.seed)
 
 
 if __name__ == "__main__":

@@ -297,10 +297,10 @@ def evaluate_outcome(campaign: Campaign, outcome: CampaignOutcome) -> CampaignOu
             counted.update(names)
         else:
             bad.append(line)
-    told = ", ".join(f"{name} in {count}" for name, count in sorted(counted.items()))
+    counts = ", ".join(f"{name} in {count}" for name, count in sorted(counted.items()))
     if not counted:
         bad.append("no expected violation found")
-    return outcome._replace(summary=f"{outcome.summary}, expected: {told or 'none'}", failures=bad)
+    return outcome._replace(summary=f"{outcome.summary}, expected: {counts or 'none'}", failures=bad)
 
 
 def run_pytest(campaign: Campaign) -> CampaignOutcome:
@@ -329,8 +329,8 @@ def read_results() -> Iterator[tuple[str, str]]:
 def write(campaign: Campaign, outcome: CampaignOutcome) -> None:
     """Put a result into the page, in place of the last one."""
     others = ["--", ".", f":!{PAGE.relative_to(ROOT)}"]
-    asked = (["git", "describe", "--always"], ["git", "status", "--porcelain", "-uno", *others])
-    commit, changed = (subprocess.run(x, check=True, cwd=ROOT, capture_output=True, text=True).stdout for x in asked)
+    requests = (["git", "describe", "--always"], ["git", "status", "--porcelain", "-uno", *others])
+    commit, changed = (subprocess.run(x, check=True, cwd=ROOT, capture_output=True, text=True).stdout for x in requests)
     at = commit.strip() + ("-dirty" if changed else "")  # the page itself changes with each row
     found = "none" if not outcome.failures else "; ".join(outcome.failures)[:300].replace("|", "/")
     took = f"{outcome.took_s / 60:.0f} min" if outcome.took_s >= 90 else f"{outcome.took_s:.0f} s"
@@ -347,20 +347,22 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=1, dest="first", metavar="SEED", help="the first of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes of the simulator")
     parser.add_argument("--write", action="store_true", help=f"put the results into {PAGE.relative_to(ROOT)}")
-    told = parser.parse_args()
-    if unknown := set(told.names) - {each.name for each in CAMPAIGNS}:
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - {each.name for each in CAMPAIGNS}:
         parser.error(f"no such campaign: {', '.join(sorted(unknown))}")
     bad = 0
     for campaign in CAMPAIGNS:
-        if told.names and campaign.name not in told.names:
+        if arguments.names and campaign.name not in arguments.names:
             continue
         print(f"--- {campaign.name}: {campaign.description}", flush=True)
-        seeds = told.seeds or campaign.seeds
-        outcome = run_simulator(campaign, told.first, seeds, told.jobs) if campaign.seeds else run_pytest(campaign)
+        seeds = arguments.seeds or campaign.seeds
+        outcome = (
+            run_simulator(campaign, arguments.first, seeds, arguments.jobs) if campaign.seeds else run_pytest(campaign)
+        )
         outcome = evaluate_outcome(campaign, outcome)
         print(f"{campaign.name}: {outcome.summary}, {len(outcome.failures)} bad, {outcome.took_s:.0f} s", flush=True)
         bad += bool(outcome.failures)
-        if told.write:
+        if arguments.write:
             write(campaign, outcome)
     return 1 if bad else 0
 

@@ -66,15 +66,15 @@ def feed(bootstrap: str) -> int:
         acknowledged += 1
 
     sampler = Sampler()
-    began, told = time.monotonic(), 0.0
+    began, last_print_s = time.monotonic(), 0.0
     while (passed := time.monotonic() - began) < FOR_S:
         event_ms = int(time.time() * 1000)
         for measurement in sampler.sample():
             key, value, headers = as_record(measurement, event_ms)
             producer.produce(SOURCE, value, key, timestamp=event_ms, headers=headers, on_delivery=delivered)
         producer.poll(0)
-        if passed - told >= 4:
-            told = passed
+        if passed - last_print_s >= 4:
+            last_print_s = passed
             print(f"  {passed:4.0f} s: {acknowledged} measurements acknowledged", flush=True)
         time.sleep(EVERY_S)
     producer.flush(30)

@@ -67,8 +67,8 @@ class SparkTokenIssuingNode(OttlaProcess):
         self._file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
     def command(self) -> list[str]:
-        world = [f"KRB5_CONFIG={self._realm.server_config}", f"KRB5RCACHEDIR={self.data_dir.parent}"]
-        return ["env", *world, OTTLA, "serve", "--config", str(self._file), "--data-dir", str(self.data_dir)]
+        env = [f"KRB5_CONFIG={self._realm.server_config}", f"KRB5RCACHEDIR={self.data_dir.parent}"]
+        return ["env", *env, OTTLA, "serve", "--config", str(self._file), "--data-dir", str(self.data_dir)]
 
 
 def settings(node: SparkTokenIssuingNode, realm: KerberosRealm, keytab: str, where: Path) -> str:
@@ -119,10 +119,12 @@ def test_spark_with_kerberos_fetches_tokens_and_tasks_log_in_with_them(tmp_path:
         environ = {**os.environ, "HADOOP_CONF_DIR": str(conf), "KRB5_CONFIG": realm.config}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr[-4000:] + node.log.read_text()[-2000:]
-        told = json.loads(done.stdout.strip().splitlines()[-1])
-        assert told == {"tokens": 1, "read": ["V0", "V1", "V2"]}
+        output = json.loads(done.stdout.strip().splitlines()[-1])
+        assert output == {"tokens": 1, "read": ["V0", "V1", "V2"]}
         assert [value in kept(client) for value in (b"v2", b"V2")] == [True, True]
     log = node.log.read_text()
     assert "Traceback" not in log, log
-    who = "Principal = User:alice is Authenticated from host = 127.0.0.1 at listener = IN by"
-    assert (f"{who} GSSAPI" in log, f"{who} a delegation token" in log) == (True, True), "it fetched one, and used it"
+    identity = "Principal = User:alice is Authenticated from host = 127.0.0.1 at listener = IN by"
+    assert (f"{identity} GSSAPI" in log, f"{identity} a delegation token" in log) == (True, True), (
+        "it fetched one, and used it"
+    )

@@ -98,8 +98,8 @@ def batch_over_aborted_and_open_transactions(spark: SparkSession, bootstrap: str
     left.commit_transaction(WITHIN_S)
     wait_until(lambda: is_stable(bootstrap, "batch"))
     after = rows(spark, bootstrap, "batch", **COMMITTED)
-    told = [*written.committed, *behind.committed, *held, b"outside of transactions"]
-    assert values(after) == sorted(told)
+    written_values = [*written.committed, *behind.committed, *held, b"outside of transactions"]
+    assert values(after) == sorted(written_values)
     return before, [x for x in after if x[2] != b"outside of transactions"]  # any partition may have that
 
 
@@ -175,12 +175,15 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, NodePro
         yield {"ottla": ours, "kafka": kafka}
 
 
-@pytest.mark.parametrize("story", SCENARIOS, ids=lambda story: story.__name__)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_spark_rows_under_transactions_equal_kafka(
-    spark: SparkSession, both: dict[str, NodeProcess], tmp_path: Path, story: Callable[[SparkSession, str, Path], Any]
+    spark: SparkSession,
+    both: dict[str, NodeProcess],
+    tmp_path: Path,
+    scenario: Callable[[SparkSession, str, Path], Any],
 ) -> None:
-    told = {}
+    rows = {}
     for name, node in both.items():
         (tmp_path / name).mkdir()
-        told[name] = story(spark, node.bootstrap, tmp_path / name)
-    assert told["ottla"] == told["kafka"], "the same rows at the same offsets"
+        rows[name] = scenario(spark, node.bootstrap, tmp_path / name)
+    assert rows["ottla"] == rows["kafka"], "the same rows at the same offsets"

@@ -32,14 +32,14 @@ def fetch_delegation_tokens(spark: SparkSession) -> int:
 
 def main() -> None:
     """Read topic t, write its values once more in capitals, and print them; settings come as JSON."""
-    told = json.loads(sys.argv[1])
+    options = json.loads(sys.argv[1])
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[1]").appName("with_tokens")
-    for key, value in told["spark"].items():
+    for key, value in options["spark"].items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     tokens = fetch_delegation_tokens(spark)
-    kafka = {f"kafka.{key}": value for key, value in told["kafka"].items()}
+    kafka = {f"kafka.{key}": value for key, value in options["kafka"].items()}
     rows = (
         spark.read.format("kafka").options(subscribe="t", **kafka).load().selectExpr("upper(cast(value as string)) v")
     )

@@ -32,7 +32,7 @@ BLOCK = re.compile(r"^```(text|mermaid) (\S+)\n(.*?)^```$", re.M | re.S)
 SEED = 3
 TOPIC = "payments"
 GONE_S = 20.0
-TOLD_S = 60.0
+TRACE_S = 60.0
 HEARTBEAT_FIELDS = (
     "caught up",
     "WantFence",
@@ -78,12 +78,12 @@ def edges() -> Iterator[tuple[BrokerControlState, BrokerControlState, str]]:
             led.setdefault(outcome(now, *wishes), []).append(wishes)
         for after in BrokerControlState:
             if after is not now and after in led:
-                told = [
+                texts = [
                     f"{'' if x[0] else 'not '}{word}"
                     for word, x in zip(HEARTBEAT_FIELDS, zip(*led[after], strict=True), strict=True)
                     if len(set(x)) == 1
                 ]
-                yield now, after, ", ".join(told)
+                yield now, after, ", ".join(texts)
 
 
 def broker_state_diagram() -> list[str]:
@@ -111,7 +111,7 @@ class BrokerFailureTrace(ClusterScenario):
         self._dies = dies
         self._since_s = 0.0
         self._seen = MetadataImage()
-        self._heard: set[Any] = set()
+        self._received: set[Any] = set()
 
     async def run(self) -> None:
         """Create the topic; then n1 dies, and comes back."""
@@ -129,7 +129,7 @@ class BrokerFailureTrace(ClusterScenario):
             victim = self._victim()
             self._since_s = self.simulation.now_s()
             self._dies(self, victim)
-            await trio.sleep(TOLD_S)
+            await trio.sleep(TRACE_S)
             everything.cancel_scope.cancel()
 
     def _victim(self) -> str:
@@ -183,12 +183,12 @@ def isolate_broker(run: BrokerFailureTrace, name: str) -> None:
 def trace_of(dies: Callable[[BrokerFailureTrace, str], None]) -> Callable[[], list[str]]:
     """Return a trace, made in a process with fixed hash seeds."""
 
-    def told() -> list[str]:
+    def on_event() -> list[str]:
         if os.environ.get("PYTHONHASHSEED") == "0":
             run = BrokerFailureTrace(dies)
             run.simulation.run(run.run)
             return run.trace_text
-        name = next(name for name, maker in MAKERS.items() if maker is told)
+        name = next(name for name, maker in MAKERS.items() if maker is on_event)
         done = subprocess.run(
             [sys.executable, "-m", "devtools.docs.broker_failure", name],
             cwd=ROOT,
@@ -199,7 +199,7 @@ def trace_of(dies: Callable[[BrokerFailureTrace, str], None]) -> Callable[[], li
         )
         return done.stdout.splitlines()
 
-    return told
+    return on_event
 
 
 MAKERS: dict[str, Callable[[], list[str]]] = {

@@ -39,18 +39,18 @@ def trace() -> list[str]:
     leading, log_end = leader_state(), 7
     out = [f"{'':<50} {'log end offsets at the leader':<30} high watermark"]
 
-    def told(what: str) -> None:
+    def on_result(label: str) -> None:
         ends = ", ".join(f"{b}: {f.end_offset}" for b, f in sorted(leading.followers.items()))
         high = leading.high_watermark(log_end, log_end, 1, LAG_MS, 2, lambda *_: True)
-        out.append(f"{what:<50} {f'1: {log_end}, {ends}':<30} {high}")
+        out.append(f"{label:<50} {f'1: {log_end}, {ends}':<30} {high}")
 
-    told("all replicas have records 0 to 6")
+    on_result("all replicas have records 0 to 6")
     log_end = 8
-    told("Produce: record 7 at broker 1")
+    on_result("Produce: record 7 at broker 1")
     for broker, answer in ((2, "record 7"), (3, "record 7"), (2, "no records"), (3, "high watermark 8")):
         offset = 7 if answer == "record 7" else 8
         leading.update_follower(broker, 70, offset, 0, log_end, 1)
-        told(f"broker {broker} fetches from {offset}, response: {answer}")
+        on_result(f"broker {broker} fetches from {offset}, response: {answer}")
     out.append("response to Produce")
     return out
 

@@ -31,17 +31,17 @@ TOPIC = {"t": 4}
 LOCK_MS = 30_000
 
 
-def _row(what: str, answer: str, group: Any) -> str:
+def _row(label: str, answer: str, group: Any) -> str:
     epoch = group.generation if hasattr(group, "generation") else group.epoch
     state = getattr(group.state, "value", group.state)
-    return f"{what:<38} -> {answer:<28} | {state}, {epoch}"
+    return f"{label:<38} -> {answer:<28} | {state}, {epoch}"
 
 
 def _places(numbers: Any) -> str:
     return "assigned " + (" ".join(map(str, sorted(numbers))) or "none")
 
 
-def _heard(answer: Any) -> str:
+def _response_text(answer: Any) -> str:
     """Return the response to a member of a classic group."""
     if answer is None:
         return "waits"
@@ -58,30 +58,30 @@ def classic() -> list[str]:
     """Trace a classic group: all members stop, and the leader assigns the partitions."""
     stage, out, ids = GroupShardFixture(), [], {"a": "c-id-a", "b": "c-id-b"}
 
-    def tell(what: str, answer: Any) -> None:
-        out.append(_row(what, _heard(answer), stage.group))
+    def show(label: str, answer: Any) -> None:
+        out.append(_row(label, _response_text(answer), stage.group))
 
-    def sync(ticket: str, generation: int, **given: str) -> Any:
+    def sync(pending: str, generation: int, **given: str) -> Any:
         rows = [sg.SyncGroupRequestAssignment(ids[name], text.encode()) for name, text in given.items()]
-        request = sg.SyncGroupRequest("g", generation, ids[ticket[0]], None, "consumer", "range", rows)
-        return stage.send(ticket, request, 5)
+        request = sg.SyncGroupRequest("g", generation, ids[pending[0]], None, "consumer", "range", rows)
+        return stage.send(pending, request, 5)
 
-    def beat(ticket: str, generation: int) -> Any:
-        return stage.send(ticket, hb.HeartbeatRequest("g", generation, ids[ticket[0]]), 4)
+    def beat(pending: str, generation: int) -> Any:
+        return stage.send(pending, hb.HeartbeatRequest("g", generation, ids[pending[0]]), 4)
 
-    tell("a: JoinGroup", stage.join("a", version=3))
-    tell("a: SyncGroup, all for a", sync("a-1", 1, a="assigned 0 1 2 3"))
-    tell("b: JoinGroup", stage.join("b", version=3))
-    tell("a: Heartbeat", beat("a-2", 1))
-    tell("a: revokes all, JoinGroup", stage.join("a-3", ids["a"], version=3))
-    tell("b: response to JoinGroup", stage.answers["b"])
-    tell("b: SyncGroup", sync("b-1", 2))
-    tell("a: SyncGroup, two for each", sync("a-4", 2, a="assigned 0 1", b="assigned 2 3"))
-    tell("b: response to SyncGroup", stage.answers["b-1"])
-    tell("a: LeaveGroup", stage.send("a-5", lg.LeaveGroupRequest("g", ids["a"]), 2))
-    tell("b: Heartbeat", beat("b-2", 2))
-    tell("b: revokes all, JoinGroup", stage.join("b-3", ids["b"], version=3))
-    tell("b: SyncGroup, all for b", sync("b-4", 3, b="assigned 0 1 2 3"))
+    show("a: JoinGroup", stage.join("a", version=3))
+    show("a: SyncGroup, all for a", sync("a-1", 1, a="assigned 0 1 2 3"))
+    show("b: JoinGroup", stage.join("b", version=3))
+    show("a: Heartbeat", beat("a-2", 1))
+    show("a: revokes all, JoinGroup", stage.join("a-3", ids["a"], version=3))
+    show("b: response to JoinGroup", stage.answers["b"])
+    show("b: SyncGroup", sync("b-1", 2))
+    show("a: SyncGroup, two for each", sync("a-4", 2, a="assigned 0 1", b="assigned 2 3"))
+    show("b: response to SyncGroup", stage.answers["b-1"])
+    show("a: LeaveGroup", stage.send("a-5", lg.LeaveGroupRequest("g", ids["a"]), 2))
+    show("b: Heartbeat", beat("b-2", 2))
+    show("b: revokes all, JoinGroup", stage.join("b-3", ids["b"], version=3))
+    show("b: SyncGroup, all for b", sync("b-4", 3, b="assigned 0 1 2 3"))
     return out
 
 
@@ -90,21 +90,21 @@ def consumer() -> list[str]:
     shard, out = ConsumerGroupShard(TOPIC), []
     a, b = ConsumerMemberClient(shard, "a"), ConsumerMemberClient(shard, "b")
 
-    def tell(what: str, answer: Any) -> None:
+    def show(label: str, answer: Any) -> None:
         given = answer.assignment
         rows = [] if given is None else [n for row in given.topic_partitions for n in row.partitions]
         out.append(
-            _row(what, f"{answer.member_epoch}" + ("" if given is None else f", {_places(rows)}"), shard.consumer)
+            _row(label, f"{answer.member_epoch}" + ("" if given is None else f", {_places(rows)}"), shard.consumer)
         )
 
-    tell("a: epoch 0, subscribes to t", a.beat())
-    tell("b: epoch 0, subscribes to t", b.beat())
-    tell("a: epoch 2, owns 0 1 2 3", a.beat())
-    tell("b: epoch 3, owns none", b.beat())
-    tell("a: epoch 2, owns 0 1", a.beat())
-    tell("b: epoch 3, owns none", b.beat())
-    tell("a: epoch -1", shard.heartbeat("a", -1))
-    tell("b: epoch 3, owns 2 3", b.beat())
+    show("a: epoch 0, subscribes to t", a.beat())
+    show("b: epoch 0, subscribes to t", b.beat())
+    show("a: epoch 2, owns 0 1 2 3", a.beat())
+    show("b: epoch 3, owns none", b.beat())
+    show("a: epoch 2, owns 0 1", a.beat())
+    show("b: epoch 3, owns none", b.beat())
+    show("a: epoch -1", shard.heartbeat("a", -1))
+    show("b: epoch 3, owns 2 3", b.beat())
     return out
 
 
@@ -112,18 +112,18 @@ def share() -> list[str]:
     """Trace a share group: a partition may have several members."""
     stage, out = shares.ShareGroupShard({"t": 1}), []
 
-    def tell(what: str, answer: Any) -> None:
+    def show(label: str, answer: Any) -> None:
         given = answer.assignment
         rows = [] if given is None else [n for row in given.topic_partitions for n in row.partitions]
-        out.append(_row(what, f"{answer.member_epoch}" + ("" if given is None else f", {_places(rows)}"), stage.group))
+        out.append(_row(label, f"{answer.member_epoch}" + ("" if given is None else f", {_places(rows)}"), stage.group))
         stage.now += 5_000
 
-    tell("a: epoch 0, subscribes to t", stage.beat("a", 0, ["t"]))
+    show("a: epoch 0, subscribes to t", stage.beat("a", 0, ["t"]))
     stage.ready()
-    tell("a: epoch 2, share state initialized", stage.beat("a", 2))
-    tell("b: epoch 0, subscribes to t", stage.beat("b", 0, ["t"]))
-    tell("a: epoch 3", stage.beat("a", 3))
-    tell("a: epoch -1", stage.beat("a", -1))
+    show("a: epoch 2, share state initialized", stage.beat("a", 2))
+    show("b: epoch 0, subscribes to t", stage.beat("b", 0, ["t"]))
+    show("a: epoch 3", stage.beat("a", 3))
+    show("a: epoch -1", stage.beat("a", -1))
     return out
 
 
@@ -137,7 +137,7 @@ def records() -> list[str]:
         RecordState.ACKNOWLEDGED: "acknowledged",
     }
 
-    def tell(what: str) -> None:
+    def show(label: str) -> None:
         states = []
         for offset in range(4):
             batch = held.last_batch_at_or_before(offset)
@@ -146,31 +146,31 @@ def records() -> list[str]:
                 continue
             now = batch.state_at(offset)
             states.append(letters.get(now.state, "archived") + f" x{now.delivery_count}")
-        out.append(f"{what:<38} | start {held.start_offset}: " + ", ".join(states))
+        out.append(f"{label:<38} | start {held.start_offset}: " + ", ".join(states))
 
     def take(member: str, now_ms: int) -> None:
         acquire_records(
             held, AcquireRequest(member, 100, 100), FetchedOffsets(held.next_fetch_offset(), [(0, 3)]), now_ms
         )
 
-    def say(member: str, *words: tuple[int, int, list[int]], now_ms: int) -> None:
+    def text_of(member: str, *words: tuple[int, int, list[int]], now_ms: int) -> None:
         changes = ack.acknowledge_records(
             held, member, [ack.ShareAcknowledgementBatch(*word) for word in words], now_ms
         )
         ack.complete_changes(held, changes, now_ms, written=True)
 
     take("a", 0)
-    tell("a: ShareFetch")
-    say("a", (0, 0, [1]), (2, 2, [2]), now_ms=1)
-    tell("a: accepts 0, releases 2")
+    show("a: ShareFetch")
+    text_of("a", (0, 0, [1]), (2, 2, [2]), now_ms=1)
+    show("a: accepts 0, releases 2")
     take("b", 2)
-    tell("b: ShareFetch")
+    show("b: ShareFetch")
     ack.expire_locks(held, LOCK_MS + 1)
     held.advance_start_offset()
-    tell("acquisition locks of a expire")
+    show("acquisition locks of a expire")
     take("b", LOCK_MS + 2)
-    say("b", (1, 1, [1]), (2, 2, [1]), (3, 3, [2]), now_ms=LOCK_MS + 3)
-    tell("b: ShareFetch, accepts 1 2, releases 3")
+    text_of("b", (1, 1, [1]), (2, 2, [1]), (3, 3, [2]), now_ms=LOCK_MS + 3)
+    show("b: ShareFetch, accepts 1 2, releases 3")
     return out
 
 
@@ -179,19 +179,21 @@ def tasks() -> list[str]:
     stage, out = streams.StreamsGroupShard(TOPIC), []
     a, b = streams.StreamsThreadClient(stage, "a"), streams.StreamsThreadClient(stage, "b")
 
-    def tell(what: str, answer: Any) -> None:
+    def show(label: str, answer: Any) -> None:
         given = streams.from_task_ids(answer.active_tasks)
         names = [] if given is None else [f"0_{n}" for n in given.get("0", ())]
-        out.append(_row(what, f"{answer.member_epoch}" + ("" if given is None else f", {_places(names)}"), stage.group))
+        out.append(
+            _row(label, f"{answer.member_epoch}" + ("" if given is None else f", {_places(names)}"), stage.group)
+        )
 
-    tell("a: epoch 0, its topology", a.beat())
-    tell("b: epoch 0, its topology", b.beat())
-    tell("a: epoch 2, owns 0_0 0_1 0_2 0_3", a.beat())
-    tell("b: epoch 3, owns none", b.beat())
-    tell("a: epoch 2, owns two", a.beat())
-    tell("b: epoch 3, owns none", b.beat())
-    tell("a: epoch -1", stage.beat("a", -1))
-    tell("b: epoch 3, owns two", b.beat())
+    show("a: epoch 0, its topology", a.beat())
+    show("b: epoch 0, its topology", b.beat())
+    show("a: epoch 2, owns 0_0 0_1 0_2 0_3", a.beat())
+    show("b: epoch 3, owns none", b.beat())
+    show("a: epoch 2, owns two", a.beat())
+    show("b: epoch 3, owns none", b.beat())
+    show("a: epoch -1", stage.beat("a", -1))
+    show("b: epoch 3, owns two", b.beat())
     return out
 
 

@@ -105,14 +105,14 @@ def _where(source: str) -> str:
 
 
 def _row(text: str) -> str:
-    where, *told = (part.strip() for part in " ".join(text.split()).split("|"))
+    where, *cells = (part.strip() for part in " ".join(text.split()).split("|"))
     names, _, form = where.rpartition(" ")
     sources = names.split(", ") if names else [form]
     module, _, name = sources[0].rpartition(".")
-    if not told:
-        what, then = documented_limits(module)[name]
+    if not cells:
+        value, then = documented_limits(module)[name]
         assert then, f"{sources[0]}: what happens beyond it?"
-        told = [what, then]
+        cells = [value, then]
     form = form if names else form_of(name)
 
     def shown(found: re.Match[str]) -> str:
@@ -120,7 +120,7 @@ def _row(text: str) -> str:
         return FORMS[found[2] or form_of(source)](_value(source))
 
     most = ", ".join(dict.fromkeys(FORMS[form](_value(source)) for source in sources))
-    row = f"| {told[0]} | {most} | {told[1]} | {', '.join(map(_where, sources))} |"
+    row = f"| {cells[0]} | {most} | {cells[1]} | {', '.join(map(_where, sources))} |"
     return _IN_BRACES.sub(shown, row)
 
 

@@ -96,37 +96,37 @@ def states() -> list[str]:
 
 def election() -> list[str]:
     """Trace three nodes that were never started before."""
-    story = QuorumTrace()
-    lines = story.start_recording()
-    story.start_all()
-    story.elected()
+    scenario = QuorumTrace()
+    lines = scenario.start_recording()
+    scenario.start_all()
+    scenario.elected()
     return lines
 
 
 def quorum_with_leader() -> tuple[QuorumTrace, int, list[str]]:
     """Return a trace of three nodes with a leader, the leader, and the lines recorded from now on."""
-    story = QuorumTrace()
-    story.start_all()
-    first = story.elected()
-    story.run(story.now_ms + 5_000)
-    return story, first, story.start_recording()
+    scenario = QuorumTrace()
+    scenario.start_all()
+    first = scenario.elected()
+    scenario.run(scenario.now_ms + 5_000)
+    return scenario, first, scenario.start_recording()
 
 
 def killed() -> list[str]:
     """Trace a kill of the leader."""
-    story, first, lines = quorum_with_leader()
-    story.add(first, "is killed")
-    story.crash(first)
-    story.elected(but=first)
+    scenario, first, lines = quorum_with_leader()
+    scenario.add(first, "is killed")
+    scenario.crash(first)
+    scenario.elected(but=first)
     return lines
 
 
 def stopped() -> list[str]:
     """Trace a stop of the leader."""
-    story, first, lines = quorum_with_leader()
-    story.add(first, "shuts down")
-    story.step(first, Resign())
-    story.elected(but=first)
+    scenario, first, lines = quorum_with_leader()
+    scenario.add(first, "shuts down")
+    scenario.step(first, Resign())
+    scenario.elected(but=first)
     return lines
 
 

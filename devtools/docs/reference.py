@@ -43,8 +43,8 @@ def _quota(spec: ApiSpec) -> str:
 
 def _permissions(spec: ApiSpec) -> str:
     """Return the permissions that a broker checks, and for a forwarded request those of the controller."""
-    asked = [f"{permission.operation.name} {permission.resource.name}" for permission in spec.permissions]
-    return ", ".join(text.lower().replace("_", " ") for text in dict.fromkeys(asked))
+    permissions = [f"{permission.operation.name} {permission.resource.name}" for permission in spec.permissions]
+    return ", ".join(name.lower().replace("_", " ") for name in dict.fromkeys(permissions))
 
 
 def api_row(spec: ApiSpec) -> str:

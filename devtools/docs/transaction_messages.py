@@ -126,7 +126,7 @@ class TransactionTrace(ClusterScenario):
                 await client.sleep(0.5)
 
         await client.init()
-        await client.transact(body, commit=True, asks=lambda: None)
+        await client.transact(body, commit=True, requested=lambda: None)
 
 
 def trace_messages() -> list[str]:

@@ -71,30 +71,30 @@ def transaction_trace() -> list[str]:
     """Return a transaction of two partitions, and a retry."""
     node, out = TransactionCoordinatorNode(), []
 
-    def tell(what: str, ticket: PendingBrokerRequest) -> None:
+    def show(label: str, pending: PendingBrokerRequest) -> None:
         _, state, epoch = states(node)[-1]
         assert state is not None
-        answer = response_of(ticket)
-        heard = f"epoch {answer[1]}" if isinstance(answer, tuple) else answer.name
-        out.append(f"{what:<44} -> {heard:<24} | {state.state_name}, epoch {epoch}")
+        answer = response_of(pending)
+        received = f"epoch {answer[1]}" if isinstance(answer, tuple) else answer.name
+        out.append(f"{label:<44} -> {received:<24} | {state.state_name}, epoch {epoch}")
 
     async def steps() -> None:
-        tell("InitProducerId", node.init())
-        tell("leader of t-0: AddPartitionsToTxn", node.add(A, 0))
-        tell("leader of t-1: AddPartitionsToTxn", node.add(A, 1))
-        tell("EndTxn, commit, epoch 0", node.end(A, commits=True))
-        tell("EndTxn, commit, epoch 0: markers pending", node.end(A, commits=True))
+        show("InitProducerId", node.init())
+        show("leader of t-0: AddPartitionsToTxn", node.add(A, 0))
+        show("leader of t-1: AddPartitionsToTxn", node.add(A, 1))
+        show("EndTxn, commit, epoch 0", node.end(A, commits=True))
+        show("EndTxn, commit, epoch 0: markers pending", node.end(A, commits=True))
         await wait_until_idle()
         for request in node.marked:
             for marker in request.markers:
                 names = [f"{topic.name}-{number}" for topic in marker.topics for number in topic.partition_indexes]
                 _, state, epoch = states(node)[-1]
                 assert state is not None
-                what = f"WriteTxnMarkers: {', '.join(names)}, epoch {marker.producer_epoch}"
-                out.append(f"{what:<44} -> {'NONE':<24} | {state.state_name}, epoch {epoch}")
-        tell("EndTxn, commit, epoch 0: repeated", node.end(A, commits=True))
-        tell("EndTxn, abort, epoch 0: already committed", node.end(A, commits=False))
-        tell("leader of t-0: late batch of epoch 0", node.add(A, 0))
+                label = f"WriteTxnMarkers: {', '.join(names)}, epoch {marker.producer_epoch}"
+                out.append(f"{label:<44} -> {'NONE':<24} | {state.state_name}, epoch {epoch}")
+        show("EndTxn, commit, epoch 0: repeated", node.end(A, commits=True))
+        show("EndTxn, abort, epoch 0: already committed", node.end(A, commits=False))
+        show("leader of t-0: late batch of epoch 0", node.add(A, 0))
 
     run(node, steps)
     return out

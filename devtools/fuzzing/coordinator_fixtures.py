@@ -85,8 +85,8 @@ def _around(stage: HandlerFixture) -> Any:
     )
 
 
-def _failed(*told: Any) -> None:
-    raise AssertionError(f"a log directory has failed: {told}")
+def _failed(*expected: Any) -> None:
+    raise AssertionError(f"a log directory has failed: {expected}")
 
 
 def _runner(*tasks: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[None]]:

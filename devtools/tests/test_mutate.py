@@ -10,7 +10,7 @@ import pytest
 from devtools import mutate
 from devtools.mutations import find_mutants, statement_spans
 
-ROOM_FOR = [
+MUTANTS = [
     ("if a < b: f()", {"(a <= b)", "(a >= b)"}),
     ("x = a < b <= c", {"(a <= b <= c)", "(a >= b <= c)", "(a < b < c)", "(a < b > c)"}),
     ("x = a is None", {"(a is not None)"}),
@@ -28,7 +28,7 @@ ROOM_FOR = [
 ]
 
 
-@pytest.mark.parametrize(("source", "texts"), ROOM_FOR)
+@pytest.mark.parametrize(("source", "texts"), MUTANTS)
 def test_find_mutants_returns_every_change(source: str, texts: set[str]) -> None:
     assert {c.text for c in find_mutants("x.py", source.encode())} == texts
 

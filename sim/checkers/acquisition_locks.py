@@ -128,15 +128,15 @@ class AcquisitionLocks:
         for first, last, count in rows:
             for offset in range(first, last + 1):
                 where = (at, offset)
-                said = f"{self._group}: {at[0]}-{at[1]} {offset} to {hold.member}"
+                text = f"{self._group}: {at[0]}-{at[1]} {offset} to {hold.member}"
                 if count > self.limit:
-                    self._ledger.report_violation("share-overdelivered", f"{said} for the {count}. time")
+                    self._ledger.report_violation("share-overdelivered", f"{text} for the {count}. time")
                 if self._must_be_accepted(where, self.server_state(hold.host, place, hold.member), began_s):
-                    self._ledger.report_violation("AcceptedIsFinal", said)
+                    self._ledger.report_violation("AcceptedIsFinal", text)
                 for other in list(self._held.get(where, {}).values()):
                     beside = other.member != hold.member and other.host == hold.host and other.since_s < began_s
                     if beside and self._is_in_force(other, place):
-                        self._ledger.report_violation("LockedToOne", f"{said} and {other.member}, {count}")
+                        self._ledger.report_violation("LockedToOne", f"{text} and {other.member}, {count}")
                 self.delivered[where] = max(self.delivered.get(where, 0), count)
                 self._held.setdefault(where, {})[hold.member] = hold
                 self._by_member.setdefault(hold.member, {})[where] = None

@@ -42,7 +42,7 @@ class AssignmentChecker:
         self._ledger = ledger
         self._group = group
         self._now_s = now_s
-        self._heard_s: dict[str, float] = {}
+        self._last_response_s: dict[str, float] = {}
         """Time of each member's last successful response."""
         self._events = 0
         self._owned: dict[HistoryPartition, dict[str, tuple[int, int]]] = {}
@@ -73,7 +73,7 @@ class AssignmentChecker:
         """
         if cuts != self._ledger.power_cuts:
             return
-        self._heard_s[member] = self._now_s()
+        self._last_response_s[member] = self._now_s()
         at = self.next_event()
         for place in places:
             known = self._owners.setdefault((place, epoch), identity)
@@ -99,11 +99,11 @@ class AssignmentChecker:
         """Record that a member has left."""
         self.on_revoked(member, self.assigned_to(member))
         self._claims.pop(member, None)
-        self._heard_s.pop(member, None)
+        self._last_response_s.pop(member, None)
 
     def on_heartbeat(self, member: str, began: int, only: HistoryPartition | None = None) -> None:
         """Record a successful response to a request started at ``began``; ``only``: for this partition only."""
-        self._heard_s[member] = self._now_s()
+        self._last_response_s[member] = self._now_s()
         for claim in self._claims.get(member, ()):
             if claim.event_number < began and only in (None, claim.place):
                 where = f"{self._group}: {claim.place[0]}-{claim.place[1]}"
@@ -117,7 +117,7 @@ class AssignmentChecker:
 
     def on_join(self) -> None:
         """Record a join: an empty group may be replaced by one of the other protocol."""
-        if all(at_s < self._now_s() - HEARTBEAT_TIMEOUT_S for at_s in self._heard_s.values()):
+        if all(at_s < self._now_s() - HEARTBEAT_TIMEOUT_S for at_s in self._last_response_s.values()):
             self._owners.clear()
 
     def may_be_uninitialized(self) -> bool:

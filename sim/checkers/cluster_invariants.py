@@ -139,9 +139,9 @@ class ClusterInvariants:
     def leader_in_isr(self, living: LiveNodes) -> Iterator[str]:
         """Yield partitions whose leader is not in the ISR, in the image of any node."""
         for node_id, parts in living.items():
-            for name, number, told in iterate_partitions(parts.controller.image):
-                if told.leader >= 0 and told.leader not in told.isr:
-                    yield f"{name}-{number} as node {node_id} knows it: {told.leader} not in {told.isr}"
+            for name, number, registration in iterate_partitions(parts.controller.image):
+                if registration.leader >= 0 and registration.leader not in registration.isr:
+                    yield f"{name}-{number} as node {node_id} knows it: {registration.leader} not in {registration.isr}"
 
     def enough_in_sync(self, living: LiveNodes) -> Iterator[str]:
         """Yield leaders whose high watermark advances although the ISR is smaller than ``min.insync.replicas``."""
@@ -150,26 +150,31 @@ class ClusterInvariants:
             least = int(image.config(RESOURCE_BROKER, "").get(MIN_ISR, "1"))
             for replica in parts.replica_manager:
                 topic, state = image.topic_by_id(replica.topic_id), replica.state
-                told = None if topic is None else topic.partitions.get(replica.partition)
-                if told is None or getattr(state, "partition_epoch", -1) != told.partition_epoch:
+                registration = None if topic is None else topic.partitions.get(replica.partition)
+                if registration is None or getattr(state, "partition_epoch", -1) != registration.partition_epoch:
                     continue
-                if not replica.is_leader or len(told.isr) >= min(least, len(told.replicas)):
+                if not replica.is_leader or len(registration.isr) >= min(least, len(registration.replicas)):
                     continue
                 high = replica.log.high_watermark
-                before = self._few.setdefault((parts, replica.topic_id, replica.partition, told.partition_epoch), high)
+                before = self._few.setdefault(
+                    (parts, replica.topic_id, replica.partition, registration.partition_epoch), high
+                )
                 if high > before:
-                    yield f"{replica.topic}-{replica.partition} by node {node_id}: {before} to {high}, {told.isr}"
+                    at = f"{replica.topic}-{replica.partition}"
+                    yield f"{at} by node {node_id}: {before} to {high}, {registration.isr}"
 
     def strong_isr(self, living: LiveNodes) -> Iterator[str]:
         """Yield members of an ISR without committed records; stopped and unregistered nodes are skipped."""
         image = newest_image(living)
-        for name, number, told in iterate_partitions(image):
-            leading = living[told.leader].replica_manager.get(name, number) if told.leader in living else None
-            if leading is None or not leading.is_leader or leading.leader_epoch != told.leader_epoch:
+        for name, number, registration in iterate_partitions(image):
+            leading = (
+                living[registration.leader].replica_manager.get(name, number) if registration.leader in living else None
+            )
+            if leading is None or not leading.is_leader or leading.leader_epoch != registration.leader_epoch:
                 continue
             if leading.topic_id != image.topics[name].id:
                 continue  # the topic was deleted and created again, and its leader does not know yet
-            for member in told.isr:
+            for member in registration.isr:
                 parts = living.get(member)
                 known = image.brokers.get(member)
                 if parts is None or known is None or parts.lifecycle.broker_epoch != known.broker_epoch:
@@ -209,8 +214,8 @@ def newest_image(living: LiveNodes) -> MetadataImage:
 def iterate_partitions(image: MetadataImage) -> Iterator[tuple[str, int, PartitionRegistration]]:
     """Yield topic, partition number and registration of every partition in an image."""
     for name in sorted(image.topics):
-        for number, told in image.topics[name].partitions.items():
-            yield name, number, told
+        for number, registration in image.topics[name].partitions.items():
+            yield name, number, registration
 
 
 def image_difference(one: MetadataImage, other: MetadataImage) -> str:

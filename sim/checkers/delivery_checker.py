@@ -84,9 +84,9 @@ class DeliveryChecker:
             return
         self.committed_to[place] = max(self.committed_to.get(place, 0), offset)
 
-    def verify_committed_offset(self, place: LedgerPartition, offset: int, asked_at: int) -> None:
-        """Verify a fetched offset; ``asked_at``: acknowledged offset at the request."""
-        least = min(asked_at, self.committed_to.get(place, 0))
+    def verify_committed_offset(self, place: LedgerPartition, offset: int, requested_at: int) -> None:
+        """Verify a fetched offset; ``requested_at``: acknowledged offset at the request."""
+        least = min(requested_at, self.committed_to.get(place, 0))
         if offset < least:
             self.report_violation("offset-back", f"{place[0]}-{place[1]}: {offset} < {least}")
         if offset > self.attempted_commits.get(place, 0):

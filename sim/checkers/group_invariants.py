@@ -95,15 +95,15 @@ def duplicate_tasks(group: StreamsGroup) -> Iterator[tuple[str, str]]:
             for role, tasks in (("active", held.active), ("standby", held.standby), ("warmup", held.warmup)):
                 for name, numbers in tasks.items():
                     for number in numbers:
-                        what = f"{group.id}: {name}_{number}"
+                        text = f"{group.id}: {name}_{number}"
                         known = roles.setdefault((member.process_id, name, number), f"{role} of {member.id}")
                         if known != f"{role} of {member.id}":
-                            yield "OneHolder", f"{what} in {member.process_id}: {known}, {role} of {member.id}"
+                            yield "OneHolder", f"{text} in {member.process_id}: {known}, {role} of {member.id}"
                         if (
                             role == "active"
                             and doers.setdefault((name, number), member.process_id) != member.process_id
                         ):
-                            yield "OneHolder", f"{what} in {doers[name, number]} and {member.process_id}"
+                            yield "OneHolder", f"{text} in {doers[name, number]} and {member.process_id}"
 
 
 def epochs_out_of_order(group: ConsumerGroup | StreamsGroup) -> Iterator[tuple[str, str]]:

@@ -58,6 +58,6 @@ def find_replica_differences(copies: Mapping[str, ReplicaCopy], below: int | Non
     for base in bases:
         found = {name: copy.batches.get(base) for name, copy in copies.items()}
         if (below is None or base < below) and len(set(found.values())) > 1:
-            said = ", ".join(f"{name} {'nothing' if x is None else x.hex()[:150]}" for name, x in found.items())
-            out.append(f"at {base}: {said}")
+            text = ", ".join(f"{name} {'nothing' if x is None else x.hex()[:150]}" for name, x in found.items())
+            out.append(f"at {base}: {text}")
     return out

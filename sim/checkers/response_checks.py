@@ -197,43 +197,45 @@ class ResponseChecker:
         if frame is None:
             return
         try:
-            asked: Any = compiler.decode(request_class(key), version, request.frame, request.body_position)[0]
+            requested: Any = compiler.decode(request_class(key), version, request.frame, request.body_position)[0]
             _, start = compiler.decode(ResponseHeader, response_header_version(key, version), frame[4:])
             response = compiler.decode_exact(response_class(key), version, frame[4 + start :])
         except WireError as error:
             raise InvalidResponse(f"{key.name} v{version}: {error}") from error
         try:
             if isinstance(response, FetchResponse):
-                self._fetch(asked, version, response)
+                self._fetch(requested, version, response)
             elif isinstance(response, ProduceResponse):
-                check_produce(asked, version, response)
+                check_produce(requested, version, response)
             else:
                 assert isinstance(response, ShareFetchResponse)
                 check_share_fetch(response)
         except AssertionError as error:
             raise InvalidResponse(f"{key.name} v{version} of {request.client_id!r}: {error}") from None
 
-    def _fetch(self, asked: FetchRequest, version: int, response: FetchResponse) -> None:
+    def _fetch(self, requested: FetchRequest, version: int, response: FetchResponse) -> None:
         rows = list(_partitions(response, version))
         if response.error_code or any(place[0] == METADATA_TOPIC for place, _ in rows):
             return
-        named = dict(_partitions(asked, version))
-        is_whole = asked.session_epoch in (0, -1)
+        named = dict(_partitions(requested, version))
+        is_whole = requested.session_epoch in (0, -1)
         if is_whole:
-            self._sessions.pop(asked.session_id, None)
+            self._sessions.pop(requested.session_id, None)
             wanted = named
         else:
-            known = self._sessions.get(asked.session_id)
+            known = self._sessions.get(requested.session_id)
             if known is None:
                 return
             wanted = known
             wanted.update(named)
-            for topic in asked.forgotten_topics_data:
+            for topic in requested.forgotten_topics_data:
                 for number in topic.partitions:
                     wanted.pop((topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic, number), None)
-        is_consumer = asked.replica_id < 0 and asked.replica_state.replica_id < 0
-        most = min(asked.max_bytes, self._fetch_max_bytes)
-        check_fetch(rows, wanted, FetchLimits(most, is_consumer, asked.isolation_level == READ_COMMITTED), self._holes)
+        is_consumer = requested.replica_id < 0 and requested.replica_state.replica_id < 0
+        most = min(requested.max_bytes, self._fetch_max_bytes)
+        check_fetch(
+            rows, wanted, FetchLimits(most, is_consumer, requested.isolation_level == READ_COMMITTED), self._holes
+        )
         if is_whole and not response.throttle_time_ms:
             missing = named.keys() - {place for place, _ in rows}
             assert not missing, f"{len(missing)} partitions are not answered: {sorted(map(str, missing))[:3]}"
@@ -251,7 +253,7 @@ def _partitions(message: FetchRequest | FetchResponse, version: int) -> Iterator
             yield (topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic, number), row
 
 
-def check_produce(asked: ProduceRequest, version: int, response: ProduceResponse) -> None:
+def check_produce(requested: ProduceRequest, version: int, response: ProduceResponse) -> None:
     """Check that a Produce response has each partition as often as the request.
 
     Raises:
@@ -261,9 +263,9 @@ def check_produce(asked: ProduceRequest, version: int, response: ProduceResponse
     def key(topic: Any) -> str | bytes:
         return topic.topic_id if version >= TOPIC_IDS_SINCE else topic.name  # type: ignore[no-any-return]
 
-    wanted = Counter((key(topic), part.index) for topic in asked.topic_data for part in topic.partition_data)
-    told = Counter((key(topic), row.index) for topic in response.responses for row in topic.partition_responses)
-    assert told == wanted, f"asked for {wanted}, answered {told}"
+    wanted = Counter((key(topic), part.index) for topic in requested.topic_data for part in topic.partition_data)
+    answered = Counter((key(topic), row.index) for topic in response.responses for row in topic.partition_responses)
+    assert answered == wanted, f"asked for {wanted}, answered {answered}"
     for topic in response.responses:
         for row in topic.partition_responses:
             text = f"{key(topic)!r}-{row.index}: base offset {row.base_offset}, error {row.error_code}"

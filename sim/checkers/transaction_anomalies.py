@@ -34,8 +34,8 @@ def precommitted_read(book: ObservedLog) -> Iterator[Anomaly]:
         writer = book.writer.get((place, value))
         if writer is None or book.ops[writer].outcome is OperationOutcome.FAIL:
             continue
-        asked = book.ops[writer].commit_requested_at
-        if writer in readers or any(book.ops[reader].ended < asked for reader in readers):
+        requested = book.ops[writer].commit_requested_at
+        if writer in readers or any(book.ops[reader].ended < requested for reader in readers):
             yield Anomaly("precommitted-read", f"{partition_name(place)}: {value}")
 
 
@@ -50,7 +50,7 @@ def torn_txn(book: ObservedLog) -> Iterator[Anomaly]:
 def stuck_last_stable_offset(book: ObservedLog) -> Iterator[Anomaly]:
     """Yield ``lso-stuck``: partitions whose last stable offset stayed below the high watermark for too long."""
     since: dict[HistoryPartition, tuple[int, float]] = {}
-    told: set[tuple[HistoryPartition, int]] = set()
+    reported: set[tuple[HistoryPartition, int]] = set()
     for op in sorted(book.ops, key=lambda x: x.ended):
         for look in op.offset_steps if op.outcome is OperationOutcome.OK else ():
             offset, began_s = since.get(look.place, (-1, op.ended_s))
@@ -58,8 +58,8 @@ def stuck_last_stable_offset(book: ObservedLog) -> Iterator[Anomaly]:
                 since.pop(look.place, None)
             elif offset != look.last_stable_offset:
                 since[look.place] = (look.last_stable_offset, op.ended_s)
-            elif op.began_s - began_s > MAX_LSO_DELAY_S and (look.place, offset) not in told:
-                told.add((look.place, offset))
+            elif op.began_s - began_s > MAX_LSO_DELAY_S and (look.place, offset) not in reported:
+                reported.add((look.place, offset))
                 held = f"at {offset} of {look.high_watermark} for {op.began_s - began_s:.1f} s"
                 yield Anomaly("lso-stuck", f"{partition_name(look.place)}: {held}")
 

@@ -157,8 +157,8 @@ class SimProcess:
         def main() -> bytes:
             job, given = pickle.loads(sent)
             try:
-                ground = WorkerContext(child.session, child.env.monotonic_s, child.threads.pause)
-                return pickle.dumps((True, job(ground, given)))
+                context = WorkerContext(child.session, child.env.monotonic_s, child.threads.pause)
+                return pickle.dumps((True, job(context, given)))
             except Exception as error:  # noqa: BLE001,RUF100 - the parent decides what it means
                 return pickle.dumps((False, error))
 

@@ -106,14 +106,14 @@ class ThreadScheduler:
             _IDLE.append(job.worker)
         self.after_step()
 
-    def on_disk_call(self, what: str) -> None:
-        """Let other threads run before or after a disk call named ``what``."""
+    def on_disk_call(self, call: str) -> None:
+        """Let other threads run before or after a disk call named ``call``."""
         if self.dead:
             return
         job = self.current
         if job is not None:
             if self._rng.random() < YIELD_SHARE:
-                if self.slow_s and what in SLOW_CALLS:
+                if self.slow_s and call in SLOW_CALLS:
                     job.wake_at = self._now_s() + self._rng.random() * self.slow_s
                 job.worker.yield_control()
             return

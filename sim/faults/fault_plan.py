@@ -156,8 +156,8 @@ def break_disk(process: SimProcess, kind: str, hit: Callable[[], None], times: f
     if process.simulation.rng.random() < 0.5:  # else the most frequent calls receive all faults
         calls = (process.simulation.rng.choice(calls),)
 
-    def fault(what: str, path: str) -> OSError | None:
-        if session.disk.calls >= at and what in calls:
+    def fault(call: str, path: str) -> OSError | None:
+        if session.disk.calls >= at and call in calls:
             session.fault = None
             hit()
             return OSError(number, "injected", path)

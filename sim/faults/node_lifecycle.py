@@ -85,13 +85,13 @@ class NodeLifecycle:
         self.process: SimProcess | None = None
         """Process of the current run."""
 
-    async def run_until(self, peace_at_s: float, last_begins: Callable[[], None]) -> None:
-        """Run the node repeatedly with faults; the last run starts at ``peace_at_s`` and has no planned end.
+    async def run_until(self, stable_at_s: float, last_begins: Callable[[], None]) -> None:
+        """Run the node repeatedly with faults; the last run starts at ``stable_at_s`` and has no planned end.
 
         ``last_begins`` is called before the last run.
         """
         simulation = self._simulation
-        while simulation.now_s() < peace_at_s:
+        while simulation.now_s() < stable_at_s:
             await self.run_once(simulation.rng.choice(self._fault_plan.stop_kinds))
             await trio.sleep(simulation.rng.random() * self._fault_plan.max_downtime_s)
         last_begins()
@@ -195,7 +195,7 @@ class NodeLifecycle:
 async def run_with_faults(
     disturber: FaultInjector,
     lives: Collection[NodeLifecycle],
-    peace_at_s: float,
+    stable_at_s: float,
     nursery: trio.Nursery,
     *,
     disturbs: bool = True,
@@ -205,22 +205,22 @@ async def run_with_faults(
 
     Without ``die`` each node runs only once; without ``disturbs`` no network and clock faults are injected.
     """
-    peace = trio.Event()
+    stable_at = trio.Event()
     restless = len(lives)
 
     def one_less() -> None:
         nonlocal restless
         restless -= 1
         if not restless:
-            peace.set()
+            stable_at.set()
 
     for each in lives:
-        nursery.start_soon(each.run_until, peace_at_s if die else 0.0, one_less)
+        nursery.start_soon(each.run_until, stable_at_s if die else 0.0, one_less)
     async with trio.open_nursery() as trouble:
         if disturbs:
             trouble.start_soon(disturber.run)
-        await peace.wait()
+        await stable_at.wait()
         if not die:
-            await trio.sleep(peace_at_s)
+            await trio.sleep(stable_at_s)
         trouble.cancel_scope.cancel()
     disturber.stop_faults()

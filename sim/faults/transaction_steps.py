@@ -56,7 +56,7 @@ def observe_steps(on_step: StepListener) -> Iterator[None]:
         TransactionStateMachine._on_markers_written,
     )
 
-    def tell(machine: TransactionStateMachine, name: str, step: TransactionStep | None) -> None:
+    def observe(machine: TransactionStateMachine, name: str, step: TransactionStep | None) -> None:
         if step is not None:
             on_step(machine._marker_sender._dependencies.node_id, name, step)
 
@@ -64,18 +64,18 @@ def observe_steps(on_step: StepListener) -> Iterator[None]:
         replay(self, offset, record)
         pending = self.pending_transitions.get(record.transactional_id)
         if record.transaction is not None and pending is not None and pending.after is record.transaction:
-            tell(self, record.transactional_id, WRITTEN.get(record.transaction.state))
+            observe(self, record.transactional_id, WRITTEN.get(record.transaction.state))
 
     def on_arrival(self: TransactionStateMachine, name: str, pending: PendingTransition, *rest: Any) -> None:
         was_written, after = pending.is_written, pending.after
         arrived(self, name, pending, *rest)
         if was_written and after is not None:
-            tell(self, name, COMMITTED.get(after.state))
+            observe(self, name, COMMITTED.get(after.state))
 
     def on_marked(self: TransactionStateMachine, event: MarkersWritten) -> Any:
         found = marked(self, event)
         if event.pending_transition.remaining_partitions:
-            tell(self, event.transactional_id, TransactionStep.SOME_MARKERS_WRITTEN)
+            observe(self, event.transactional_id, TransactionStep.SOME_MARKERS_WRITTEN)
         return found
 
     planted: Any = TransactionStateMachine

@@ -294,8 +294,8 @@ class ClusterScenario(SimulationScenario):
         simulation.trace_event(f"{host.name} is out of reach for {within_s} s")
         written = await self._write_everywhere(PROBES_FROM + 500, within_s)
         if len(written) < self.probed:
-            told = f"{within_s} s after {host.name} was out of reach only {written} took a record"
-            simulation.ledger.report_violation("no-failover", told)
+            problem = f"{within_s} s after {host.name} was out of reach only {written} took a record"
+            simulation.ledger.report_violation("no-failover", problem)
         await trio.sleep(max(began + within_s - simulation.now_s(), 0))
         simulation.network.restore_links()
         while not self.is_full():
@@ -357,11 +357,13 @@ class ClusterScenario(SimulationScenario):
         out = []
         names = {number: name for name, number in self.numbers.items()}
         image = self.image()
-        for topic, number, told in iterate_partitions(image):
+        for topic, number, state in iterate_partitions(image):
             if topic == COMPACTED_TOPIC or topic.startswith("__"):
                 continue
-            copies = {names[x]: read_replica(self.simulation.host(names[x]).disk, topic, number) for x in told.replicas}
-            begin = self._log_start(topic, number, told.leader)
+            copies = {
+                names[x]: read_replica(self.simulation.host(names[x]).disk, topic, number) for x in state.replicas
+            }
+            begin = self._log_start(topic, number, state.leader)
             out += [f"{topic}-{number} {x}" for x in find_replica_differences(copies, begin=begin)]
         logs = {name: read_replica(self.simulation.host(name).disk, METADATA_TOPIC, 0) for name in self.numbers}
         out += [f"{METADATA_TOPIC} {x}" for x in find_replica_differences(logs, image.offset)]

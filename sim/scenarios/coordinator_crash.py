@@ -107,7 +107,7 @@ class CoordinatorCrashScenario(ClusterScenario):
 
         async def work() -> None:
             await client.init()
-            self._outcome = await client.transact(body, commit=self._commits, asks=lambda: None)
+            self._outcome = await client.transact(body, commit=self._commits, requested=lambda: None)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_producer, nursery.cancel_scope)
@@ -172,14 +172,14 @@ def main() -> int:
     parser.add_argument("--step", choices=[x.value for x in TransactionStep], help="one of them; else all")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
-    told = parser.parse_args()
+    options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         command = [sys.executable, "-m", "sim.scenarios.coordinator_crash", *sys.argv[1:]]
         os.execve(sys.executable, command, {**os.environ, "PYTHONHASHSEED": "0"})
     logging.disable(logging.CRITICAL)
     bad = 0
-    for step in [TransactionStep(told.step)] if told.step else list(TransactionStep):
-        found = [simulate_crash(seed, step) for seed in range(told.seed, told.seed + told.seeds)]
+    for step in [TransactionStep(options.step)] if options.step else list(TransactionStep):
+        found = [simulate_crash(seed, step) for seed in range(options.seed, options.seed + options.seeds)]
         for one in found:
             bad += bool(one.violations)
             verdict = f"VIOLATION {one.violations}" if one.violations else "ok"
@@ -188,8 +188,8 @@ def main() -> int:
             took = [one.held_up_s for one in found if one.alone is alone]
             soon = sum(x <= SOON_S for x in took)
             if took:
-                what = f"median {statistics.median(took):.2f} s, worst {max(took):.2f} s, {soon} of {len(took)} soon"
-                print(f"{step.value}, producer {'died, too' if alone else 'lived'}: {what}")
+                text = f"median {statistics.median(took):.2f} s, worst {max(took):.2f} s, {soon} of {len(took)} soon"
+                print(f"{step.value}, producer {'died, too' if alone else 'lived'}: {text}")
     return 1 if bad else 0
 
 

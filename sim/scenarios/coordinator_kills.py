@@ -75,8 +75,10 @@ class CoordinatorKiller:
     def _is_cluster_ready(self) -> bool:
         since = self._simulation.now_s() - RECOVERY_TIMEOUT_S
         seats = self._groups.member_slots
-        heard = bool(seats) and all(seat.member is not None and seat.member.last_heartbeat_s > since for seat in seats)
-        return heard and self._is_full() and all(self._coordinator(x) for x in self._groups.names)
+        received = bool(seats) and all(
+            seat.member is not None and seat.member.last_heartbeat_s > since for seat in seats
+        )
+        return received and self._is_full() and all(self._coordinator(x) for x in self._groups.names)
 
     def _members(self, group: str) -> list[SimGroupMember]:
         return [seat.member for seat in self._groups.member_slots if seat.member is not None and seat.group == group]
@@ -139,8 +141,8 @@ class CoordinatorKiller:
             )
             or not first
         ):
-            who = self._silent_members(name, were, read_s)
-            simulation.ledger.report_violation("group-late", f"{name} after kill {self.kills}: {who} were not heard")
+            silent = self._silent_members(name, were, read_s)
+            simulation.ledger.report_violation("group-late", f"{name} after kill {self.kills}: {silent} were not heard")
         self.slowest_s = max(self.slowest_s, first_s)
         simulation.trace_event(
             f"{name} goes on after {first_s:.2f} s, with all members after {simulation.now_s() - read_s:.2f} s"

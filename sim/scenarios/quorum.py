@@ -142,9 +142,9 @@ class QuorumNode:
 
 def is_vote_granted(request: Any, answer: Any) -> bool:
     """Return True if a Vote response grants a vote that is not a pre-vote."""
-    asked = (p for topic in request.topics for p in topic.partitions)
-    told = (p for topic in answer.topics for p in topic.partitions)
-    return any(t.vote_granted and not a.pre_vote for a, t in zip(asked, told, strict=False))
+    requests = (p for topic in request.topics for p in topic.partitions)
+    responses = (p for topic in answer.topics for p in topic.partitions)
+    return any(t.vote_granted and not a.pre_vote for a, t in zip(requests, responses, strict=False))
 
 
 class UnrestrictedStopPolicy(StopPolicy):

@@ -24,22 +24,22 @@ def contains(error: BaseException, kind: type[BaseException]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("what", "where"), [("fsync", "__cluster_metadata"), ("pwrite", "__cluster_metadata"), ("pwrite", "/t-0/")]
+    ("call", "where"), [("fsync", "__cluster_metadata"), ("pwrite", "__cluster_metadata"), ("pwrite", "/t-0/")]
 )
-def test_disk_failure_of_write_or_sync_stops_node_without_acknowledgement(what: str, where: str) -> None:
+def test_disk_failure_of_write_or_sync_stops_node_without_acknowledgement(call: str, where: str) -> None:
     outcome: dict[str, object] = {}
 
-    world = Simulation(1)
+    env = Simulation(1)
 
     async def main() -> None:
-        process = world.process()
+        process = env.process()
         session = process.session
         node = Node(process.env, NodeConfig(SETTINGS, "/data", 1, "node", PORT))
 
         async def client() -> None:
-            one = SimClient(world, "c")
+            one = SimClient(env, "c")
             await one.call(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 5000))
-            session.fault = lambda w, p: OSError(errno.EIO, "injected", p) if w == what and where in p else None
+            session.fault = lambda w, p: OSError(errno.EIO, "injected", p) if w == call and where in p else None
             raw = r.build_batch([r.NewRecord(b"k", b"v", 1)])
             data = TopicProduceData("t", partition_data=[PartitionProduceData(0, raw)])
             try:
@@ -59,6 +59,6 @@ def test_disk_failure_of_write_or_sync_stops_node_without_acknowledgement(what: 
                 outcome["failed"] = contains(error, AllLogDirsFailed)
             process.kill()
 
-    world.run(main)
+    env.run(main)
     assert outcome["failed"] is True
     assert outcome["code"] in ("closed", 56), "KAFKA_STORAGE_ERROR or no answer at all"

@@ -58,9 +58,9 @@ class FaultOutcome(NamedTuple):
 class WriteScript:
     """Script with its acknowledged records."""
 
-    def __init__(self, world: Simulation) -> None:
-        self.world = world
-        self.client = SimClient(world, "c")
+    def __init__(self, env: Simulation) -> None:
+        self.env = env
+        self.client = SimClient(env, "c")
         self.acknowledged: list[tuple[int, int]] = []
         self.codes: dict[int, int] = {}
 
@@ -91,18 +91,18 @@ def fault_at(disk: MemoryDisk, session: DiskSession, call: int, kind: str, hit: 
     number, calls = KINDS[kind]
     first = disk.calls + call
 
-    def fault(what: str, path: str) -> OSError | None:
-        if disk.calls < first or hit or (calls is not None and what not in calls):
+    def fault(disk_call: str, path: str) -> OSError | None:
+        if disk.calls < first or hit or (calls is not None and disk_call not in calls):
             return None
-        hit.append(f"{what} {path}")
+        hit.append(f"{disk_call} {path}")
         return OSError(number, "injected", path)
 
     session.fault = fault
 
 
-async def run_with_fault(world: Simulation, call: int, kind: str) -> FaultOutcome:
-    disk = world.host("node").disk
-    script = WriteScript(world)
+async def run_with_fault(env: Simulation, call: int, kind: str) -> FaultOutcome:
+    disk = env.host("node").disk
+    script = WriteScript(env)
     hit: list[str] = []
     problems: list[str] = []
     stopped = False
@@ -110,7 +110,7 @@ async def run_with_fault(world: Simulation, call: int, kind: str) -> FaultOutcom
     def node(process: SimProcess) -> Node:
         return Node(process.env, NodeConfig(SETTINGS, "/a,/b", 1, "node", PORT))
 
-    first = world.process()
+    first = env.process()
     running = node(first)
 
     async def play(scope: trio.CancelScope) -> None:
@@ -146,17 +146,17 @@ async def run_with_fault(world: Simulation, call: int, kind: str) -> FaultOutcom
     first.kill()
     script.client.close_connections()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(node(world.process()).run)
+        nursery.start_soon(node(env.process()).run)
         await trio.sleep(1)
-        problems += await find_lost_records(world, script.acknowledged)
+        problems += await find_lost_records(env, script.acknowledged)
         nursery.cancel_scope.cancel()
     return FaultOutcome(hit[0] if hit else "", stopped, calls, problems)
 
 
-async def find_lost_records(world: Simulation, acknowledged: list[tuple[int, int]]) -> list[str]:
+async def find_lost_records(env: Simulation, acknowledged: list[tuple[int, int]]) -> list[str]:
     """Return the acknowledged records that are missing now."""
     found = set()
-    client = SimClient(world, "reader")
+    client = SimClient(env, "reader")
     for partition in range(PARTITIONS):
         at = 0
         while records := await fetch_records(client, partition, at, 50):
@@ -173,13 +173,13 @@ def flatten_exceptions(error: BaseException) -> list[BaseException]:
 
 
 def play(call: int, kind: str) -> FaultOutcome:
-    world = Simulation(1)
+    env = Simulation(1)
     outcome: list[FaultOutcome] = []
 
     async def main() -> None:
-        outcome.append(await run_with_fault(world, call, kind))
+        outcome.append(await run_with_fault(env, call, kind))
 
-    world.run(main)
+    env.run(main)
     return outcome[0]
 
 

@@ -34,7 +34,7 @@ SETTINGS = {
 DIRS = ("/a", "/b")
 VALUE = bytes(200_000)
 BEFORE, MEANWHILE = 8, 6
-SETTLES_S = 8.0
+STABLE_S = 8.0
 EVERY = 1 if os.environ.get("OTTLA_FAULTS") else 7
 MOST_CALLS = 260
 ENDS = ("kill", "power", "EIO")
@@ -43,8 +43,8 @@ ENDS = ("kill", "power", "EIO")
 class MoveSweepWriter:
     """Writer with its acknowledged records."""
 
-    def __init__(self, world: Simulation) -> None:
-        self.client = SimClient(world, "c")
+    def __init__(self, env: Simulation) -> None:
+        self.client = SimClient(env, "c")
         self.acknowledged: list[int] = []
         self._next = 0
 
@@ -85,11 +85,11 @@ class MoveSweepRun:
         self.hit = ""
         self.problems: list[str] = []
 
-    async def run(self, world: Simulation) -> None:
-        host, writer, process = world.host("node"), MoveSweepWriter(world), world.process()
+    async def run(self, env: Simulation) -> None:
+        host, writer, process = env.host("node"), MoveSweepWriter(env), env.process()
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._use, world, writer, process, nursery.cancel_scope)
+                nursery.start_soon(self._use, env, writer, process, nursery.cancel_scope)
                 await node(process).run()
         except BaseException as error:  # noqa: BLE001,RUF100 - only these are allowed
             if not all(isinstance(x, ProcessKilled | AllLogDirsFailed) for x in flatten_exceptions(error)):
@@ -100,35 +100,35 @@ class MoveSweepRun:
             host.lose_power()
             host.power_up()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(node(world.process()).run)
-            await trio.sleep(SETTLES_S)
-            await self._look(world, writer)
+            nursery.start_soon(node(env.process()).run)
+            await trio.sleep(STABLE_S)
+            await self._look(env, writer)
             nursery.cancel_scope.cancel()
 
     async def _use(
-        self, world: Simulation, writer: MoveSweepWriter, process: SimProcess, scope: trio.CancelScope
+        self, env: Simulation, writer: MoveSweepWriter, process: SimProcess, scope: trio.CancelScope
     ) -> None:
         try:
             await writer.create()
             await writer.write(BEFORE)
-            self._arm(world, process)
+            self._arm(env, process)
             await writer.move()
             await writer.write(MEANWHILE)
-            await trio.sleep(SETTLES_S)
+            await trio.sleep(STABLE_S)
             await writer.write(1)
         except RetriableError as error:
             if not self.hit:
                 self.problems.append(f"nothing was wrong yet, and: {error}")
         scope.cancel()
 
-    def _arm(self, world: Simulation, process: SimProcess) -> None:
-        disk, session = world.host("node").disk, process.session
+    def _arm(self, env: Simulation, process: SimProcess) -> None:
+        disk, session = env.host("node").disk, process.session
         at = disk.calls + self._call
 
-        def fault(what: str, path: str) -> OSError | None:
+        def fault(call: str, path: str) -> OSError | None:
             if self.hit or disk.calls < at:
                 return None
-            self.hit = f"{what} {path}"
+            self.hit = f"{call} {path}"
             if self._end == "EIO":
                 return OSError(errno.EIO, "injected", path)
             process.kill()
@@ -136,17 +136,17 @@ class MoveSweepRun:
 
         session.fault = fault
 
-    async def _look(self, world: Simulation, writer: MoveSweepWriter) -> None:
+    async def _look(self, env: Simulation, writer: MoveSweepWriter) -> None:
         """Verify the node after the next start."""
         try:
             places = await writer.places()
             if [is_future for _, is_future in places] != [False]:
                 self.problems.append(f"it lies in {places}")
-            left = [path for path in world.host("node").disk.dirs if path.endswith("-future")]
+            left = [path for path in env.host("node").disk.dirs if path.endswith("-future")]
             if left:
                 self.problems.append(f"{left} are left")
             await writer.write(1)
-            reader, found, at = SimClient(world, "reader"), [], 0
+            reader, found, at = SimClient(env, "reader"), [], 0
             while records := await fetch_records(reader, 0, at, 50):
                 found += [int(x.key or b"-1") for x in records]
                 at = records[-1].offset + 1
@@ -158,8 +158,8 @@ class MoveSweepRun:
 
 
 def play(call: int, end: str) -> MoveSweepRun:
-    world, sweep = Simulation(call), MoveSweepRun(call, end)
-    world.run(lambda: sweep.run(world))
+    env, sweep = Simulation(call), MoveSweepRun(call, end)
+    env.run(lambda: sweep.run(env))
     return sweep
 
 

@@ -28,9 +28,9 @@ class LogDirFixture:
     """Disk with a node that starts on it again and again."""
 
     def __init__(self) -> None:
-        self.world = Simulation(1)
-        self.disk = self.world.host("node").disk
-        self.client = SimClient(self.world, "c")
+        self.simulation = Simulation(1)
+        self.disk = self.simulation.host("node").disk
+        self.client = SimClient(self.simulation, "c")
 
     def node(self, process: SimProcess, dirs: str, **values: str) -> Node:
         settings = {"offsets.topic.num.partitions": "1", **{k.replace("_", "."): v for k, v in values.items()}}
@@ -45,7 +45,7 @@ class LogDirFixture:
         **values: str,
     ) -> None:
         """Run a node until the work is done, then kill it; ``broken`` gives EIO after so many sound calls."""
-        process = self.world.process()
+        process = self.simulation.process()
         left = [sound]
 
         def fault(_: str, path: str) -> OSError | None:
@@ -90,7 +90,7 @@ class LogDirFixture:
 
 def play(work: Callable[[LogDirFixture], Awaitable[None]]) -> None:
     stage = LogDirFixture()
-    stage.world.run(partial(work, stage))
+    stage.simulation.run(partial(work, stage))
 
 
 def refused(error: BaseException, kind: type[BaseException]) -> str:
@@ -176,22 +176,22 @@ def test_foreign_copied_or_duplicate_log_dirs_are_rejected_at_start() -> None:
     async def work(stage: LogDirFixture) -> None:
         async def nothing(_: Node) -> None: ...
 
-        async def says(dirs: str, text: str) -> None:
+        async def expect_problem(dirs: str, text: str) -> None:
             with pytest.raises(BaseException) as caught:
                 await stage.run_node(nothing, dirs)
             assert text in refused(caught.value, StartupRejected)
 
         await stage.run_node(nothing, "/a,/b")
         await stage.run_node(nothing, "/other")
-        await says("/a,/other", "/other belongs to cluster")
-        await says("/new,/b", "/new holds no metadata log, but /b belongs to a node")
+        await expect_problem("/a,/other", "/other belongs to cluster")
+        await expect_problem("/new,/b", "/new holds no metadata log, but /b belongs to a node")
         disk = stage.disk.session()
         disk.makedirs("/copy")
         raw = bytes(stage.disk.files["/b/meta.properties"].data)
         disk.open("/copy/meta.properties", create=True).pwrite(raw, 0)
-        await says("/a,/b,/copy", "/copy is a copy of /b")
+        await expect_problem("/a,/b,/copy", "/copy is a copy of /b")
         with pytest.raises(ConfigException, match="duplicate directory"):
-            stage.node(stage.world.process(), "/a,/a/")
+            stage.node(stage.simulation.process(), "/a,/a/")
 
     play(work)
 

@@ -127,8 +127,8 @@ class LoggedErrors(logging.Handler):
 class RawSimClient:
     """Connection of a client process to the node, opened again when the node closes it."""
 
-    def __init__(self, world: Simulation, port: int) -> None:
-        self._process = world.process("client")
+    def __init__(self, env: Simulation, port: int) -> None:
+        self._process = env.process("client")
         self._port = port
         self._stream: Any = None
 
@@ -165,8 +165,8 @@ async def prepare(client: RawSimClient) -> None:
     """Create topics and the coordinators."""
     await make_topics(client)
     for key_type, key in ((0, "long"), (1, "x"), (2, f"long:{'A' * 22}:0")):
-        asked = fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-        await client.call(ApiKey.FIND_COORDINATOR, 6, asked)
+        request = fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        await client.call(ApiKey.FIND_COORDINATOR, 6, request)
     await trio.sleep(2)
     await client.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest("x", 60_000))
 
@@ -194,14 +194,14 @@ class LongArrayFixture:
         monkeypatch.setattr(time_slice.TimeSlice, "__init__", clock)
         monkeypatch.setattr(ApiSpec, "large_bytes", 2048)
         monkeypatch.setattr("sim.engine.network.SimNetwork.piece", lambda self, left: min(left, WINDOW_BYTES))
-        self.world = Simulation(1)
+        self.simulation = Simulation(1)
         # checks of responses decode whole requests in one step
         monkeypatch.setattr(request_observers, "request_observer_factories", [])
-        host = self.world.host(HOST)
+        host = self.simulation.host(HOST)
         format_host(host, 1, SimpleNamespace(dirs="/data", settings={}, transactions=0))  # type: ignore[arg-type]
-        self._process = self.world.process(HOST)
+        self._process = self.simulation.process(HOST)
         self.node = Node(self._process.env, NodeConfig(SETTINGS, "/data", 1, HOST, PORT))
-        self._client, self._admin = RawSimClient(self.world, port), RawSimClient(self.world, PORT)
+        self._client, self._admin = RawSimClient(self.simulation, port), RawSimClient(self.simulation, PORT)
 
     def find_long_steps(self, cases: list[LongArrayCase]) -> list[str]:
         """Send every case; return those with too much work between two yields."""
@@ -231,7 +231,7 @@ class LongArrayFixture:
 
         logging.getLogger("ottla").addHandler(errors)
         try:
-            self.world.run(everything)
+            self.simulation.run(everything)
         finally:
             logging.getLogger("ottla").removeHandler(errors)
         return found

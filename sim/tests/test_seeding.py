@@ -47,14 +47,14 @@ def ends() -> Any:
     ids=["shown", "ended", "shown as something else", "called in another seed"],
 )
 def test_run_until_detected_with_expected_violation_returns_found(second: Any, status: int, runs: int) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     def run(seed: int) -> Any:
-        asked.append(seed)
+        requested.append(seed)
         return second() if seed == 2 else shows()
 
     assert run_until_detected(PLANT, run, 3) == status
-    assert asked == [1, 2, 3, 1][:runs]
+    assert requested == [1, 2, 3, 1][:runs]
 
 
 def test_run_until_detected_without_violation_returns_not_found_or_not_reached() -> None:

@@ -30,7 +30,7 @@ def stored(*steps: tuple[int, list[PersisterStateBatch]]) -> list[Record]:
 
 
 @pytest.mark.parametrize(
-    ("said", "steps", "flagged"),
+    ("acknowledged", "steps", "flagged"),
     [
         ({0: {ACCEPT}}, [(-1, []), (0, [PersisterStateBatch(0, 0, 1, R.ACKNOWLEDGED)]), (1, [])], 0),
         ({}, [(-1, []), (0, [PersisterStateBatch(0, 0, 1, R.ACKNOWLEDGED)])], 1),
@@ -43,10 +43,10 @@ def stored(*steps: tuple[int, list[PersisterStateBatch]]) -> list[Record]:
     ids=["accepted", "accepted by nobody", "rejected", "the limit", "before the limit", "passed over", "still free"],
 )
 def test_find_unearned_states_with_state_without_cause_returns_it(
-    said: dict[int, set[int]], steps: Any, flagged: int
+    acknowledged: dict[int, set[int]], steps: Any, flagged: int
 ) -> None:
     locks = AcquisitionLocks(DeliveryChecker(), "g", 3, dict, lambda host: 0.0, lambda: 0.0)
-    locks.acknowledgements = {(S, offset): kinds for offset, kinds in said.items()}
+    locks.acknowledgements = {(S, offset): kinds for offset, kinds in acknowledged.items()}
     assert len(list(find_unearned_states(stored(*steps), {TOPIC_ID: "s0"}, locks))) == flagged
 
 

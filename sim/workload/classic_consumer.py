@@ -101,14 +101,17 @@ class SimConsumer(SimClient):
         )
 
     async def _positions(self) -> None:
-        topic, asked_at = of.OffsetFetchRequestTopic(TOPIC, list(self._mine)), dict(self.simulation.ledger.committed_to)
+        topic, requested_at = (
+            of.OffsetFetchRequestTopic(TOPIC, list(self._mine)),
+            dict(self.simulation.ledger.committed_to),
+        )
         answer = await self.call(of.OffsetFetchRequest(GROUP, [topic]), 7, self._at)
         self._check(answer.error_code)
         for row in answer.topics[0].partitions if answer.topics else ():
             place, offset = (TOPIC, row.partition_index), max(row.committed_offset, 0)
             self._mine[row.partition_index] = offset
             self.require_leader_epoch(TOPIC, row.partition_index, row.committed_leader_epoch)
-            self.simulation.ledger.verify_committed_offset(place, offset, asked_at.get(place, 0))
+            self.simulation.ledger.verify_committed_offset(place, offset, requested_at.get(place, 0))
 
     async def _poll_once(self) -> None:
         """Send a heartbeat, read each partition once, and commit."""

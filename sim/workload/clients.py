@@ -120,12 +120,12 @@ class SimClient:
         if (topic, partition) not in self._leaders:
             answer = await self.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
             brokers = {x.node_id: (x.host, x.port) for x in answer.brokers}
-            told = answer.topics[0]
-            for row in told.partitions:
+            topic_row = answer.topics[0]
+            for row in topic_row.partitions:
                 if row.leader_epoch < self._committed_under.get((topic, row.partition_index), -1):
                     continue
                 if row.leader_id in brokers and self._is_not_older(
-                    (told.topic_id, row.partition_index), row.leader_epoch
+                    (topic_row.topic_id, row.partition_index), row.leader_epoch
                 ):
                     self._leaders[topic, row.partition_index] = brokers[row.leader_id]
                     self._led_under[topic, row.partition_index] = row.leader_epoch
@@ -329,10 +329,10 @@ async def _fetch(
 async def log_start_offset(client: SimClient, topic: str, partition: int) -> int:
     """Return the log start offset of a partition from its leader."""
     at = await client.leader(topic, partition)
-    asked = lo.ListOffsetsTopic(
+    requested = lo.ListOffsetsTopic(
         topic, [lo.ListOffsetsPartition(partition, client.leader_epoch(topic, partition), EARLIEST)]
     )
-    answer = await client.call(lo.ListOffsetsRequest(-1, topics=[asked]), 7, at)
+    answer = await client.call(lo.ListOffsetsRequest(-1, topics=[requested]), 7, at)
     row = answer.topics[0].partitions[0]
     if row.error_code:
         raise RetriableError(ErrorCode(row.error_code).name)

@@ -10,12 +10,12 @@ from sim.workload.clients import Address, RetriableError, SimClient
 TRANSACTION_KEY_TYPE = 1
 
 
-async def is_coordinator_agreed(client: SimClient, transactional_id: str, asked: Address | None) -> bool:
-    """Return True if every responding node names ``asked`` as the coordinator."""
+async def is_coordinator_agreed(client: SimClient, transactional_id: str, requested: Address | None) -> bool:
+    """Return True if every responding node names ``requested`` as the coordinator."""
     for node in client.service.bootstrap:
         with suppress(RetriableError):
             request = FindCoordinatorRequest(key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[transactional_id])
             found = (await client.call(request, 4, node)).coordinators[0]
-            if not found.error_code and (found.host, found.port) != asked:
+            if not found.error_code and (found.host, found.port) != requested:
                 return False
     return True

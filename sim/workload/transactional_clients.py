@@ -57,18 +57,18 @@ class TransactionBroken(Exception):
     """Raised if the transaction can no longer be committed."""
 
 
-def raise_transaction_error(code: int, what: str) -> None:
+def raise_transaction_error(code: int, operation: str) -> None:
     """Raise the error that a response code means for a transaction; return for success.
 
     Raises:
         ProducerFenced, TransactionBroken, RetriableError.
     """
     if code in FENCED_ERRORS:
-        raise ProducerFenced(f"{what}: {ErrorCode(code).name}")
+        raise ProducerFenced(f"{operation}: {ErrorCode(code).name}")
     if code in ABORTABLE_ERRORS:
-        raise TransactionBroken(f"{what}: {ErrorCode(code).name}")
+        raise TransactionBroken(f"{operation}: {ErrorCode(code).name}")
     if code:
-        raise RetriableError(f"{what}: {ErrorCode(code).name}")
+        raise RetriableError(f"{operation}: {ErrorCode(code).name}")
 
 
 class TransactionalClient(SimClient):
@@ -190,8 +190,8 @@ class TransactionalClient(SimClient):
             if refused and await is_coordinator_agreed(
                 self, self._id, self._coordinators.get((TRANSACTION_KEY_TYPE, self._id))
             ):
-                told = f"{self.name}: epoch {self.epoch}, commit {commit}"
-                self.simulation.ledger.report_violation("txn-refused", told)
+                text = f"{self.name}: epoch {self.epoch}, commit {commit}"
+                self.simulation.ledger.report_violation("txn-refused", text)
             raise_transaction_error(answer.error_code, "end")
             if self._version >= 2:
                 self.producer_id, self.epoch, self._sequences = answer.producer_id, answer.producer_epoch, {}
@@ -210,9 +210,9 @@ class TransactionalClient(SimClient):
         return not clocks_are_right or self.simulation.now_s() - self._began_s > TRANSACTION_MS / 1000 * 0.9
 
     async def transact(
-        self, body: Callable[[], Awaitable[None]], *, commit: bool, asks: Callable[[], None]
+        self, body: Callable[[], Awaitable[None]], *, commit: bool, requested: Callable[[], None]
     ) -> OperationOutcome:
-        """Run one transaction and return its outcome; ``asks`` is called before the commit request.
+        """Run one transaction and return its outcome; ``requested`` is called before the commit request.
 
         After fencing or a failure `init` must be called again.
         """
@@ -229,7 +229,7 @@ class TransactionalClient(SimClient):
             pass
         commit = commit and done
         if commit:
-            asks()
+            requested()
         try:
             await self.end(commit=commit)
         except (ProducerFenced, TransactionBroken):
@@ -277,7 +277,7 @@ class TxnProducer(TransactionalClient):
             outcome = await self._abandon(body)
         else:
             commit = rng.random() < COMMITTED_SHARE
-            outcome = await self.transact(body, commit=commit, asks=lambda: history.request_commit(number))
+            outcome = await self.transact(body, commit=commit, requested=lambda: history.request_commit(number))
         self.simulation.trace_event(
             f"{self.name} epoch {self.epoch} {outcome.value} {[(x.place[1], x.value) for x in sent]}"
         )

@@ -96,10 +96,10 @@ class TransactionalCopier(TransactionalClient):
             with suppress(RetriableError):
                 code, stored = await self._row()
                 if not code and not self._may_have_ended():
-                    told = f"{self.name} epoch {self.epoch} is told {stored} while {end} is not decided"
-                    self.simulation.ledger.report_violation("undecided-read", told)
+                    problem = f"{self.name} epoch {self.epoch} reads committed offset {stored} while {end} is undecided"
+                    self.simulation.ledger.report_violation("undecided-read", problem)
 
-        outcome = await self.transact(body, commit=self.simulation.rng.random() < 0.9, asks=lambda: None)
+        outcome = await self.transact(body, commit=self.simulation.rng.random() < 0.9, requested=lambda: None)
         self.simulation.trace_event(f"{self.name} epoch {self.epoch} {outcome.value} {values}")
         if outcome is OperationOutcome.INFO:
             self.producer_id = -1

@@ -39,21 +39,21 @@ class FakeShareServer:
         there = {"n1": parts, "n2": parts}
         self.locks = AcquisitionLocks(self.ledger, "g", 3, lambda: there, lambda host: self.now_s, lambda: self.now_s)
 
-    def acquire(self, member: str, first: int, last: int, count: int = 1, asked_s: float | None = None) -> None:
-        asked = self.now_s if asked_s is None else asked_s
+    def acquire(self, member: str, first: int, last: int, count: int = 1, requested_s: float | None = None) -> None:
+        requested = self.now_s if requested_s is None else requested_s
         self.now_s += 0.1
         hold = AcquiredRecord(
-            member, self.host, asked + 10.0, self.locks.server_state(self.host, KEY, member), self.now_s
+            member, self.host, requested + 10.0, self.locks.server_state(self.host, KEY, member), self.now_s
         )
-        self.locks.on_acquired(hold, S, KEY, [(first, last, count)], asked)
+        self.locks.on_acquired(hold, S, KEY, [(first, last, count)], requested)
         self.now_s += 0.1
 
-    def acknowledge(self, member: str, said: dict[int, int], *, takes: bool = True) -> None:
-        holds = self.locks.on_acknowledging(member, S, said)
+    def acknowledge(self, member: str, types: dict[int, int], *, takes: bool = True) -> None:
+        holds = self.locks.on_acknowledging(member, S, types)
         if takes:
-            self.locks.on_acknowledged(S, said, holds)
+            self.locks.on_acknowledged(S, types, holds)
         else:
-            self.locks.on_refused(KEY, S, said, holds)
+            self.locks.on_refused(KEY, S, types, holds)
         self.now_s += 0.1
 
 
@@ -94,7 +94,7 @@ def acquired_after_session_end(node: FakeShareServer) -> None:
 
 def acquired_by_older_response(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4, 2)
-    node.acquire("b", 3, 3, 1, asked_s=0.05)
+    node.acquire("b", 3, 3, 1, requested_s=0.05)
 
 
 def acknowledgement_rejected(node: FakeShareServer) -> None:
@@ -148,7 +148,7 @@ def delivered_beyond_limit(node: FakeShareServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "flagged"),
+    ("scenario", "flagged"),
     [
         (acquired_by_two_members, ["LockedToOne"]),
         (acquired_after_lock_timeout, []),
@@ -168,10 +168,10 @@ def delivered_beyond_limit(node: FakeShareServer) -> None:
     ],
 )
 def test_acquisition_locks_of_legal_and_illegal_scenarios_report_violations(
-    story: Callable[[FakeShareServer], None], flagged: list[str]
+    scenario: Callable[[FakeShareServer], None], flagged: list[str]
 ) -> None:
     node = FakeShareServer()
-    story(node)
+    scenario(node)
     assert [name for name, _ in node.ledger.violations] == flagged
 
 

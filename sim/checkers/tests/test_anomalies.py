@@ -234,8 +234,8 @@ CASES = [
 ]
 
 
-def found(told: HistoryBuilder) -> list[Anomaly]:
-    return find_anomalies(told.history.operations())
+def found(builder: HistoryBuilder) -> list[Anomaly]:
+    return find_anomalies(builder.history.operations())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -252,15 +252,15 @@ def test_anomaly_cases_cover_every_rule() -> None:
 
 
 def test_find_anomalies_of_two_successful_clients_returns_none() -> None:
-    told = history().add_operation("r", "assign", places=[K, L])
+    operations = history().add_operation("r", "assign", places=[K, L])
     for n in range(20):
-        told.add_send(2 * n, first=2 * n).add_send(2 * n + 1, process="q", first=2 * n + 1)
-        told.add_poll(2 * n, 2 * n + 1, at=2 * n)
-    assert found(told) == []
+        operations.add_send(2 * n, first=2 * n).add_send(2 * n + 1, process="q", first=2 * n + 1)
+        operations.add_poll(2 * n, 2 * n + 1, at=2 * n)
+    assert found(operations) == []
 
 
 def test_find_anomalies_with_offset_gaps_of_markers_returns_none() -> None:
-    told = (
+    operations = (
         history()
         .add_send(1, first=0)
         .add_send(2, first=2)
@@ -268,7 +268,7 @@ def test_find_anomalies_with_offset_gaps_of_markers_returns_none() -> None:
         .add_poll(1)
         .add_poll(2, at=2)
     )
-    assert found(told) == []
+    assert found(operations) == []
 
 
 def test_find_anomalies_without_idempotence_reports_duplicate_as_allowed() -> None:

@@ -44,10 +44,10 @@ class FakeNodeComponents:
         self, *, epoch: int = 1, leader: int = 1, image: MetadataImage | None = None, broker_epoch: int = 7
     ) -> None:
         self.raft = SimpleNamespace(log_summary=LogSummary(), high_watermark=-1)
-        told = {"epoch": epoch, "leader_id": leader, "image": image or image_of()}
+        fields = {"epoch": epoch, "leader_id": leader, "image": image or image_of()}
         self.subscriptions = MetadataSubscriptions(MetadataImage)
         self.controller = SimpleNamespace(
-            **told, subscribe=self.subscriptions.subscribe, _raft=SimpleNamespace(machine=self.raft)
+            **fields, subscribe=self.subscriptions.subscribe, _raft=SimpleNamespace(machine=self.raft)
         )
         self.replica_manager = FakeHostedPartitions()
         self.lifecycle = SimpleNamespace(broker_epoch=broker_epoch)
@@ -85,8 +85,8 @@ class FakeNodeComponents:
 def image_of(
     offset: int = 10, *, isr: tuple[int, ...] = (1, 2), leader: int = 1, epoch: int = 3, broker_epoch: int = 7
 ) -> MetadataImage:
-    told = PartitionRegistration((1, 2), isr, leader, epoch, 1)
-    topic = TopicImage("t", ID, {0: told})
+    registration = PartitionRegistration((1, 2), isr, leader, epoch, 1)
+    topic = TopicImage("t", ID, {0: registration})
     brokers = {i: m.RegisterBrokerRecord(i, broker_epoch=broker_epoch) for i in (1, 2)}
     names = MetadataImage().topic_names.update({ID: "t"})
     return MetadataImage(
@@ -96,13 +96,13 @@ def image_of(
 
 def find_broken(*looks: dict[int, FakeNodeComponents]) -> set[str]:
     """Return the names of violations after each of these checks."""
-    world, now = Simulation(1), dict[int, Any]()
-    invariants = ClusterInvariants(world, lambda: now)
+    env, now = Simulation(1), dict[int, Any]()
+    invariants = ClusterInvariants(env, lambda: now)
     for nodes in looks:
         now.clear()
         now.update(nodes)
         invariants.check_once()
-    return {name for name, _ in world.ledger.violations}
+    return {name for name, _ in env.ledger.violations}
 
 
 def leading(**more: Any) -> FakeNodeComponents:
@@ -195,20 +195,20 @@ def test_cluster_invariant_is_reported_exactly_when_broken(
 def test_high_watermark_going_back_in_same_epoch_is_reported() -> None:
     node = leading()
     assert find_broken({1: node}, {1: node}) == set()
-    world = Simulation(1)
-    invariants = ClusterInvariants(world, lambda: {1: node})  # type: ignore[dict-item]
+    env = Simulation(1)
+    invariants = ClusterInvariants(env, lambda: {1: node})  # type: ignore[dict-item]
     invariants.check_once()
     vars(node.replica_manager.hosted[AT].log).update(high_watermark=7)
     node.replica_manager.hosted[AT].leader_epoch = 4
     invariants.check_once()
-    assert world.ledger.violations == []
+    assert env.ledger.violations == []
     vars(node.replica_manager.hosted[AT].log).update(high_watermark=6)
     invariants.check_once()
-    assert [name for name, _ in world.ledger.violations] == ["MonotonicHighWatermark"]
+    assert [name for name, _ in env.ledger.violations] == ["MonotonicHighWatermark"]
     assert find_broken({1: leading(image=image_of(10))}, {1: leading(image=image_of(9))}) == set()  # after a restart
     node.controller.image = image_of(9)
     invariants.check_once()
-    assert len(world.ledger.violations) == 2
+    assert len(env.ledger.violations) == 2
 
 
 def few(isr: tuple[int, ...], least: str) -> MetadataImage:
@@ -216,43 +216,43 @@ def few(isr: tuple[int, ...], least: str) -> MetadataImage:
 
 
 def test_commit_below_min_insync_replicas_is_reported() -> None:
-    for isr, least, knows, told in (
+    for isr, least, knows, expected in (
         ((1,), "2", 1, ["EnoughInSync"]),
         ((1, 2), "2", 1, []),
         ((1,), "1", 1, []),
         ((1,), "2", 0, []),
         ((1, 2), "3", 1, []),  # there are no more than two
     ):
-        world, node = Simulation(1), FakeNodeComponents(image=few(isr, least))
+        env, node = Simulation(1), FakeNodeComponents(image=few(isr, least))
         node.host_partition(end=9, high=8, leads=True, partition_epoch=knows)
-        invariants = ClusterInvariants(world, lambda node=node: {1: node})  # type: ignore[misc]
+        invariants = ClusterInvariants(env, lambda node=node: {1: node})  # type: ignore[misc]
         invariants.check_once()
-        assert world.ledger.violations == []
+        assert env.ledger.violations == []
         node.set_high_watermark(9)
         invariants.check_once()
-        assert [name for name, _ in world.ledger.violations] == told
+        assert [name for name, _ in env.ledger.violations] == expected
 
 
 def test_different_images_of_one_offset_are_reported() -> None:
     one, other = FakeNodeComponents(), FakeNodeComponents()
-    world = Simulation(1)
-    invariants = ClusterInvariants(world, lambda: {1: one, 2: other})  # type: ignore[dict-item]
+    env = Simulation(1)
+    invariants = ClusterInvariants(env, lambda: {1: one, 2: other})  # type: ignore[dict-item]
     invariants.check_once()
     one.publish_image(image_of(20))
     other.publish_image(image_of(20))
     other.publish_image(image_of(21, leader=2))
-    assert world.ledger.violations == []
+    assert env.ledger.violations == []
     one.publish_image(image_of(21))
-    assert [name for name, _ in world.ledger.violations] == ["CommittedNeverLost"]
-    assert "topics" in world.ledger.violations[0][1]
+    assert [name for name, _ in env.ledger.violations] == ["CommittedNeverLost"]
+    assert "topics" in env.ledger.violations[0][1]
 
 
 def test_report_of_one_violation_is_limited() -> None:
-    world, node = Simulation(1), FakeNodeComponents(image=image_of(isr=(2,)))
-    invariants = ClusterInvariants(world, lambda: {1: node})  # type: ignore[dict-item]
+    env, node = Simulation(1), FakeNodeComponents(image=image_of(isr=(2,)))
+    invariants = ClusterInvariants(env, lambda: {1: node})  # type: ignore[dict-item]
     for _ in range(2 * MAX_REPORTS):
         invariants.check_once()
-    assert len(world.ledger.violations) == MAX_REPORTS
+    assert len(env.ledger.violations) == MAX_REPORTS
 
 
 def test_find_replica_differences_with_other_or_missing_batch_returns_one() -> None:

@@ -15,12 +15,12 @@ P = ("t", 0)
 def test_verify_committed_offset_below_acknowledged_one_is_reported(answer: int, cut: bool, flagged: list[str]) -> None:
     ledger = DeliveryChecker(attempted_commits={P: 9})
     ledger.record_commit(P, 5, 0)
-    asked_at = ledger.committed_to[P]
+    requested_at = ledger.committed_to[P]
     if cut:
         ledger.record_power_cut({})
     else:
         ledger.record_commit(P, 9, 0)
-    ledger.verify_committed_offset(P, answer, asked_at)
+    ledger.verify_committed_offset(P, answer, requested_at)
     assert [name for name, _ in ledger.violations] == flagged
 
 

@@ -49,88 +49,88 @@ class AssignmentEvents:
         self.assignment_checker.on_heartbeat(member, self.assignment_checker.next_event())
 
 
-def assigned_while_owned_by_another(told: AssignmentEvents) -> None:
-    told.assign("a", 1, P)
-    told.assign("b", 2, P)
-    told.heartbeat("a")
+def assigned_while_owned_by_another(events: AssignmentEvents) -> None:
+    events.assign("a", 1, P)
+    events.assign("b", 2, P)
+    events.heartbeat("a")
 
 
-def assigned_after_revocation(told: AssignmentEvents) -> None:
-    told.assign("a", 1, P)
-    told.assignment_checker.on_revoked("a", [P])
-    told.assign("b", 2, P)
-    told.heartbeat("a")
+def assigned_after_revocation(events: AssignmentEvents) -> None:
+    events.assign("a", 1, P)
+    events.assignment_checker.on_revoked("a", [P])
+    events.assign("b", 2, P)
+    events.heartbeat("a")
 
 
-def assigned_after_fencing(told: AssignmentEvents) -> None:
-    told.assign("a", 1, P)
-    told.assign("b", 2, P)
-    told.assignment_checker.on_member_removed("a")
-    told.assign("a", 3, Q)
-    told.heartbeat("a")
+def assigned_after_fencing(events: AssignmentEvents) -> None:
+    events.assign("a", 1, P)
+    events.assign("b", 2, P)
+    events.assignment_checker.on_member_removed("a")
+    events.assign("a", 3, Q)
+    events.heartbeat("a")
 
 
-def assigned_with_response_in_flight(told: AssignmentEvents) -> None:
-    told.assign("a", 1, P)
-    began = told.assignment_checker.next_event()
-    told.assign("b", 2, P)
-    told.assignment_checker.on_heartbeat("a", began)
+def assigned_with_response_in_flight(events: AssignmentEvents) -> None:
+    events.assign("a", 1, P)
+    began = events.assignment_checker.next_event()
+    events.assign("b", 2, P)
+    events.assignment_checker.on_heartbeat("a", began)
 
 
-def assigned_by_late_response(told: AssignmentEvents) -> None:
-    began = told.assignment_checker.next_event()
-    told.assign("a", 2, P)
-    told.assign("b", 1, P, began=began)
-    told.heartbeat("a")
+def assigned_by_late_response(events: AssignmentEvents) -> None:
+    began = events.assignment_checker.next_event()
+    events.assign("a", 2, P)
+    events.assign("b", 1, P, began=began)
+    events.heartbeat("a")
 
 
-def assigned_again_after_power_cut(told: AssignmentEvents) -> None:
-    told.assign("a", 1, P)
-    told.assign("b", 2, P)
-    told.ledger.record_power_cut({})
-    told.heartbeat("a")
-    told.assign("a", 2, P)
+def assigned_again_after_power_cut(events: AssignmentEvents) -> None:
+    events.assign("a", 1, P)
+    events.assign("b", 2, P)
+    events.ledger.record_power_cut({})
+    events.heartbeat("a")
+    events.assign("a", 2, P)
 
 
-def owned_twice_in_one_epoch(told: AssignmentEvents) -> None:
-    told.assign("a", 4, P)
-    told.assignment_checker.on_revoked("a", [P])
-    told.assign("b", 4, P)
+def owned_twice_in_one_epoch(events: AssignmentEvents) -> None:
+    events.assign("a", 4, P)
+    events.assignment_checker.on_revoked("a", [P])
+    events.assign("b", 4, P)
 
 
-def owned_by_static_member_after_rejoin(told: AssignmentEvents) -> None:
-    told.assign("a", 4, P, name="somebody")
-    told.assignment_checker.on_member_removed("a")
-    told.assign("b", 4, P, name="somebody")
+def owned_by_static_member_after_rejoin(events: AssignmentEvents) -> None:
+    events.assign("a", 4, P, name="somebody")
+    events.assignment_checker.on_member_removed("a")
+    events.assign("b", 4, P, name="somebody")
 
 
-def owned_again_in_new_group(told: AssignmentEvents) -> None:
-    told.assign("a", 2, P)
-    told.assignment_checker.on_member_removed("a")
-    told.assignment_checker.allow_epoch_reset()
-    told.assign("b", 2, P)
+def owned_again_in_new_group(events: AssignmentEvents) -> None:
+    events.assign("a", 2, P)
+    events.assignment_checker.on_member_removed("a")
+    events.assignment_checker.allow_epoch_reset()
+    events.assign("b", 2, P)
 
 
-def owned_again_after_other_revocation(told: AssignmentEvents) -> None:
-    told.assign("a", 2, P)
-    told.now_s += 5.0
-    told.assignment_checker.allow_epoch_reset()
-    told.assign("b", 2, P)
+def owned_again_after_other_revocation(events: AssignmentEvents) -> None:
+    events.assign("a", 2, P)
+    events.now_s += 5.0
+    events.assignment_checker.allow_epoch_reset()
+    events.assign("b", 2, P)
 
 
-def owned_again_after_upgrade(told: AssignmentEvents, after_s: float = 5.0) -> None:
-    told.assign("a", 2, P)
-    told.now_s += after_s
-    told.assignment_checker.on_join()
-    told.assign("b", 2, P)
+def owned_again_after_upgrade(events: AssignmentEvents, after_s: float = 5.0) -> None:
+    events.assign("a", 2, P)
+    events.now_s += after_s
+    events.assignment_checker.on_join()
+    events.assign("b", 2, P)
 
 
-def owned_again_beside_member(told: AssignmentEvents) -> None:
-    told.assign("a", 2, P)
-    told.assign("c", 2, Q)
-    told.assignment_checker.on_member_removed("a")
-    told.assignment_checker.allow_epoch_reset()
-    told.assign("b", 2, P)
+def owned_again_beside_member(events: AssignmentEvents) -> None:
+    events.assign("a", 2, P)
+    events.assign("c", 2, Q)
+    events.assignment_checker.on_member_removed("a")
+    events.assignment_checker.allow_epoch_reset()
+    events.assign("b", 2, P)
 
 
 ONE_OWNER = "OneOwnerPerPartitionPerEpoch"
@@ -138,7 +138,7 @@ NOT_REVOKED = "NoAssignmentBeforeRevocation"
 
 
 @pytest.mark.parametrize(
-    ("story", "flagged"),
+    ("scenario", "flagged"),
     [
         (assigned_while_owned_by_another, [NOT_REVOKED]),
         (assigned_after_revocation, []),
@@ -156,11 +156,11 @@ NOT_REVOKED = "NoAssignmentBeforeRevocation"
     ],
 )
 def test_assignment_checker_in_legal_and_illegal_scenarios_reports_violations(
-    story: Callable[[AssignmentEvents], None], flagged: list[str]
+    scenario: Callable[[AssignmentEvents], None], flagged: list[str]
 ) -> None:
-    told = AssignmentEvents()
-    story(told)
-    assert [name for name, _ in told.ledger.violations] == flagged
+    events = AssignmentEvents()
+    scenario(events)
+    assert [name for name, _ in events.ledger.violations] == flagged
 
 
 def consumer_group(*members: cs.ConsumerGroupMember, epoch: int = 5, target: int = 5) -> list[str]:

@@ -41,8 +41,8 @@ def checks(*, compact: bool = False) -> ResponseChecker:
     return ResponseChecker(services)
 
 
-def check(checker: ResponseChecker, key: ApiKey, version: int, asked: Message, response: Message) -> None:
-    request = parse_request(memoryview(encode_request(key, version, 1, "client", asked))[4:])
+def check(checker: ResponseChecker, key: ApiKey, version: int, requested: Message, response: Message) -> None:
+    request = parse_request(memoryview(encode_request(key, version, 1, "client", requested))[4:])
     chunks = encode_response(key, version, 1, response)
     checker.answered(Peer("h", ("here", 1)), request, chunks, sum(len(chunk) for chunk in chunks))
 
@@ -55,12 +55,12 @@ def fetch(
     isolation: int = 0,
     replica: int = -1,
     compact: bool = False,
-    asked: tuple[int, ...] = (),
+    requested: tuple[int, ...] = (),
     high_watermark: int = 100,
     stable: int = 90,
 ) -> None:
     """Check the response (partition, records) to a Fetch of these partitions."""
-    wanted = [f.FetchPartition(number, fetch_offset=offset, partition_max_bytes=each) for number in asked]
+    wanted = [f.FetchPartition(number, fetch_offset=offset, partition_max_bytes=each) for number in requested]
     wanted = wanted or [f.FetchPartition(n, fetch_offset=offset, partition_max_bytes=each) for n, _ in parts]
     rows = [f.PartitionData(n, 0, high_watermark, stable, 0, records=raw) for n, raw in parts]
     request = f.FetchRequest(
@@ -124,7 +124,7 @@ def test_check_of_fetch_response_with_broken_property_fails(
 def test_check_of_fetch_session_uses_offsets_and_limits_of_earlier_requests() -> None:
     checker = checks()
 
-    def ask(session: int, epoch: int, named: list[int], told: dict[int, bytes], gone: tuple[int, ...] = ()) -> None:
+    def ask(session: int, epoch: int, named: list[int], expected: dict[int, bytes], gone: tuple[int, ...] = ()) -> None:
         wanted = [f.FetchPartition(number, fetch_offset=3, partition_max_bytes=SIZE) for number in named]
         request = f.FetchRequest(
             max_bytes=5000,
@@ -133,7 +133,7 @@ def test_check_of_fetch_session_uses_offsets_and_limits_of_earlier_requests() ->
             topics=[f.FetchTopic("t", partitions=wanted)],
             forgotten_topics_data=[f.ForgottenTopic("t", partitions=list(gone))],
         )
-        rows = [f.PartitionData(number, 0, 100, 100, 0, records=raw) for number, raw in told.items()]
+        rows = [f.PartitionData(number, 0, 100, 100, 0, records=raw) for number, raw in expected.items()]
         response = f.FetchResponse(session_id=7, responses=[f.FetchableTopicResponse("t", partitions=rows)])
         check(checker, ApiKey.FETCH, 12, request, response)
 
@@ -149,9 +149,9 @@ def test_check_of_fetch_session_uses_offsets_and_limits_of_earlier_requests() ->
         ask(7, 6, [], {1: batch(3)}, gone=(1,))
 
 
-@pytest.mark.parametrize("told", [[], [0, 0], [1]])
-def test_check_of_produce_response_with_missing_or_extra_partition_fails(told: list[int]) -> None:
-    asked = p.ProduceRequest(
+@pytest.mark.parametrize("expected", [[], [0, 0], [1]])
+def test_check_of_produce_response_with_missing_or_extra_partition_fails(expected: list[int]) -> None:
+    request = p.ProduceRequest(
         None, 1, 0, [p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, batch(0))])]
     )
 
@@ -159,9 +159,9 @@ def test_check_of_produce_response_with_missing_or_extra_partition_fails(told: l
         rows = [p.PartitionProduceResponse(number, base_offset=5) for number in numbers]
         return p.ProduceResponse([p.TopicProduceResponse("t", partition_responses=rows)])
 
-    check(checks(), ApiKey.PRODUCE, 9, asked, answer(0))
+    check(checks(), ApiKey.PRODUCE, 9, request, answer(0))
     with pytest.raises(InvalidResponse, match="asked for"):
-        check(checks(), ApiKey.PRODUCE, 9, asked, answer(*told))
+        check(checks(), ApiKey.PRODUCE, 9, request, answer(*expected))
 
 
 @pytest.mark.parametrize(

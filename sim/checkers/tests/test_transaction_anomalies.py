@@ -37,38 +37,38 @@ class TransactionHistoryBuilder(HistoryBuilder):
         return self
 
 
-def read_during(*, asked: bool) -> TransactionHistoryBuilder:
+def read_during(*, requested: bool) -> TransactionHistoryBuilder:
     """Read a transaction while it is open, or once its client has requested the commit."""
-    told = TransactionHistoryBuilder()
-    number = told.start()
-    told.history.add_sends(number, [SendStep(K, 1)])
-    if asked:
-        told.history.request_commit(number)
-        told.add_poll(1)
+    operations = TransactionHistoryBuilder()
+    number = operations.start()
+    operations.history.add_sends(number, [SendStep(K, 1)])
+    if requested:
+        operations.history.request_commit(number)
+        operations.add_poll(1)
     else:
-        told.add_poll(1)
-        told.history.request_commit(number)
-    return told.end(number)
+        operations.add_poll(1)
+        operations.history.request_commit(number)
+    return operations.end(number)
 
 
-def never_asked(outcome: OperationOutcome, *, by_all: bool) -> TransactionHistoryBuilder:
-    told = TransactionHistoryBuilder()
-    number = told.start()
-    told.history.add_sends(number, [SendStep(K, 1)])
+def reader_without_read(outcome: OperationOutcome, *, by_all: bool) -> TransactionHistoryBuilder:
+    operations = TransactionHistoryBuilder()
+    number = operations.start()
+    operations.history.add_sends(number, [SendStep(K, 1)])
     if by_all:
-        told.read_all(1)
+        operations.read_all(1)
     else:
-        told.add_poll(1)
-    return told.end(number, outcome)
+        operations.add_poll(1)
+    return operations.end(number, outcome)
 
 
 def looked(*looks: tuple[float, int, int]) -> HistoryBuilder:
     """Return time, last stable offset, high watermark."""
-    told = history()
+    operations = history()
     for now_s, stable, high in looks:
-        number = told.history.start("w", "look", now_s=now_s)
-        told.history.end(number, OK, now_s, [OffsetsStep(K, stable, high)])
-    return told
+        number = operations.history.start("w", "look", now_s=now_s)
+        operations.history.end(number, OK, now_s, [OffsetsStep(K, stable, high)])
+    return operations
 
 
 LATE = MAX_LSO_DELAY_S + 1
@@ -76,15 +76,17 @@ CASES = [
     AnomalyCase(
         "G1a", history().add_send(1, outcome=FAIL).add_poll(1), history().add_send(1, outcome=INFO).add_poll(1)
     ),
-    AnomalyCase("G1a", never_asked(FAIL, by_all=False), never_asked(FAIL, by_all=True)),
+    AnomalyCase("G1a", reader_without_read(FAIL, by_all=False), reader_without_read(FAIL, by_all=True)),
     AnomalyCase(
         "precommitted-read",
         history().add_operation("p", "txn", SendStep(K, 1), poll(1)),
         history().add_operation("p", "txn", SendStep(K, 1)).add_operation("p", "txn", poll(1)),
     ),
-    AnomalyCase("precommitted-read", read_during(asked=False), read_during(asked=True)),
-    AnomalyCase("precommitted-read", never_asked(INFO, by_all=False), never_asked(INFO, by_all=True)),
-    AnomalyCase("precommitted-read", never_asked(INFO, by_all=False), never_asked(FAIL, by_all=False)),  # which is G1a
+    AnomalyCase("precommitted-read", read_during(requested=False), read_during(requested=True)),
+    AnomalyCase("precommitted-read", reader_without_read(INFO, by_all=False), reader_without_read(INFO, by_all=True)),
+    AnomalyCase(
+        "precommitted-read", reader_without_read(INFO, by_all=False), reader_without_read(FAIL, by_all=False)
+    ),  # which is G1a
     AnomalyCase(
         "torn-txn",
         history().add_operation("p", "txn", SendStep(K, 1), SendStep(L, 2), outcome=INFO).add_poll(1),
@@ -111,7 +113,7 @@ CASES = [
         TransactionHistoryBuilder().read_all(1).add_operation("p", "txn", SendStep(K, 1, 0)),
         TransactionHistoryBuilder().read_all(1).add_operation("p", "txn", SendStep(K, 1, 0), outcome=FAIL),
     ),
-    AnomalyCase("ghost", TransactionHistoryBuilder().read_all(9), never_asked(FAIL, by_all=True)),
+    AnomalyCase("ghost", TransactionHistoryBuilder().read_all(9), reader_without_read(FAIL, by_all=True)),
     AnomalyCase(
         "inconsistent-offsets",
         TransactionHistoryBuilder().read_all(1).add_send(1, outcome=FAIL).add_send(2).add_poll(2),
@@ -136,20 +138,20 @@ def test_transaction_cases_cover_every_rule() -> None:
 
 
 def test_read_committed_reader_past_aborted_records_has_no_anomaly() -> None:
-    told = (
+    operations = (
         TransactionHistoryBuilder()
         .add_operation("p", "txn", SendStep(K, 1, 0))
         .add_operation("p", "txn", SendStep(K, 7), outcome=FAIL)
     )
-    told.add_operation("p", "txn", SendStep(K, 2, 4)).add_operation("r", "assign", places=[K])
-    TransactionHistoryBuilder.read_all(told, 1, 7, at=0)  # type: ignore[arg-type]
-    told.add_poll(1).add_poll(2, at=4)
-    assert found(told) == []
+    operations.add_operation("p", "txn", SendStep(K, 2, 4)).add_operation("r", "assign", places=[K])
+    TransactionHistoryBuilder.read_all(operations, 1, 7, at=0)  # type: ignore[arg-type]
+    operations.add_poll(1).add_poll(2, at=4)
+    assert found(operations) == []
 
 
 def test_stuck_last_stable_offset_is_reported_once() -> None:
-    told = looked((0, 5, 9), (LATE, 5, 9), (LATE + 1, 5, 10))
-    assert [x.name for x in found(told)] == ["lso-stuck"]
+    operations = looked((0, 5, 9), (LATE, 5, 9), (LATE + 1, 5, 10))
+    assert [x.name for x in found(operations)] == ["lso-stuck"]
 
 
 def test_history_with_sends_added_to_open_transaction_contains_them() -> None:

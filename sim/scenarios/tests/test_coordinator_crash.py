@@ -39,7 +39,7 @@ print([name for seed in range(1, 3) for name, _ in simulate_crash(seed, Transact
 
 
 @pytest.mark.parametrize(
-    ("bug", "step"), [("forget_what_was_decided", "DECIDED"), ("skip_transaction_timeout", "DECIDED_WRITTEN")]
+    ("bug", "step"), [("forget_decided_transactions", "DECIDED"), ("skip_transaction_timeout", "DECIDED_WRITTEN")]
 )
 def test_planted_bug_in_coordinator_recovery_is_found(bug: str, step: str) -> None:
     done = subprocess.run(

@@ -122,12 +122,12 @@ def accept_foreign_acknowledgements() -> None:
     """An acknowledgement is accepted from a member that has not acquired the record."""
 
     def make(real: Any) -> Any:
-        def acknowledge(share: SharePartition, member_id: str, said: Any, now_ms: int) -> Any:
-            for one in said:
+        def acknowledge(share: SharePartition, member_id: str, acknowledged: Any, now_ms: int) -> Any:
+            for one in acknowledged:
                 batch = share.last_batch_at_or_before(one.first_offset)
                 if batch is not None and batch.last_offset >= one.first_offset:
                     member_id = batch.state_at(one.first_offset).member_id or member_id
-            return real(share, member_id, said, now_ms)
+            return real(share, member_id, acknowledged, now_ms)
 
         return acknowledge
 

@@ -121,10 +121,10 @@ def leave_the_last_out_of_snapshots() -> None:
     """A snapshot lacks one record."""
 
     def make(real: Any) -> Any:
-        def told_slowly(image: Any) -> Iterator[Any]:
+        def reported_slowly(image: Any) -> Iterator[Any]:
             return iter(list(real(image))[:-1])
 
-        return told_slowly
+        return reported_slowly
 
     patch(snapshot_generator, "image_records_yielding", make)
 

@@ -42,7 +42,7 @@ def skip_isr_catch_up_check() -> None:
     LeaderState.maybe_expand_isr = expand  # type: ignore[method-assign]
 
 
-def forget_who_is_leaving() -> None:
+def count_only_remaining_replicas() -> None:
     """During a shrink of the ISR only the remaining replicas count."""
     PendingShrinkIsr.maximal_isr = property(lambda self: self.requested_isr)  # type: ignore[assignment,method-assign]
 
@@ -129,9 +129,9 @@ def trust_isr_at_election() -> None:
 
     def make(real: Any) -> Any:
         def begin(
-            cls: Any, local: int, epoch: int, told: int, replicas: Any, isr: Any, end: int, now: int
+            cls: Any, local: int, epoch: int, registration: int, replicas: Any, isr: Any, end: int, now: int
         ) -> LeaderState:
-            made: LeaderState = real(local, epoch, told, replicas, isr, end, now)
+            made: LeaderState = real(local, epoch, registration, replicas, isr, end, now)
             for broker in made.followers:
                 if broker in isr.isr:
                     made.followers[broker] = FollowerReplica(end_offset=end, caught_up_ms=now)
@@ -183,7 +183,7 @@ def remember_producers_that_were_cut() -> None:
     patch(PartitionLog, "truncate_to", make)
 
 
-def commit_what_a_follower_has() -> None:
+def commit_all_records_of_a_follower() -> None:
     """A follower counts all its records as committed."""
     patch(
         HostedPartition,
@@ -204,8 +204,8 @@ def write_previous_leader_epoch() -> None:
 def leave_a_replaced_disk_empty() -> None:
     """Replicas of a lost disk are not restored."""
 
-    def is_out_of_reach(self: LogCreator, at: Any, told: Any) -> bool:
-        place = directory_id_of(told, self._config.node_id)
+    def is_out_of_reach(self: LogCreator, at: Any, registration: Any) -> bool:
+        place = directory_id_of(registration, self._config.node_id)
         return place not in (MIGRATING, UNASSIGNED) and all(d.id != place for d in self._log_dirs.online)
 
     LogCreator._may_be_in_unavailable_directory = is_out_of_reach  # type: ignore[method-assign]
@@ -215,10 +215,10 @@ def ignore_leader_change() -> None:
     """A new leader in the metadata is ignored."""
 
     def make(real: Any) -> Any:
-        def follow_image(self: HostedPartition, node_id: int, told: Any, now_ms: int) -> bool:
-            if self.is_leader and told.leader not in (node_id, -1):
+        def follow_image(self: HostedPartition, node_id: int, registration: Any, now_ms: int) -> bool:
+            if self.is_leader and registration.leader not in (node_id, -1):
                 return False
-            return bool(real(self, node_id, told, now_ms))
+            return bool(real(self, node_id, registration, now_ms))
 
         return follow_image
 

@@ -64,8 +64,8 @@ def is_fault_reached(run: Callable[[], object]) -> bool:
     """Return True if a run calls a planted function: a bug that is never reached proves no checker."""
     met: list[str] = []
 
-    def look(frame: FrameType, what: str, _: object) -> None:
-        if what == "call" and not met and _is_fault(Path(frame.f_code.co_filename)):
+    def look(frame: FrameType, call: str, _: object) -> None:
+        if call == "call" and not met and _is_fault(Path(frame.f_code.co_filename)):
             met.append(frame.f_code.co_qualname)
 
     sys.setprofile(look)

@@ -111,7 +111,7 @@ def complete_after_first_marker() -> None:
     patch(TransactionStateMachine, "_on_markers_written", make)
 
 
-def forget_what_was_decided() -> None:
+def forget_decided_transactions() -> None:
     """A coordinator that moved does not complete decided transactions."""
 
     def make(real: Any) -> Any:

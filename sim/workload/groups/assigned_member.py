@@ -211,7 +211,7 @@ class AssignedMember(SimGroupMember):
         group = of.OffsetFetchRequestGroup(self.group, topics=[topic])
         if self.reads_with_member_epoch:
             group.member_id, group.member_epoch = self.id, self.epoch
-        asked_at = self.simulation.ledger.committed_to.get(place, 0)
+        requested_at = self.simulation.ledger.committed_to.get(place, 0)
         found = (await self.call_coordinator(of.OffsetFetchRequest(groups=[group], require_stable=True), 9)).groups[0]
         code = found.error_code or (found.topics[0].partitions[0].error_code if found.topics else 0)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
@@ -221,7 +221,7 @@ class AssignedMember(SimGroupMember):
         row = found.topics[0].partitions[0]
         at = max(row.committed_offset, 0)
         self.require_leader_epoch(*place, row.committed_leader_epoch)
-        self.simulation.ledger.verify_committed_offset(place, at, asked_at)
+        self.simulation.ledger.verify_committed_offset(place, at, requested_at)
         self.positions[place] = self._kept[place] = at
 
     async def _commit(self, place: HistoryPartition) -> None:

@@ -102,15 +102,15 @@ class SimClassicMember(AssignedMember):
             await self._commit(place)
         self._abandon()
         wants, began, cuts = self.subscription, self._book.next_event(), self.simulation.ledger.power_cuts
-        said = _VERSION.pack(EMBEDDED_VERSION) + compiler.encode(
+        subscription = _VERSION.pack(EMBEDDED_VERSION) + compiler.encode(
             cp.ConsumerProtocolSubscription(list(wants.topics)), EMBEDDED_VERSION
         )
         member_id = self.id if self._is_member else ""
-        protocols = [jg.JoinGroupRequestProtocol(ASSIGNOR, said)]
-        asked = jg.JoinGroupRequest(self.group, SESSION_MS, REBALANCE_MS, member_id, None, "consumer", protocols)
+        protocols = [jg.JoinGroupRequestProtocol(ASSIGNOR, subscription)]
+        request = jg.JoinGroupRequest(self.group, SESSION_MS, REBALANCE_MS, member_id, None, "consumer", protocols)
         self._book.allow_epoch_reset()
         try:
-            answer = await self.call_coordinator(asked, 9)
+            answer = await self.call_coordinator(request, 9)
         finally:
             self._book.allow_epoch_reset()
         self.check_expected_error(answer.error_code, "join")
@@ -152,8 +152,8 @@ class SimClassicMember(AssignedMember):
         self._book.on_member_removed(self.id)
         cuts = self.simulation.ledger.power_cuts
         with suppress(RetriableError):
-            asked = lg.LeaveGroupRequest(self.group, members=[lg.MemberIdentity(self.id)])
-            answer = await self.call_coordinator(asked, 5)
+            request = lg.LeaveGroupRequest(self.group, members=[lg.MemberIdentity(self.id)])
+            answer = await self.call_coordinator(request, 5)
             if not answer.error_code and not answer.members[0].error_code:
                 await self._commit_after_leaving(cuts)
         raise MemberEnded("left")

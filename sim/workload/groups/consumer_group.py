@@ -56,10 +56,10 @@ class ConsumerGroupWorkload(AssignedGroupWorkload):
     async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
         here = [x for x in members if isinstance(x, SimConsumerMember | SimClassicMember)]
         at = await self._coordinator(asker)
-        told = (await asker.call(cd.ConsumerGroupDescribeRequest([GROUP]), 1, at)).groups[0]
-        if told.error_code or told.group_state != "Stable":
-            return f"{ErrorCode(told.error_code).name} {told.group_state}"
-        if {x.member_id for x in told.members} != {x.id for x in here}:
-            return f"members {sorted(x.member_id for x in told.members)} are not {sorted(x.id for x in here)}"
+        response = (await asker.call(cd.ConsumerGroupDescribeRequest([GROUP]), 1, at)).groups[0]
+        if response.error_code or response.group_state != "Stable":
+            return f"{ErrorCode(response.error_code).name} {response.group_state}"
+        if {x.member_id for x in response.members} != {x.id for x in here}:
+            return f"members {sorted(x.member_id for x in response.members)} are not {sorted(x.id for x in here)}"
         wanted = {(topic, n) for x in here for topic in x.subscription.topics for n in range(self._service.partitions)}
         return await self._find_unread(asker, at, wanted, here)

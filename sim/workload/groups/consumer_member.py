@@ -64,16 +64,16 @@ class SimConsumerMember(AssignedMember):
 
     def _request(self) -> hb.ConsumerGroupHeartbeatRequest:
         owned = sorted(self.positions)
-        asked = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch, self._instance_id)
+        request = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch, self._instance_id)
         if self._reported_state is None or self._reported_state[0] != self.subscription:
-            asked.subscribed_topic_names = list(self.subscription.names)
-            asked.subscribed_topic_regex = self.subscription.regex or ""
+            request.subscribed_topic_names = list(self.subscription.names)
+            request.subscribed_topic_regex = self.subscription.regex or ""
         if self._reported_state is None:
-            asked.rebalance_timeout_ms = REBALANCE_MS
-            asked.server_assignor = self._assignor
+            request.rebalance_timeout_ms = REBALANCE_MS
+            request.server_assignor = self._assignor
         if self._reported_state is None or self._reported_state[1] != owned:
-            asked.topic_partitions = self._topic_partitions(owned)
-        return asked
+            request.topic_partitions = self._topic_partitions(owned)
+        return request
 
     def _topic_partitions(
         self, places: list[HistoryPartition]
@@ -87,7 +87,7 @@ class SimConsumerMember(AssignedMember):
     async def _beat(self) -> None:
         """Send a heartbeat and process the response. Raises RetriableError, MemberEnded."""
         began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
-        says = (self.subscription, sorted(self.positions))
+        fields = (self.subscription, sorted(self.positions))
         if self.epoch == 0:
             self._book.on_join()
         answer = await self.call_coordinator(self._request(), 1)
@@ -100,7 +100,7 @@ class SimConsumerMember(AssignedMember):
             raise MemberEnded("another has its instance id")
         if code:
             raise RetriableError(ErrorCode(code).name)
-        self._reported_state = says
+        self._reported_state = fields
         self._on_epoch(answer.member_epoch, began, cuts)
         if answer.assignment is not None:
             rows = answer.assignment.topic_partitions

@@ -68,11 +68,11 @@ class SimGroupMember(SimClient, ABC):
             self._at = (found.host, found.port)
         return await self.call(request, version, self._at)
 
-    def check_expected_error(self, code: int, what: str) -> None:
+    def check_expected_error(self, code: int, request_name: str) -> None:
         """Report an error that members must not get, except after a power cut, which may restore old groups."""
         if code in UNEXPECTED_ERRORS and not self.simulation.ledger.power_cuts:
             self.simulation.ledger.report_violation(
-                "group-refused", f"{self.group}: {what} of {self.name}: {ErrorCode(code).name}"
+                "group-refused", f"{self.group}: {request_name} of {self.name}: {ErrorCode(code).name}"
             )
 
     @abstractmethod
@@ -140,10 +140,10 @@ class MemberSlot:
             await trio.sleep(0.5 + rng.random() * MAX_INTERVAL_S)
             if self.is_stable_phase:
                 return
-            fate = rng.choice(MEMBER_END_KINDS)
-            self._counted[f"member-{fate}"] += 1
-            self._simulation.trace_event(f"{member.name}: {fate}")
-            match fate:
+            fault_kind = rng.choice(MEMBER_END_KINDS)
+            self._counted[f"member-{fault_kind}"] += 1
+            self._simulation.trace_event(f"{member.name}: {fault_kind}")
+            match fault_kind:
                 case "leave":
                     member.leaving = True
                 case "kill":

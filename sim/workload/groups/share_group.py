@@ -66,15 +66,15 @@ class ShareGroupWorkload(GroupWorkload):
 
     async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
         at = await self._coordinator(asker)
-        told = (await asker.call(sd.ShareGroupDescribeRequest([GROUP]), 1, at)).groups[0]
-        if told.error_code or told.group_state != "Stable":
-            return f"{ErrorCode(told.error_code).name} {told.group_state}"
+        response = (await asker.call(sd.ShareGroupDescribeRequest([GROUP]), 1, at)).groups[0]
+        if response.error_code or response.group_state != "Stable":
+            return f"{ErrorCode(response.error_code).name} {response.group_state}"
         here = sorted(x.id for x in members if isinstance(x, SimShareMember))
-        if sorted(x.member_id for x in told.members) != here:
-            return f"members {sorted(x.member_id for x in told.members)} are not {here}"
+        if sorted(x.member_id for x in response.members) != here:
+            return f"members {sorted(x.member_id for x in response.members)} are not {here}"
         numbers = list(range(self._service.partitions))
-        asked = [ds.DescribeShareGroupOffsetsRequestTopic(topic, numbers) for topic in TOPICS]
-        request = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(GROUP, asked)])
+        requests = [ds.DescribeShareGroupOffsetsRequestTopic(topic, numbers) for topic in TOPICS]
+        request = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(GROUP, requests)])
         for topic in (await asker.call(request, 1, at)).groups[0].topics:
             for part in topic.partitions:
                 place = (topic.topic_name, part.partition_index)
@@ -82,8 +82,8 @@ class ShareGroupWorkload(GroupWorkload):
                     continue  # the state is gone, or records that it knows are: none of the logs waits for another's
                 end, begin = await self._end(asker, place), await log_start_offset(asker, *place)
                 if part.error_code or has_pending_records(part.start_offset, part.lag, begin, end):
-                    said = ErrorCode(part.error_code).name
-                    return f"{place}: {said} from {part.start_offset}, {part.lag} behind {end}"
+                    error = ErrorCode(part.error_code).name
+                    return f"{place}: {error} from {part.start_offset}, {part.lag} behind {end}"
         return ""
 
     async def verify(self, asker: SimClient) -> None:
@@ -129,13 +129,13 @@ def find_unearned_states(
         for row in found.value.state_batches:
             for offset in range(row.first_offset, row.last_offset + 1):
                 states[offset] = row.delivery_state
-                said = locks.acknowledgements.get((place, offset), set())
+                acknowledged = locks.acknowledgements.get((place, offset), set())
                 where = f"{place[0]}-{place[1]} {offset}"
-                if row.delivery_state == RecordState.ACKNOWLEDGED and ACCEPT not in said:
-                    yield f"{where} is accepted, and nobody said so: {sorted(said)}"
-                early = row.delivery_count < locks.limit and REJECT not in said
+                if row.delivery_state == RecordState.ACKNOWLEDGED and ACCEPT not in acknowledged:
+                    yield f"{where} is accepted without an acknowledgement: {sorted(acknowledged)}"
+                early = row.delivery_count < locks.limit and REJECT not in acknowledged
                 if row.delivery_state == RecordState.ARCHIVED and early:
-                    yield f"{where} is given up after {row.delivery_count} times: {sorted(said)}"
+                    yield f"{where} is archived after {row.delivery_count} deliveries: {sorted(acknowledged)}"
         start = found.value.start_offset
         if start == UNINITIALIZED or not whole:
             continue

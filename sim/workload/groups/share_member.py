@@ -153,11 +153,13 @@ class SimShareMember(SimGroupMember):
             by_address.setdefault(await self.leader(*place), set()).add(place)
         for address, places in by_address.items():
             session = self._sessions.setdefault(address, SimShareSession())
-            said = self._due_acknowledgements(session)
-            if said and (self.simulation.rng.random() < 0.7 or any(RENEW in x.values() for x in said.values())):
-                await self._acknowledge(address, session, said)
-                said = {}
-            await self._fetch(address, session, places, said)
+            acknowledgements = self._due_acknowledgements(session)
+            if acknowledgements and (
+                self.simulation.rng.random() < 0.7 or any(RENEW in x.values() for x in acknowledgements.values())
+            ):
+                await self._acknowledge(address, session, acknowledgements)
+                acknowledgements = {}
+            await self._fetch(address, session, places, acknowledgements)
 
     def _due_acknowledgements(self, session: SimShareSession) -> dict[HistoryPartition, dict[int, int]]:
         """Return the due acknowledgements, by partition and offset. Renewals are sent alone."""
@@ -278,7 +280,7 @@ class SimShareMember(SimGroupMember):
             *(rows, forgotten),
         )
         before = {place: self._locks.server_state(address[0], self._key(place), self.id) for place in places}
-        asked_s, began_s, cuts = self._clock(address), self.simulation.now_s(), self.simulation.ledger.power_cuts
+        requested_s, began_s, cuts = self._clock(address), self.simulation.now_s(), self.simulation.ledger.power_cuts
         try:
             answer = await self.call(request, 2, address)
         except UnknownOutcome:
@@ -287,7 +289,7 @@ class SimShareMember(SimGroupMember):
             raise
         self._check_session(address, session, answer.error_code)
         session.places = places
-        until_s = asked_s + answer.acquisition_lock_timeout_ms / 1000
+        until_s = requested_s + answer.acquisition_lock_timeout_ms / 1000
         for topic in answer.responses:
             for part in topic.partitions:
                 place = (self._shared.ids[topic.topic_id], part.partition_index)

@@ -66,31 +66,31 @@ class SimStreamsMember(AssignedMember):
         super()._abandon()
 
     def _request(self) -> hb.StreamsGroupHeartbeatRequest:
-        asked = hb.StreamsGroupHeartbeatRequest(self.group, self.id, self.epoch)
+        request = hb.StreamsGroupHeartbeatRequest(self.group, self.id, self.epoch)
         if self.epoch == 0:
-            asked.topology = build_topology()
-            asked.process_id = self._process
-            asked.client_tags = []
+            request.topology = build_topology()
+            request.process_id = self._process
+            request.client_tags = []
             if self._endpoint:
-                asked.user_endpoint = hb.StreamsGroupHeartbeatRequestEndpoint(self.name, 1234)
+                request.user_endpoint = hb.StreamsGroupHeartbeatRequestEndpoint(self.name, 1234)
         if self._reported_state is None:
-            asked.rebalance_timeout_ms = REBALANCE_MS
+            request.rebalance_timeout_ms = REBALANCE_MS
         if not (self._reported_state and self._is_state_reported()) or self.simulation.rng.random() < REPEATED_SHARE:
             active: TasksBySubtopology = {}
             for part, topic in SUBTOPOLOGIES.items():
                 numbers = {number for name, number in self.positions if name == topic}
                 active |= {part: numbers} if numbers else {}
-            asked.active_tasks, asked.standby_tasks, asked.warmup_tasks = (
+            request.active_tasks, request.standby_tasks, request.warmup_tasks = (
                 _to_task_ids(active),
                 _to_task_ids(self._standby),
                 [],
             )
-        return asked
+        return request
 
     async def _beat(self) -> None:
         """Send a heartbeat and process the response. Raises RetriableError, MemberEnded."""
         began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
-        says = (sorted(self.positions), self._standby)
+        fields = (sorted(self.positions), self._standby)
         try:
             answer = await self.call_coordinator(self._request(), 0)
         except UnknownOutcome:
@@ -102,7 +102,7 @@ class SimStreamsMember(AssignedMember):
             self._abandon()
         if code:
             raise RetriableError(ErrorCode(code).name)
-        self._reported_state = says
+        self._reported_state = fields
         self._on_epoch(answer.member_epoch, began, cuts)
         if answer.active_tasks is not None:
             active, standby = _from_task_ids(answer.active_tasks), _from_task_ids(answer.standby_tasks)
