@@ -128,14 +128,14 @@ def test_waits_go_through_env() -> None:
             continue
         allowed = ALLOWED_WAITS.get(name, set())
         for node in ast.walk(ast.parse(path.read_text())):
-            asked = []
+            requested = []
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("trio", "trio.lowlevel", "trio._core"):
-                asked = [node.attr]
+                requested = [node.attr]
             elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "trio":
-                asked = [alias.name for alias in node.names]
+                requested = [alias.name for alias in node.names]
             elif isinstance(node, ast.Call) and ast.unparse(node.func) == "trio.CancelScope":
-                asked = ["sleep"] if any(k.arg in ("deadline", "relative_deadline") for k in node.keywords) else []
-            found += [f"{name}:{node.lineno} {x}" for x in asked if WAITS.fullmatch(x) and x not in allowed]
+                requested = ["sleep"] if any(k.arg in ("deadline", "relative_deadline") for k in node.keywords) else []
+            found += [f"{name}:{node.lineno} {x}" for x in requested if WAITS.fullmatch(x) and x not in allowed]
     assert not found, "\n".join(found)
 
 
@@ -339,8 +339,8 @@ def test_cve_2021_38153_secrets_are_compared_in_constant_time(folder: str) -> No
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Compare) and any(isinstance(x, ast.Eq | ast.NotEq) for x in node.ops):
                 compared = [ast.unparse(x) for x in (node.left, *node.comparators)]
-                told = [x for x in compared if SECRET.search(x) and not NO_SECRET.search(x)]
-                assert not told, f"{path.name}: {compared}"
+                reported = [x for x in compared if SECRET.search(x) and not NO_SECRET.search(x)]
+                assert not reported, f"{path.name}: {compared}"
 
 
 def test_modules_have_no_import_cycles() -> None:

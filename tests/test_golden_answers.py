@@ -30,19 +30,19 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 class RecordedAnswersSession(ScenarioSession):
     """Session with a comparison of each response with the recorded one."""
 
-    def __init__(self, port: int, story: str) -> None:
+    def __init__(self, port: int, scenario: str) -> None:
         super().__init__(port)
-        self.story, self._remaining = story, iter(load_recording()["told"][story])
+        self.scenario, self._remaining = scenario, iter(load_recording()["scenarios"][scenario])
 
-    def record_normalized(self, what: str, answer: Any) -> None:
-        super().record_normalized(what, answer)
+    def record_normalized(self, label: str, answer: Any) -> None:
+        super().record_normalized(label, answer)
         step, theirs = next(self._remaining, ["", None])
-        assert what == step, f"{self.story}: {OUTDATED_SCRIPT_MESSAGE}"
-        assert without_variable_fields(normalize_order(answer)) == theirs, f"{self.story}: {what}"
+        assert label == step, f"{self.scenario}: {OUTDATED_SCRIPT_MESSAGE}"
+        assert without_variable_fields(normalize_order(answer)) == theirs, f"{self.scenario}: {label}"
 
 
 def test_responses_of_each_api_version_equal_recording(port: int) -> None:
-    theirs = iter(load_recording()["talk"])
+    theirs = iter(load_recording()["api_responses"])
     count = 0
     for key, version, request, answer in run_session(port):
         which, expected = next(theirs, ["", None])
@@ -54,7 +54,7 @@ def test_responses_of_each_api_version_equal_recording(port: int) -> None:
 
 
 def test_responses_to_malformed_frames_equal_recording(port: int) -> None:
-    theirs = load_recording()["abuse"]
+    theirs = load_recording()["malformed_frames"]
     assert [sent.name for sent in malformed_frames()] == list(theirs), OUTDATED_SCRIPT_MESSAGE
     for sent in malformed_frames():
         ours = without_api_list({sent.name: exchange(port, sent)})
@@ -68,18 +68,18 @@ OF_NEW_GROUPS = [key for key in BROKER_APIS if 68 <= key <= 69 or 76 <= key <= 7
 def test_scenario_responses_equal_recording(port: int) -> None:
     stages: list[RecordedAnswersSession] = []
 
-    def held(port: int, story: str) -> ScenarioSession:
-        stages.append(RecordedAnswersSession(port, story))
+    def held(port: int, scenario: str) -> ScenarioSession:
+        stages.append(RecordedAnswersSession(port, scenario))
         return stages[-1]
 
-    told = run_scenarios(port, held)
-    assert {name: len(steps) for name, steps in told.items()} == {
-        n: len(s) for n, s in load_recording()["told"].items()
+    answers = run_scenarios(port, held)
+    assert {name: len(steps) for name, steps in answers.items()} == {
+        n: len(s) for n, s in load_recording()["scenarios"].items()
     }
-    assert len(told) == len(SCENARIOS)
-    assert sum(len(told[name]) for name in told if name.split("_")[0] in ("consumer", "share", "streams")) >= 250
-    asked = {each for stage in stages for peer in stage.clients.values() for each in peer.pending_requests}
+    assert len(answers) == len(SCENARIOS)
+    assert sum(len(answers[name]) for name in answers if name.split("_")[0] in ("consumer", "share", "streams")) >= 250
+    requested = {each for stage in stages for peer in stage.clients.values() for each in peer.pending_requests}
     wanted = {
         (key, v) for key in OF_NEW_GROUPS for v in range(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version + 1)
     }
-    assert wanted <= asked, wanted - asked
+    assert wanted <= requested, wanted - requested

@@ -63,7 +63,7 @@ def test_responses_of_wildcard_listener_contain_address_of_the_connection(
         f"{group}-2", MEMBER_ID, 0, rebalance_timeout_ms=30_000, subscribed_topic_names=["t"], topic_partitions=[]
     )
     assert client.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat).error_code == 0
-    asked = ConsumerGroupDescribeRequest([f"{group}-2"])
-    members = client.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, asked).groups[0].members
+    request = ConsumerGroupDescribeRequest([f"{group}-2"])
+    members = client.call(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, request).groups[0].members
     assert [member.client_host for member in members] == [client_host]
     client.close()

@@ -70,8 +70,8 @@ class ConnectWorker:
         jars("connect")
         self._port = free_port()
         self._file = folder / "connect.properties"
-        told = {"bootstrap": bootstrap, "replicas": replicas, "port": self._port, "plugins": JARS / "connect"}
-        self._file.write_text(SETTINGS.format(**told) + more)
+        values = {"bootstrap": bootstrap, "replicas": replicas, "port": self._port, "plugins": JARS / "connect"}
+        self._file.write_text(SETTINGS.format(**values) + more)
         self.log = folder / "connect.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -159,13 +159,13 @@ def copy_file(folder: Path, bootstrap: str, replicas: int, kills: int, between: 
         wait_for(lambda: tail.read() >= LINES, WITHIN_S)
         time.sleep(1.0)
         tail.read()
-        told = [{"partition": {"filename": str(file)}, "offset": {"position": file.stat().st_size}}]
+        offsets = [{"partition": {"filename": str(file)}, "offset": {"position": file.stat().st_size}}]
         wait_for(lambda: states(connect) == ["RUNNING"])
-        wait_for(lambda: connect.request("GET", f"/connectors/{NAME}/offsets") == {"offsets": told})
+        wait_for(lambda: connect.request("GET", f"/connectors/{NAME}/offsets") == {"offsets": offsets})
     tail.close()
     assert [value.decode() for _, value in tail.seen if value is not None] == lines, "each once, and in order"
     stored = CommittedReader(bootstrap, "connect-offsets")
-    wait_for(lambda: stored.read() and last_offset(stored) == (str(file), told[0]["offset"]))
+    wait_for(lambda: stored.read() and last_offset(stored) == (str(file), offsets[0]["offset"]))
     stored.close()
 
 

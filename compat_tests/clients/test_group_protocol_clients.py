@@ -98,9 +98,9 @@ def test_share_group_after_kill_of_a_member_delivers_all_records(node: Any, name
     try:
         while not (first.records_seen and second.records_seen):
             write()
-        settled = time.monotonic() + 2
+        stable_at = time.monotonic() + 2
         # records that were locked when the second member joined may still be delivered again
-        while time.monotonic() < settled:
+        while time.monotonic() < stable_at:
             write()
         mark = len(sent)
         while not (len(sent) > mark + 20 and set(sent[:-10]) <= seen()):
@@ -120,6 +120,6 @@ def test_share_group_after_kill_of_a_member_delivers_all_records(node: Any, name
 
 
 def test_documentation_lists_clients_of_the_group_protocols() -> None:
-    told = DOCS.read_text()
+    output = DOCS.read_text()
     for name in NEW_PROTOCOL:
-        assert f"| {name} | yes | {'yes' if name in SHARERS else '-'} |" in told
+        assert f"| {name} | yes | {'yes' if name in SHARERS else '-'} |" in output

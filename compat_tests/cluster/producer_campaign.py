@@ -20,20 +20,20 @@ class WriteGaps:
     def __init__(self) -> None:
         self.gaps_by_producer: dict[tuple[str, str], list[float]] = {}
 
-    def add(self, what: str, writers: list[StockProducer], led: dict[str, list[int]], since_s: float) -> None:
+    def add(self, label: str, writers: list[StockProducer], led: dict[str, list[int]], since_s: float) -> None:
         """Add the gaps of the partitions that the failed node led since a time."""
         until_s = time.monotonic()
         for writer in writers:
             for partition in led[writer.topic]:
                 gap = writer.max_gap_s(partition, since_s, until_s)
-                self.gaps_by_producer.setdefault((what, writer.name), []).append(gap)
+                self.gaps_by_producer.setdefault((label, writer.name), []).append(gap)
 
     def print_summary(self) -> None:
         """Print a line for each kind of failure."""
-        for (what, name), gaps in self.gaps_by_producer.items():
+        for (label, name), gaps in self.gaps_by_producer.items():
             gaps.sort()
             middle = statistics.median(gaps)
-            print(f"{what:12} {name:16} {len(gaps):4} gaps, median {middle:.2f} s, worst {gaps[-1]:.2f} s")
+            print(f"{label:12} {name:16} {len(gaps):4} gaps, median {middle:.2f} s, worst {gaps[-1]:.2f} s")
 
 
 def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, int]]]:
@@ -102,6 +102,6 @@ def running_producers(bootstrap: str, request_timeout_ms: int = 30_000) -> Itera
 
 def _agree(bootstrap: str, topic: str) -> bool:
     """Return True if all nodes return the same leaders of a topic, with full ISRs."""
-    told = [partitions(server, topic) for server in bootstrap.split(",")]
-    in_sync = bool(told[0]) and all(len(isr) == len(told) for _, isr in told[0].values())
-    return in_sync and all(rows == told[0] for rows in told)
+    reported = [partitions(server, topic) for server in bootstrap.split(",")]
+    in_sync = bool(reported[0]) and all(len(isr) == len(reported) for _, isr in reported[0].values())
+    return in_sync and all(rows == reported[0] for rows in reported)

@@ -94,18 +94,18 @@ class ConfluentProducer(StockProducer):
 
     def _producer(self) -> Producer:
         # a paused process still accepts connections: librdkafka waits 10 s more for the first response
-        said_first = {"api.version.request.timeout.ms": self._timeout_ms}
-        timeouts = {"request.timeout.ms": self._timeout_ms, "socket.timeout.ms": self._timeout_ms, **said_first}
+        reported_first = {"api.version.request.timeout.ms": self._timeout_ms}
+        timeouts = {"request.timeout.ms": self._timeout_ms, "socket.timeout.ms": self._timeout_ms, **reported_first}
         return Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "enable.idempotence": True, **timeouts})
 
     def _send(self, producer: Producer, number: int, partition: int) -> None:
-        def told(error: Any, message: Any) -> None:
+        def on_result(error: Any, message: Any) -> None:
             if error is None:
                 self._on_acknowledged(number, message.partition(), message.offset())
             else:
                 self.refused.append(str(error))
 
-        producer.produce(self.topic, str(number), partition=partition, on_delivery=told)
+        producer.produce(self.topic, str(number), partition=partition, on_delivery=on_result)
 
     def _pause(self, producer: Producer) -> None:
         deadline = time.monotonic() + 1 / RATE
@@ -126,7 +126,7 @@ class KafkaPythonProducer(StockProducer):
 
     def _send(self, producer: KafkaProducer, number: int, partition: int) -> None:
         sent = producer.send(self.topic, str(number).encode(), partition=partition)
-        sent.add_callback(lambda told: self._on_acknowledged(number, told.partition, told.offset))
+        sent.add_callback(lambda metadata: self._on_acknowledged(number, metadata.partition, metadata.offset))
         sent.add_errback(lambda error: self.refused.append(repr(error)))
 
     def _flush(self, producer: KafkaProducer) -> None:

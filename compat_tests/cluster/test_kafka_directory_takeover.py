@@ -102,8 +102,10 @@ def has_settings(bootstrap: str, topic: str) -> bool:
     """Return True when the settings of a topic and of a node have their values."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     about = (ConfigResource(ResourceType.TOPIC, topic), ConfigResource(ResourceType.BROKER, "1"))
-    told = [admin.describe_configs([each])[each].result(WITHIN_S) for each in about]
-    return all(row[name].value == value for row, (name, value) in zip(told, (TOPIC_SETTING, NODE_SETTING), strict=True))
+    reported = [admin.describe_configs([each])[each].result(WITHIN_S) for each in about]
+    return all(
+        row[name].value == value for row, (name, value) in zip(reported, (TOPIC_SETTING, NODE_SETTING), strict=True)
+    )
 
 
 def alter_settings(bootstrap: str, topic: str) -> None:

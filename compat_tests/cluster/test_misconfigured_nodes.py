@@ -21,7 +21,7 @@ from compat_tests.support.processes import OTTLA, free_ports
 from compat_tests.support.round_trip import round_trip
 
 FOREIGN = "5L6g3nShT-eMCtK--X86sw"
-SAID_WITHIN_S = 60.0
+LOGGED_WITHIN_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def read_output(folder: Path, *command: str, wanted: str) -> list[str]:
     """Return the output of a node up to an expected line; then stop the node unless it has ended."""
     path = folder / "said.txt"
     with path.open("wb") as out, subprocess.Popen([OTTLA, *command], stdout=out, stderr=out, cwd=folder) as node:
-        deadline = time.monotonic() + SAID_WITHIN_S
+        deadline = time.monotonic() + LOGGED_WITHIN_S
         while wanted not in path.read_text() and node.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.5)  # a repeated message would occur twice by then
@@ -75,19 +75,19 @@ def is_unharmed(cluster: ottla.Cluster) -> None:
 
 
 @pytest.mark.parametrize("roles", ["broker", "broker,controller"])
-@pytest.mark.parametrize("what", ["another cluster", "a broker's id", "the leader's id"])
+@pytest.mark.parametrize("label", ["another cluster", "a broker's id", "the leader's id"])
 def test_node_with_foreign_cluster_or_duplicate_id_logs_one_line(
-    cluster: ottla.Cluster, tmp_path: Path, roles: str, what: str
+    cluster: ottla.Cluster, tmp_path: Path, roles: str, label: str
 ) -> None:
-    cluster_id = FOREIGN if what == "another cluster" else property_of(Path(cluster.node(1).data_dir), "cluster.id")
+    cluster_id = FOREIGN if label == "another cluster" else property_of(Path(cluster.node(1).data_dir), "cluster.id")
     leader = next(row["node"] for row in status(cluster) if row["quorum"] == "leader")
-    node_id = {"another cluster": 4, "a broker's id": leader % 3 + 1, "the leader's id": leader}[what]
+    node_id = {"another cluster": 4, "a broker's id": leader % 3 + 1, "the leader's id": leader}[label]
     wanted = {
         "another cluster": f"belongs to another cluster; this node has cluster id {FOREIGN}",
         "a broker's id": f"Unable to register broker {node_id}, retrying: "
         "the controller returned DUPLICATE_BROKER_REGISTRATION",
         "the leader's id": f"rejects fetches of node {node_id}",
-    }[what]
+    }[label]
     file = settings(cluster, tmp_path, roles, node_id)
     more = ["--no-initial-controllers"] if "controller" in roles else []
     subprocess.run([OTTLA, "format", "--config", file, "--cluster-id", cluster_id, *more], check=True)

@@ -51,8 +51,10 @@ class KafkaNode(NodeProcess):
         Errors of a producer with several requests in flight around an election are expected.
         """
         lines = self.log.read_text(errors="replace").splitlines()
-        said = [(line, why) for line, why in itertools.pairwise([*lines, ""]) if " ERROR " in line or " FATAL " in line]
-        return [line for line, why in said if "Error processing append" not in line or not why.startswith(REFUSED)]
+        pairs = [
+            (line, why) for line, why in itertools.pairwise([*lines, ""]) if " ERROR " in line or " FATAL " in line
+        ]
+        return [line for line, why in pairs if "Error processing append" not in line or not why.startswith(REFUSED)]
 
 
 SAMPLE = """

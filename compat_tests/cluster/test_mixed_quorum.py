@@ -24,10 +24,10 @@ LEADER_CHANGES = 40
 """Limit of elections: the winner is random, and Kafka is slow to start an election on a busy machine."""
 
 
-def wait_for(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+def wait_for(action: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
     """Return the result of a call once it is true."""
     deadline = time.monotonic() + within_s
-    while not (found := what()):
+    while not (found := action()):
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(0.2)
     return found
@@ -74,12 +74,12 @@ def property_of(data_dir: Path, name: str) -> str:
 def quorum(controllers: str) -> tuple[int, list[int]]:
     """Return the leader and the voters as Kafka's tool prints them; (-1, []) while it reaches no controller."""
     try:
-        said = java_tool("MetadataQuorumCommand", "--bootstrap-controller", controllers, "describe", "--status")
+        output = java_tool("MetadataQuorumCommand", "--bootstrap-controller", controllers, "describe", "--status")
     except (AssertionError, subprocess.TimeoutExpired):
         return -1, []
-    leader = re.search(r"LeaderId:\s+(\d+)", said)
-    assert leader is not None, said
-    return int(leader[1]), [int(x) for x in re.findall(r'"id": (\d+)', said.split("CurrentObservers")[0])]
+    leader = re.search(r"LeaderId:\s+(\d+)", output)
+    assert leader is not None, output
+    return int(leader[1]), [int(x) for x in re.findall(r'"id": (\d+)', output.split("CurrentObservers")[0])]
 
 
 def make_topic(bootstrap: str, name: str, copies: int) -> None:
@@ -110,11 +110,11 @@ def test_kafka_controller_joins_ottla_voters_leads_and_is_removed(tmp_path: Path
             assert sorted(wait_for(lambda: quorum(controllers)[1])) == [1, 2, 3, KAFKA]
             decided = leaders_in_turn(cluster, kafka, controllers, time.monotonic() + FOR_S)
             assert KAFKA in decided, f"it was never elected: {decided}"
-            for who in (KAFKA, next(n for n in decided if n != KAFKA)):
-                where = kafka.data_dir if who == KAFKA else Path(cluster.node(who).data_dir)
-                key = ("--controller-id", str(who), "--controller-directory-id", property_of(where, "directory.id"))
+            for client in (KAFKA, next(n for n in decided if n != KAFKA)):
+                where = kafka.data_dir if client == KAFKA else Path(cluster.node(client).data_dir)
+                key = ("--controller-id", str(client), "--controller-directory-id", property_of(where, "directory.id"))
                 wait_for(lambda key=key: "Removed" in java_tool(*tool, "remove-controller", *key))  # type: ignore[misc]
-                wait_for(lambda who=who: who not in (found := quorum(controllers)[1]) and found)  # type: ignore[misc]
+                wait_for(lambda client=client: client not in (found := quorum(controllers)[1]) and found)  # type: ignore[misc]
             make_topic(cluster.bootstrap_servers, "last", 3)
             assert not kafka.has_ended
         log = kafka.log.read_text()

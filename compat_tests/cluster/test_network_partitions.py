@@ -84,21 +84,21 @@ def nodes(network: NamespaceNetwork, tmp_path: Path) -> Iterator[list[Namespaced
         yield out
 
 
-def cut(network: NamespaceNetwork, what: str, node: int) -> bool:
+def cut(network: NamespaceNetwork, label: str, node: int) -> bool:
     """Cut one node off; return True if its clients can write meanwhile."""
     others = [i for i in NODES if i != node]
-    if what == "one way":
+    if label == "one way":
         network.drop_packets([node], others)
         return True
     network.drop_packets([node], others)
     network.drop_packets(others, [node])
-    if what == "with the clients":
+    if label == "with the clients":
         network.drop_packets([node], [CLIENTS])
         network.drop_packets([CLIENTS], [node])
-    elif what == "from its side":
+    elif label == "from its side":
         network.drop_packets(others, [CLIENTS])
         network.drop_packets([CLIENTS], others)
-    return what != "from its side"
+    return label != "from its side"
 
 
 def led_by(bootstrap: str, writers: list[StockProducer], node: int) -> dict[str, list[int]]:
@@ -106,9 +106,9 @@ def led_by(bootstrap: str, writers: list[StockProducer], node: int) -> dict[str,
     return {topic: [n for n, (leader, _) in rows.items() if leader == node] for topic, rows in found.items()}
 
 
-@pytest.mark.parametrize("what", CUTS if FULL else CUTS[:1])
+@pytest.mark.parametrize("label", CUTS if FULL else CUTS[:1])
 def test_producers_with_isolated_node_lose_no_record_and_continue_after_healing(
-    network: NamespaceNetwork, nodes: list[NamespacedNode], what: str
+    network: NamespaceNetwork, nodes: list[NamespacedNode], label: str
 ) -> None:
     bootstrap = ",".join(node.bootstrap for node in nodes)
     gaps = WriteGaps()
@@ -117,12 +117,12 @@ def test_producers_with_isolated_node_lose_no_record_and_continue_after_healing(
             wait_for(lambda: all(all_in_sync(bootstrap, writer.topic) for writer in writers))
             led = led_by(bootstrap, writers, node)
             began = time.monotonic()
-            goes_on = cut(network, what, node)
+            goes_on = cut(network, label, node)
             time.sleep(CUT_S)
             if goes_on:
-                gaps.add(what, writers, led, began)
+                gaps.add(label, writers, led, began)
             network.restore()
             healed = time.monotonic()
             wait_for(lambda healed=healed: have_all_progressed(writers, healed))
-            gaps.add(f"{what}, until whole", writers, led, began)
+            gaps.add(f"{label}, until whole", writers, led, began)
     gaps.print_summary()

@@ -69,21 +69,21 @@ def test_kafka_reassignment_and_election_tools_move_replicas_and_leaders(cluster
     topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
     topics.write_text(json.dumps({"topics": [{"topic": "tools"}], "version": 1}))
     name = "reassign.ReassignPartitionsCommand"
-    said = java_tool(name, *at, "--topics-to-move-json-file", str(topics), "--broker-list", "2,3", "--generate")
-    plan.write_text(said.strip().splitlines()[-1])
-    asked = {p["partition"]: p["replicas"] for p in json.loads(plan.read_text())["partitions"]}
-    said = java_tool(name, *at, "--reassignment-json-file", str(plan), "--execute", "--throttle", "10000000")
-    assert "Successfully started partition reassignments for tools-0,tools-1,tools-2" in said
+    output = java_tool(name, *at, "--topics-to-move-json-file", str(topics), "--broker-list", "2,3", "--generate")
+    plan.write_text(output.strip().splitlines()[-1])
+    requested = {p["partition"]: p["replicas"] for p in json.loads(plan.read_text())["partitions"]}
+    output = java_tool(name, *at, "--reassignment-json-file", str(plan), "--execute", "--throttle", "10000000")
+    assert "Successfully started partition reassignments for tools-0,tools-1,tools-2" in output
     until(lambda: "No partition reassignments found" in java_tool(name, *at, "--list"))
     verify = (name, *at, "--reassignment-json-file", str(plan), "--verify")
     # the tool asks any broker, which may get the new metadata later
     until(lambda: java_tool(*verify).count("is completed.") == 3)
-    until(lambda: {n: p[1] for n, p in replicas(cluster, "tools").items()} == asked)
+    until(lambda: {n: p[1] for n, p in replicas(cluster, "tools").items()} == requested)
     elect = "LeaderElectionCommand"
     java_tool(elect, *at, "--election-type", "preferred", "--all-topic-partitions")
-    until(lambda: {n: p[0] for n, p in replicas(cluster, "tools").items()} == {n: to[0] for n, to in asked.items()})
-    said = java_tool(elect, *at, "--election-type", "unclean", "--topic", "tools", "--partition", "0")
-    assert "Valid replica already elected for partitions tools-0" in said
+    until(lambda: {n: p[0] for n, p in replicas(cluster, "tools").items()} == {n: to[0] for n, to in requested.items()})
+    output = java_tool(elect, *at, "--election-type", "unclean", "--topic", "tools", "--partition", "0")
+    assert "Valid replica already elected for partitions tools-0" in output
     assert round_trip(cluster.bootstrap_servers, "tools", b"again") == b"again"
 
 

@@ -25,10 +25,10 @@ from ottla.tools.cluster_join import LIVENESS_TIMEOUT_MS
 WITHIN_S = 90.0
 
 
-def wait_for(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+def wait_for(action: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
     """Return the result of a call once it is true."""
     deadline = time.monotonic() + within_s
-    while not (found := what()):
+    while not (found := action()):
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(0.05)
     return found

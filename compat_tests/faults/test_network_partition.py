@@ -22,9 +22,9 @@ def cluster() -> Iterator[ottla.Cluster]:
         yield running
 
 
-def leader_of(cluster: ottla.Cluster, topic: str, *, asked: int) -> int:
+def leader_of(cluster: ottla.Cluster, topic: str, *, requested: int) -> int:
     """Return the leader of partition 0 as a node sees it."""
-    admin = AdminClient({"bootstrap.servers": cluster.node(asked).bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": cluster.node(requested).bootstrap_servers})
     found = admin.list_topics(topic, timeout=10).topics[topic].partitions.get(0)
     return -1 if found is None else int(found.leader)
 
@@ -33,24 +33,24 @@ def create_topic(cluster: ottla.Cluster, topic: str) -> None:
     """Create a topic of one partition, and wait until all nodes know its leader."""
     cluster.client.create_topic(topic, 1)
     for node in cluster.nodes:
-        wait_until(partial(lambda node_id: leader_of(cluster, topic, asked=node_id) > 0, node.id))
+        wait_until(partial(lambda node_id: leader_of(cluster, topic, requested=node_id) > 0, node.id))
 
 
 def test_partitioned_leader_is_replaced_and_no_acknowledged_record_is_lost(cluster: ottla.Cluster) -> None:
     create_topic(cluster, "orders")
     cluster.client.produce("orders", b"before")
-    leader = leader_of(cluster, "orders", asked=1)
+    leader = leader_of(cluster, "orders", requested=1)
     others = {1, 2, 3} - {leader}
     cluster.partition({leader}, others)
     reachable = ",".join(cluster.node(node_id).bootstrap_servers for node_id in others)
-    wait_until(lambda: leader_of(cluster, "orders", asked=min(others)) in others)
+    wait_until(lambda: leader_of(cluster, "orders", requested=min(others)) in others)
     failures: list[object] = []
     producer = Producer({"bootstrap.servers": reachable, "acks": "all", "message.timeout.ms": 30_000})
     producer.produce("orders", b"during", partition=0, on_delivery=lambda error, _: failures.append(error))
     assert producer.flush(30) == 0
     assert failures == [None]
     cluster.heal()
-    wait_until(lambda: leader_of(cluster, "orders", asked=leader) in others)
+    wait_until(lambda: leader_of(cluster, "orders", requested=leader) in others)
     cluster.client.produce("orders", b"after")
     values = [record.value for record in cluster.client.expect("orders", 3, timeout_s=30)]
     assert values == [b"before", b"during", b"after"]
@@ -59,10 +59,10 @@ def test_partitioned_leader_is_replaced_and_no_acknowledged_record_is_lost(clust
 def test_advanced_clocks_expire_records_without_an_election(cluster: ottla.Cluster) -> None:
     create_topic(cluster, "old")
     cluster.client.produce("old", b"x")
-    before = leader_of(cluster, "old", asked=1)
+    before = leader_of(cluster, "old", requested=1)
     cluster.advance_clocks(days=8)
     wait_until(lambda: not cluster.client.records("old"))
-    assert leader_of(cluster, "old", asked=1) == before
+    assert leader_of(cluster, "old", requested=1) == before
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
     assert len(consumer.list_topics(timeout=10).brokers) == 3
     consumer.close()
@@ -70,9 +70,9 @@ def test_advanced_clocks_expire_records_without_an_election(cluster: ottla.Clust
 
 def test_paused_node_is_left_out_until_it_is_resumed(cluster: ottla.Cluster) -> None:
     create_topic(cluster, "paused")
-    leader = leader_of(cluster, "paused", asked=1)
+    leader = leader_of(cluster, "paused", requested=1)
     other = leader % 3 + 1
     cluster.node(leader).pause()
-    wait_until(lambda: leader_of(cluster, "paused", asked=other) not in (leader, -1))
+    wait_until(lambda: leader_of(cluster, "paused", requested=other) not in (leader, -1))
     cluster.node(leader).resume()
-    wait_until(lambda: leader_of(cluster, "paused", asked=leader) not in (leader, -1))
+    wait_until(lambda: leader_of(cluster, "paused", requested=leader) not in (leader, -1))

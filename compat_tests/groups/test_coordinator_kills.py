@@ -148,11 +148,11 @@ class StreamsThreadMember(GroupKillMember):
         """
         for address in self.bootstrap.split(","):
             with suppress(OSError):
-                asked = RawClient(int(address.rsplit(":", 1)[1]), 5.0)
-                (row,) = asked.call(
+                client = RawClient(int(address.rsplit(":", 1)[1]), 5.0)
+                (row,) = client.call(
                     ApiKey.FIND_COORDINATOR, 6, fc.FindCoordinatorRequest(coordinator_keys=[self.group])
                 ).coordinators
-                asked.close()
+                client.close()
                 if not row.error_code:
                     return RawClient(row.port, 5.0)
         raise ConnectionError("no coordinator")
@@ -230,10 +230,10 @@ def coordinator(cluster: ottla.Cluster, key: str, kind: int = 0, dead: int = 0) 
 
 def loaded_offsets(cluster: ottla.Cluster, group: str, dead: int) -> dict[int, int] | None:
     """Return the offsets of a group as its coordinator has loaded them; None while it is loading."""
-    who = coordinator(cluster, group, 0, dead)
-    if who in (-1, dead):
+    member = coordinator(cluster, group, 0, dead)
+    if member in (-1, dead):
         return None
-    client = RawClient(int(cluster.node(who).bootstrap_servers.rsplit(":", 1)[1]))
+    client = RawClient(int(cluster.node(member).bootstrap_servers.rsplit(":", 1)[1]))
     try:
         row = client.call(ApiKey.OFFSET_FETCH, 9, offset_fetch_request(group)).groups[0]
     finally:
@@ -247,9 +247,11 @@ def check_positions(
     cluster: ottla.Cluster, members: list[GroupKillMember], before: dict[str, dict[int, int]], dead: int
 ) -> None:
     """Verify that the current coordinator of each group has all offsets that members committed."""
-    for group, told in before.items():
+    for group, expected in before.items():
         found = wait_for(lambda group=group: loaded_offsets(cluster, group, dead))
-        lost = {place: (offset, found.get(place)) for place, offset in told.items() if found.get(place, -1) < offset}
+        lost = {
+            place: (offset, found.get(place)) for place, offset in expected.items() if found.get(place, -1) < offset
+        }
         assert not lost, (group, lost)
 
 
@@ -279,8 +281,8 @@ def wait_for_progress(members: list[GroupKillMember], since_s: float) -> float:
 
 def test_groups_after_kill_of_coordinator_keep_offsets_and_continue() -> None:
     with ottla.Cluster(3) as cluster, running_members(cluster) as (writing, members):
-        asked = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)])
-        topic_id = ask(cluster, 0, ApiKey.METADATA, 12, asked).topics[0].topic_id
+        request = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)])
+        topic_id = ask(cluster, 0, ApiKey.METADATA, 12, request).topics[0].topic_id
         share = f"{SHARED}:{urlsafe_b64encode(topic_id).decode().rstrip('=')}:0"
         keys = [*((group, 0) for group in groups_of(members)), (share, OF_SHARES)]
         for turn in range(KILLS):

@@ -70,8 +70,8 @@ def _commits(stage: ScenarioSession, request: Any) -> None:
 def new_members(stage: ScenarioSession) -> None:
     """Create two members of a consumer group, one of which revokes a partition for the other."""
     for member, instance in (("a", None), ("b", "static")):
-        said = {"rebalance_timeout_ms": 300_000, "subscribed_topic_names": [TOPIC], "topic_partitions": []}
-        request = ch.ConsumerGroupHeartbeatRequest(CONSUMER, member, 0, instance, "rack", **said)
+        fields = {"rebalance_timeout_ms": 300_000, "subscribed_topic_names": [TOPIC], "topic_partitions": []}
+        request = ch.ConsumerGroupHeartbeatRequest(CONSUMER, member, 0, instance, "rack", **fields)
         assert stage.call(f"{member} joins", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request).error_code == 0
     beat = ch.ConsumerGroupHeartbeatRequest(CONSUMER, "a", 2)
     assert stage.call("a hears of it", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat).error_code == 0
@@ -132,14 +132,14 @@ def described(port: int) -> dict[str, Any]:
         wait_until(is_there)
         return last[0]
 
-    told = {f"{key.name} {at}": answer(key, *rest) for at, (key, *rest) in enumerate(DESCRIBES)}
-    for row in told["DESCRIBE_SHARE_GROUP_OFFSETS 7"]["groups"][0]["topics"]:
+    answers = {f"{key.name} {at}": answer(key, *rest) for at, (key, *rest) in enumerate(DESCRIBES)}
+    for row in answers["DESCRIBE_SHARE_GROUP_OFFSETS 7"]["groups"][0]["topics"]:
         for part in row["partitions"]:
             del part["leader_epoch"]  # each start of a node has its own epoch
-    listed = told["LIST_GROUPS 8"]["groups"]
+    listed = answers["LIST_GROUPS 8"]["groups"]
     listed.sort(key=lambda row: str(row["group_id"]))
     peer.close()
-    return told
+    return answers
 
 
 @pytest.mark.xdist_group(__name__)
@@ -149,17 +149,17 @@ def test_groups_of_all_kinds_are_described_equally_after_takeover_of_directory(
 ) -> None:
     with first(data_dir) as node:
         fill(node.port)
-        told = described(node.port)
-    kinds = [row["group_type"] for row in told["LIST_GROUPS 8"]["groups"]]
-    states = [row["group_state"] for row in told["LIST_GROUPS 8"]["groups"]]
+        answers = described(node.port)
+    kinds = [row["group_type"] for row in answers["LIST_GROUPS 8"]["groups"]]
+    states = [row["group_state"] for row in answers["LIST_GROUPS 8"]["groups"]]
     assert (kinds, states) == (
         ["classic", "consumer", "share", "streams"],
         ["Stable", "Reconciling", "Stable", "Stable"],
     )
     (place,) = [
-        x for x in told["DESCRIBE_SHARE_GROUP_OFFSETS 7"]["groups"][0]["topics"][0]["partitions"] if x["lag"] > 0
+        x for x in answers["DESCRIBE_SHARE_GROUP_OFFSETS 7"]["groups"][0]["topics"][0]["partitions"] if x["lag"] > 0
     ]
     assert (place["partition_index"], place["start_offset"], place["lag"]) == (0, 1, 3)
     for kind in (second, first):
         with kind(data_dir) as node:
-            assert normalize_order(described(node.port)) == normalize_order(told), kind.__name__
+            assert normalize_order(described(node.port)) == normalize_order(answers), kind.__name__

@@ -59,8 +59,8 @@ class RandomTestBroker:
         given = None
         if answer.assignment is not None:
             given = {self._names[row.topic_id]: sorted(row.partitions) for row in answer.assignment.topic_partitions}
-        told = [answer.error_code, answer.error_message, answer.member_id, answer.member_epoch]
-        return {"told": told, "given": given}
+        response = [answer.error_code, answer.error_message, answer.member_id, answer.member_epoch]
+        return {"response": response, "given": given}
 
     def tasks(self, fields: dict[str, Any], has: Has | None) -> dict[str, Any]:
         """Return the response to a heartbeat of a streams group member."""
@@ -78,8 +78,8 @@ class RandomTestBroker:
             names = {part: topic for topic, part in PARTS.items()}
             given = {names[row.subtopology_id]: sorted(row.partitions) for row in answer.active_tasks}
         status = sorted(row.status_code for row in answer.status or ())
-        told = [answer.error_code, answer.error_message, answer.member_id, answer.member_epoch]
-        return {"told": told, "given": given, "status": status}
+        response = [answer.error_code, answer.error_message, answer.member_id, answer.member_epoch]
+        return {"response": response, "given": given, "status": status}
 
     def call(self, key: ApiKey, version: int, request: Any) -> Any:
         """Return any other response, as it can be compared."""
@@ -137,9 +137,9 @@ class ConsumerGroupRandomTest:
             topic = self._rng.choice([*TOPICS])
             request = offset_commit_request(self.group, epoch, member, topic, self._rng.randrange(TOPICS[topic]))
             self.steps.append(f"{member} commits {topic} in {epoch}")
-            said = self._both(ApiKey.OFFSET_COMMIT, 9, request)
+            answers = self._both(ApiKey.OFFSET_COMMIT, 9, request)
             kept = self._both(ApiKey.OFFSET_FETCH, 9, offset_fetch_request(self.group))
-            return [said[0], kept[0]], [said[1], kept[1]]
+            return [answers[0], kept[0]], [answers[1], kept[1]]
         return self._beat(member, kind)
 
     def _both(self, key: ApiKey, version: int, request: Any) -> tuple[Any, Any]:
@@ -153,28 +153,28 @@ class ConsumerGroupRandomTest:
     def _beat(self, member: str, kind: str) -> tuple[Any, Any]:
         rng, has = self._rng, self._has.get(member, {})
         fields: dict[str, Any] = {"group_id": self.group, "member_id": member, "instance_id": MEMBERS[member]}
-        told: Has | None
+        owned: Has | None
         if kind == "join" or (kind == "beat" and member not in self._epochs):
             fields |= {"member_epoch": JOINING, "rebalance_timeout_ms": 300_000, "server_assignor": self._assignor}
-            fields["subscribed_topic_names"], told = self._wishes(), {}
+            fields["subscribed_topic_names"], owned = self._wishes(), {}
         elif kind == "leave":
             fields["member_epoch"] = rng.choice([LEAVING, PAUSING] if MEMBERS[member] else [LEAVING])
-            told = None
+            owned = None
         else:
             fields["member_epoch"] = max(1, self._epochs[member] + rng.choice([0] * 8 + [-1, 1]))
             part = {topic: numbers[: rng.randint(0, len(numbers))] for topic, numbers in has.items()}
-            told = rng.choice([None, has, has, has, part, {}])
+            owned = rng.choice([None, has, has, has, part, {}])
             if rng.random() < 0.1:
                 fields["subscribed_topic_names"] = self._wishes()
             if rng.random() < 0.1:
                 fields["rebalance_timeout_ms"] = 300_000
-        return self._said(member, kind, fields, told)
+        return self._compare(member, kind, fields, owned)
 
-    def _said(self, member: str, kind: str, fields: dict[str, Any], told: Has | None) -> tuple[Any, Any]:
+    def _compare(self, member: str, kind: str, fields: dict[str, Any], owned: Has | None) -> tuple[Any, Any]:
         """Send a heartbeat to both and apply the response to the member."""
-        self.steps.append(f"{fields} has {told}")
-        ours, theirs = (self._ask(side, fields, told) for side in self._sides)
-        error, _, _, epoch = ours["told"]
+        self.steps.append(f"{fields} has {owned}")
+        ours, theirs = (self._ask(side, fields, owned) for side in self._sides)
+        error, _, _, epoch = ours["response"]
         if not error and epoch > 0:
             self._epochs[member] = epoch
             if ours["given"] is not None:
@@ -184,8 +184,8 @@ class ConsumerGroupRandomTest:
             self._has.pop(member, None)
         return ours, theirs
 
-    def _ask(self, side: RandomTestBroker, fields: dict[str, Any], told: Has | None) -> dict[str, Any]:
-        return side.beat(fields, told)
+    def _ask(self, side: RandomTestBroker, fields: dict[str, Any], owned: Has | None) -> dict[str, Any]:
+        return side.beat(fields, owned)
 
 
 class StreamsGroupRandomTest(ConsumerGroupRandomTest):
@@ -197,20 +197,20 @@ class StreamsGroupRandomTest(ConsumerGroupRandomTest):
     def _beat(self, member: str, kind: str) -> tuple[Any, Any]:
         rng, has = self._rng, self._has.get(member, {})
         fields: dict[str, Any] = {"group_id": self.group, "member_id": member}
-        told: Has | None = None
+        owned: Has | None = None
         if kind == "join" or (kind == "beat" and member not in self._epochs):
             fields |= {"member_epoch": JOINING, "rebalance_timeout_ms": 300_000}
-            told = {}
+            owned = {}
         elif kind == "leave":
             fields["member_epoch"] = LEAVING
         else:
             fields["member_epoch"] = max(1, self._epochs[member] + rng.choice([0] * 8 + [-1, 1]))
             part = {topic: numbers[: rng.randint(0, len(numbers))] for topic, numbers in has.items()}
-            told = rng.choice([None, has, has, has, part, {}])
-        return self._said(member, kind, fields, told)
+            owned = rng.choice([None, has, has, has, part, {}])
+        return self._compare(member, kind, fields, owned)
 
-    def _ask(self, side: RandomTestBroker, fields: dict[str, Any], told: Has | None) -> dict[str, Any]:
-        return side.tasks(fields, told)
+    def _ask(self, side: RandomTestBroker, fields: dict[str, Any], owned: Has | None) -> dict[str, Any]:
+        return side.tasks(fields, owned)
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,8 @@ def reset_to_earliest(bootstrap: str) -> None:
     host = bootstrap.split(",", maxsplit=1)[0]
     client = RawClient(int(host.rsplit(":", 1)[1]))
     value = ic.AlterableConfig("share.auto.offset.reset", 0, "earliest")
-    asked = ic.IncrementalAlterConfigsRequest([ic.AlterConfigsResource(RESOURCE_GROUP, GROUP, [value])])
-    assert client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, asked).responses[0].error_code == 0
+    request = ic.IncrementalAlterConfigsRequest([ic.AlterConfigsResource(RESOURCE_GROUP, GROUP, [value])])
+    assert client.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code == 0
     client.close()
 
 
@@ -46,10 +46,10 @@ def take(reader: ShareConsumer, wanted: set[int], accepted: list[int]) -> None:
                 reader.acknowledge(message, AcknowledgeType.ACCEPT)
                 held.append(((message.topic(), message.partition()), int(message.value())))
         try:
-            told = reader.commit_sync(10.0)
+            result = reader.commit_sync(10.0)
         except KafkaException:
             continue
-        taken = {(place.topic, place.partition) for place, error in told.items() if error is None}
+        taken = {(place.topic, place.partition) for place, error in result.items() if error is None}
         accepted += [number for where, number in held if where in taken]
     assert wanted <= set(accepted), sorted(wanted - set(accepted))
 

@@ -62,8 +62,8 @@ def take(count: int, *readers: ShareConsumer) -> list[Message]:
 def group_lag(node: OttlaProcess, group: str) -> dict[str, str]:
     """Return the lag of a group by partition, as Kafka's tool prints it."""
     at = ["--bootstrap-server", node.bootstrap]
-    told = java_tool("consumer.group.ShareGroupCommand", *at, "--describe", "--group", group, "--offsets")
-    rows = [line.split() for line in told.splitlines()]
+    output = java_tool("consumer.group.ShareGroupCommand", *at, "--describe", "--group", group, "--offsets")
+    rows = [line.split() for line in output.splitlines()]
     head = next(row for row in rows if row and row[0] == "GROUP")
     return {row[head.index("PARTITION")]: row[head.index("LAG")] for row in rows if row and row[0] == group}
 

@@ -27,7 +27,7 @@ from ottla.broker.share_partitions.share_partition import SharePartition, ShareP
 from ottla.broker.share_state.state_batches import PersisterStateBatch, combine_state_batches
 from ottla.wire.errors import ProtocolError
 
-STORIES = int(os.environ.get("OTTLA_STORIES", "400"))
+SCENARIOS = int(os.environ.get("OTTLA_SCENARIOS", "400"))
 STEPS = 40
 
 
@@ -69,38 +69,40 @@ class SharePartitionDriver:
         """Return the result of a command, in the form of Kafka's driver."""
         words, self.written = line.split(" "), ""
         answer = "" if words[0] == "new" else getattr(self, words[0])(*words[1:])
-        floor = self.share.last_batch_at_or_before(self.share.start_offset)
-        self.has_hole |= floor is not None and floor.last_offset < self.share.start_offset and floor.batch_state is None
+        preceding = self.share.last_batch_at_or_before(self.share.start_offset)
+        self.has_hole |= (
+            preceding is not None and preceding.last_offset < self.share.start_offset and preceding.batch_state is None
+        )
         share = self.share
         following = share.next_fetch_offset()
         where = f"{share.start_offset} {share.end_offset} {share.delivery_complete_count} {following}"
         return f"{answer}|{self.written}|{where} {str(share.can_acquire()).lower()}|{self.flying()}"
 
     def flying(self) -> str:
-        def said(state: InFlightState) -> str:
+        def format_value(state: InFlightState) -> str:
             return f"{int(state.state)}x{state.delivery_count}@{state.member_id}{'!' if state.rollback_state else ''}"
 
         rows = []
         for batch in self.share:
             runs = batch.runs(batch.first_offset, batch.last_offset)
-            singles = "".join(f"{said(run.state)} " * run.record_count for run in runs)
-            inside = said(batch.batch_state) if batch.batch_state is not None else singles
+            singles = "".join(f"{format_value(run.state)} " * run.record_count for run in runs)
+            inside = format_value(batch.batch_state) if batch.batch_state is not None else singles
             rows.append(f"{batch.first_offset}-{batch.last_offset}[{inside}]")
         return "".join(rows)
 
     def fetch(self, member: str, most: str, size: str, strict: str, at: str, ranges: str) -> str:
         read = [(int(a), int(b)) for a, b in (x.split("-") for x in ranges.split(","))]
-        asked = AcquireRequest(member, int(most), int(size), is_record_limit_strict=strict == "1")
-        rows = acquire_records(self.share, asked, FetchedOffsets(int(at), read), self.now)
+        request = AcquireRequest(member, int(most), int(size), is_record_limit_strict=strict == "1")
+        rows = acquire_records(self.share, request, FetchedOffsets(int(at), read), self.now)
         return "".join(f"{row.first_offset}-{row.last_offset}x{row.delivery_count}," for row in rows)
 
     def ack(self, member: str, text: str) -> str:
-        said = []
+        batches = []
         for part in text.split(";"):
             first, last, types = part.split(",")
-            said.append(ShareAcknowledgementBatch(int(first), int(last), [int(x) for x in types]))
+            batches.append(ShareAcknowledgementBatch(int(first), int(last), [int(x) for x in types]))
         try:
-            changes = acknowledge_records(self.share, member, said, self.now)
+            changes = acknowledge_records(self.share, member, batches, self.now)
         except ProtocolError as error:
             return f"E{int(error.code)}"
         return "" if self.write(changes) else "EW"
@@ -125,7 +127,7 @@ class SharePartitionDriver:
         complete_changes(self.share, changes, self.now, written=self.writes == "now")
         return self.writes == "now"
 
-    def told(self, row: RecordStateChange) -> str:
+    def format_change(self, row: RecordStateChange) -> str:
         first, last, count, state = row.state_batch
         step = last - first + 1 if row.batch.batch_state is not None else 1
         return "".join(f"{at}-{at + step - 1}={int(state)}x{count}," for at in range(first, last + 1, step))
@@ -191,7 +193,7 @@ class SharePartitionRandomTest:
         self.ours = SharePartitionDriver(self.lines[0].split(" "))
         self.answers = [self.ours.step(self.lines[0])]
 
-    def told(self) -> Iterator[None]:
+    def play(self) -> Iterator[None]:
         for _ in range(STEPS):
             line = self.line()
             if line is None or self.ours.has_hole:
@@ -255,20 +257,20 @@ def is_kafkas_failure(answer: str) -> bool:
 
 
 def test_share_partition_in_random_scenarios_equals_kafka(program: Path) -> None:
-    stories = [SharePartitionRandomTest(seed) for seed in range(STORIES)]
-    for story in stories:
-        for _ in story.told():
+    scenarios = [SharePartitionRandomTest(seed) for seed in range(SCENARIOS)]
+    for scenario in scenarios:
+        for _ in scenario.play():
             pass
-    theirs = iter(kafka(program, [line for story in stories for line in story.lines]))
+    theirs = iter(kafka(program, [line for scenario in scenarios for line in scenario.lines]))
     steps = 0
-    for number, story in enumerate(stories):
-        answers = [next(theirs) for _ in story.lines]
-        for at, (ours, said) in enumerate(zip(story.answers, answers, strict=True)):
-            if is_kafkas_failure(said) or (story.ours.has_hole and at == len(answers) - 1):
+    for number, scenario in enumerate(scenarios):
+        answers = [next(theirs) for _ in scenario.lines]
+        for at, (ours, text) in enumerate(zip(scenario.answers, answers, strict=True)):
+            if is_kafkas_failure(text) or (scenario.ours.has_hole and at == len(answers) - 1):
                 break
-            assert ours == said, f"story {number}: " + "; ".join(story.lines[: at + 1])
+            assert ours == text, f"story {number}: " + "; ".join(scenario.lines[: at + 1])
             steps += 1
-    assert steps > STORIES * STEPS * 0.7
+    assert steps > SCENARIOS * STEPS * 0.7
 
 
 def test_combine_state_batches_on_random_states_equals_kafka(program: Path) -> None:
@@ -282,10 +284,10 @@ def test_combine_state_batches_on_random_states_equals_kafka(program: Path) -> N
             out.append(PersisterStateBatch(first, at - 1, rng.randrange(1, 4), rng.choice([0, 2, 4])))
         return out
 
-    def said(rows: list[PersisterStateBatch]) -> str:
+    def format_value(rows: list[PersisterStateBatch]) -> str:
         return "".join(",".join(map(str, row)) + ";" for row in rows)
 
     cases = [(rng.choice([-1, 0, 3, 8]), some(in_order=True), some(in_order=rng.random() < 0.6)) for _ in range(10_000)]
-    theirs = kafka(program, [f"combine {start} {said(old)} {said(new)}" for start, old, new in cases])
+    theirs = kafka(program, [f"combine {start} {format_value(old)} {format_value(new)}" for start, old, new in cases])
     for (start, old, new), answer in zip(cases, theirs, strict=True):
-        assert said(combine_state_batches(old, new, start)) == answer, (start, old, new)
+        assert format_value(combine_state_batches(old, new, start)) == answer, (start, old, new)

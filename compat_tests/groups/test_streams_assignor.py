@@ -19,7 +19,7 @@ from ottla.broker.tests.run_steps import run_steps
 GROUPS = int(os.environ.get("OTTLA_GROUPS", "2000"))
 
 
-def told(tasks: TasksBySubtopology) -> str:
+def format_tasks(tasks: TasksBySubtopology) -> str:
     return "".join(f"{name}:[{','.join(map(str, sorted(tasks[name])))}];" for name in sorted(tasks))
 
 
@@ -64,7 +64,9 @@ class RandomStreamsGroup:
             for name, process in self.process_of.items()
         }
         self.had = run_steps(assign_sticky(StreamsGroupSpec(members, self.extents, self.standbys)))
-        return " ".join(f"{name}={told(self.had[name].active)}={told(self.had[name].standby)}" for name in members)
+        return " ".join(
+            f"{name}={format_tasks(self.had[name].active)}={format_tasks(self.had[name].standby)}" for name in members
+        )
 
 
 def test_streams_assignor_on_random_groups_equals_kafka() -> None:

@@ -35,7 +35,7 @@ LINES = [f"w{number % 7} w{number % 11} w{number % 13}" for number in range(500)
 WITHIN_S = 120
 
 
-def story() -> StreamsGroupShard:
+def streams_group() -> StreamsGroupShard:
     """Return all kinds of records with all optional parts."""
     stage = StreamsGroupShard({"t": 4, "log": 4}, num_standby_replicas=1)
     app = topology(subtopology("0", "t", changelogs=("log",), together=(([0], []),)))
@@ -51,7 +51,7 @@ def story() -> StreamsGroupShard:
 
 
 def test_streams_group_records_are_parsed_and_written_equally_by_kafka() -> None:
-    lines = [f"{key.hex()} {'-' if value is None else value.hex()}" for key, value in story().log]
+    lines = [f"{key.hex()} {'-' if value is None else value.hex()}" for key, value in streams_group().log]
     names = set()
     for line, theirs in zip(lines, run_kafka_rules("Serde.java", lines), strict=True):
         key, value, name = theirs.split(" ")
@@ -150,8 +150,8 @@ def test_streams_application_after_kill_of_process_counts_each_word_once(data_di
             for process in processes:
                 until_running(process)
             assert until_counted(node.bootstrap, dict(once)) == once
-            told = java_tool("streams.StreamsGroupCommand", *at, "--describe", "--group", "words", "--members")
-            assert told.count("StreamThread") == 4
+            output = java_tool("streams.StreamsGroupCommand", *at, "--describe", "--group", "words", "--members")
+            assert output.count("StreamThread") == 4
             processes[0].kill()
             write(node.bootstrap)
             assert until_counted(node.bootstrap, {word: 2 * count for word, count in once.items()}) == {

@@ -76,15 +76,15 @@ def smoke(bootstrap: str, directory: Path, protocol: str, replicas: int = 1) -> 
     jars("streams")
     program = Path(__file__).parent.parent / "java" / "Smoke.java"
     numbers = [str(number) for number in (KEYS, PER_KEY, GENERATE_S, replicas)]
-    said = directory / "smoke.log"
-    with said.open("wb") as log:
+    log_path = directory / "smoke.log"
+    with log_path.open("wb") as log:
         driver = subprocess.Popen(
             ["java", "-Xmx256m", "-cp", classpath("streams"), str(program), bootstrap, *numbers], stdout=log, stderr=log
         )
     deadline = time.monotonic() + WITHIN_S
     try:
-        while "TOPICS" not in said.read_text():
-            assert driver.poll() is None, said.read_text()
+        while "TOPICS" not in log_path.read_text():
+            assert driver.poll() is None, log_path.read_text()
             time.sleep(0.1)
         with processors(bootstrap, directory, protocol, 2) as running:
             for number in range(max(GENERATE_S // KILL_EVERY_S, 1)):
@@ -96,11 +96,11 @@ def smoke(bootstrap: str, directory: Path, protocol: str, replicas: int = 1) -> 
             try:
                 driver.wait(deadline - time.monotonic())
             except subprocess.TimeoutExpired:
-                raise AssertionError(said.read_text()[-3000:] + running[1].log.read_text()[-3000:]) from None
+                raise AssertionError(log_path.read_text()[-3000:] + running[1].log.read_text()[-3000:]) from None
     finally:
         driver.kill()
         driver.wait()
-    return said.read_text()
+    return log_path.read_text()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -108,10 +108,10 @@ def test_streams_smoke_test_with_killed_processor_passes(data_dir: Path, tmp_pat
     for turn in range(3):
         (tmp_path / str(turn)).mkdir()
         with OttlaProcess(data_dir.with_name(f"data{turn}"), **SETTINGS) as node:
-            said = smoke(node.bootstrap, tmp_path / str(turn), protocol)
-        if TOO_SOON not in said:
+            text = smoke(node.bootstrap, tmp_path / str(turn), protocol)
+        if TOO_SOON not in text:
             break
-    assert "PASSED" in said, said[-3000:]
+    assert "PASSED" in text, text[-3000:]
 
 
 @pytest.mark.skipif(not SECONDS, reason="minutes: only where OTTLA_STREAMS says for how long")
@@ -119,5 +119,5 @@ def test_streams_smoke_test_with_killed_processor_passes(data_dir: Path, tmp_pat
 def test_streams_smoke_test_on_three_nodes_passes(tmp_path: Path, protocol: str) -> None:
     settings = {name.replace("_", "."): value for name, value in SETTINGS.items()}
     with ottla.Cluster(3, settings=settings) as cluster:
-        said = smoke(cluster.bootstrap_servers, tmp_path, protocol, replicas=3)
-    assert "PASSED" in said, said[-3000:]
+        text = smoke(cluster.bootstrap_servers, tmp_path, protocol, replicas=3)
+    assert "PASSED" in text, text[-3000:]

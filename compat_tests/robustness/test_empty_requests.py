@@ -100,7 +100,7 @@ def test_request_with_empty_or_duplicate_arrays_ends_no_node(
     both: CombinedNode, listener: str, how: str, topic: str
 ) -> None:
     """Empty requests (CVE-2026-83525: FetchSnapshot without a topic ended the controller)."""
-    asked, hung_up = 0, set[str]()
+    requested, hung_up = 0, set[str]()
     for key, version in served(listener):
         peer = RawClient(both.ports[listener])
         try:
@@ -111,14 +111,14 @@ def test_request_with_empty_or_duplicate_arrays_ends_no_node(
         except (TypeError, AttributeError, WireError):
             peer.close()
             continue  # this version has no such value
-        asked += 1
+        requested += 1
         try:
             peer.receive(key, version)
         except ConnectionError:
             hung_up.add(key.name)
         finally:
             peer.close()
-    assert asked >= {"PLAINTEXT": 120, "CONTROLLER": 60}[listener]
+    assert requested >= {"PLAINTEXT": 120, "CONTROLLER": 60}[listener]
     assert hung_up <= {"DESCRIBE_ACLS"}, "of a filter by a kind of resource that nobody knows, as Kafka does"
     assert RawClient(both.ports[listener]).call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1")).error_code == 0
     made = RawClient(both.port).call(

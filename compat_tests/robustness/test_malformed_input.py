@@ -150,11 +150,11 @@ def test_serve_with_invalid_arguments_prints_one_line_and_exits_with_2(node: Ott
         "no such file": ["--data-dir", str(data), "--config", str(tmp_path / "absent")],
         "not a directory": ["--data-dir", "/proc/version/x", "--listen", "127.0.0.1:0"],
     }
-    for what, arguments in cases.items():
+    for name, arguments in cases.items():
         status, text = run_ottla("serve", *arguments)
-        assert status == 2, f"{what}: {text}"
-        assert len(text.strip().split("\n")) == 1, f"{what}: {text}"
-        assert text.startswith("ottla serve: "), what
+        assert status == 2, f"{name}: {text}"
+        assert len(text.strip().split("\n")) == 1, f"{name}: {text}"
+        assert text.startswith("ottla serve: "), name
     assert not data.exists(), "nothing is changed on disk"
     status, text = run_ottla(
         "serve", "--set", "num.partition=3", "--data-dir", "/proc/version/x", "--listen", "127.0.0.1:0"

@@ -67,13 +67,13 @@ class RandomRequestSender:
             self._odd.learn_from(body)
 
 
-def unexpected_lines(node: ClusterNode, told: int) -> tuple[str, int]:
+def unexpected_lines(node: ClusterNode, offset: int) -> tuple[str, int]:
     """Return unexpected log lines of a node from a byte position on, and the end position."""
     with Path(node.log).open("rb") as log:
-        log.seek(told)
+        log.seek(offset)
         text = log.read()
     found = any(word in text for word in WORDS)
-    return (text.decode(errors="replace")[:6000] if found else ""), told + len(text)
+    return (text.decode(errors="replace")[:6000] if found else ""), offset + len(text)
 
 
 def answers(node: ClusterNode) -> bool:
@@ -95,13 +95,13 @@ def test_random_requests_end_no_node_and_each_restarts(cluster: ottla.Cluster) -
     topics = [CreatableTopic(name, 3, len(nodes)) for name in ("t", "u")]
     line.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics, 5000))
     line.close()
-    asking, told = RandomRequestSender(nodes, SEED), dict.fromkeys(nodes, 0)
+    asking, offsets = RandomRequestSender(nodes, SEED), dict.fromkeys(nodes, 0)
     before = {node: rss_bytes(node.pid or 0) for node in nodes}
     until_s = time.monotonic() + SECONDS
     while time.monotonic() < until_s:
         asking.ask()
         for node in nodes:
-            words, told[node] = unexpected_lines(node, told[node])
+            words, offsets[node] = unexpected_lines(node, offsets[node])
             assert not words, f"{asking.last}\n{words}"
             assert node.status is None, f"{asking.last}\n{Path(node.log).read_text(errors='replace')[-4000:]}"
     assert asking.answered > 5 * SECONDS
@@ -113,4 +113,4 @@ def test_random_requests_end_no_node_and_each_restarts(cluster: ottla.Cluster) -
         cluster.restart(node.id)
     for node in nodes:
         wait_until(lambda node=node: answers(node))  # type: ignore[misc]
-        assert not unexpected_lines(node, told[node])[0]
+        assert not unexpected_lines(node, offsets[node])[0]

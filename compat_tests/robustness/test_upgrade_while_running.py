@@ -68,10 +68,10 @@ def test_node_with_replaced_package_serves_apis_not_yet_loaded_and_stops(tmp_pat
         assert peer.call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
         record = records.build_batch([records.NewRecord(b"k", b"v", time.time_ns() // 10**6)])
         assert peer.produce("t", 0, record).error_code == 0
-        asked = ip.InitProducerIdRequest("transactional", 60_000)
+        request = ip.InitProducerIdRequest("transactional", 60_000)
         wanted = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=["transactional"])
         wait_until(lambda: peer.call(ApiKey.FIND_COORDINATOR, 4, wanted).coordinators[0].error_code == 0)
-        wait_until(lambda: peer.call(ApiKey.INIT_PRODUCER_ID, 5, asked).error_code == 0)
+        wait_until(lambda: peer.call(ApiKey.INIT_PRODUCER_ID, 5, request).error_code == 0)
         assert len(peer.call(ApiKey.LIST_TRANSACTIONS, 1, lt.ListTransactionsRequest()).transaction_states) == 1
         assert peer.call(ApiKey.LIST_GROUPS, 5, lg.ListGroupsRequest()).error_code == 0
         assert peer.call(ApiKey.DESCRIBE_GROUPS, 5, dg.DescribeGroupsRequest(["g"])).groups

@@ -34,10 +34,10 @@ IMPLIED = {
 }
 
 
-def acl_sets_for(asked: AclRequest) -> Iterator[tuple[str, list[AclEntry]]]:
+def acl_sets_for(requested: AclRequest) -> Iterator[tuple[str, list[AclEntry]]]:
     """Return the sets of ACLs that a request is sent under, by name."""
-    for number, (operation, at) in enumerate(asked.required_rights):
-        others = [_rule(ALLOW, o, r) for n, (o, r) in enumerate(asked.required_rights) if n != number]
+    for number, (operation, at) in enumerate(requested.required_rights):
+        others = [_rule(ALLOW, o, r) for n, (o, r) in enumerate(requested.required_rights) if n != number]
         allow = _rule(ALLOW, operation, at)
         prefix = (at[0], at[1][:3])
         pre = f"{number}:" if number else ""
@@ -103,18 +103,20 @@ class AclMatrixClient:
         request = fill_message(request_class(ApiKey.FIND_COORDINATOR), {"key_type": kind, "coordinator_keys": [name]})
         wait_until(lambda: not self._owner.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code)
 
-    def call_under(self, rules: list[AclEntry], asked: AclRequest) -> Any:
+    def call_under(self, rules: list[AclEntry], requested: AclRequest) -> Any:
         """Return the response to a client under these ACLs."""
         self._drop()
         self._add(rules)
         try:
-            return authorization_outcome(to_json_value(self._asker.call(asked.key, asked.version, asked.body)))
+            return authorization_outcome(
+                to_json_value(self._asker.call(requested.key, requested.version, requested.body))
+            )
         except (ConnectionError, TimeoutError) as error:
             self._asker = RawClient(self._port, source=ASKER)
             return type(error).__name__
 
     def _add(self, rules: list[AclEntry]) -> None:
-        rows = [ca.AclCreation(r[0], r[1], pattern, who, host, o, p) for p, o, r, pattern, who, host in rules]
+        rows = [ca.AclCreation(r[0], r[1], pattern, member, host, o, p) for p, o, r, pattern, member, host in rules]
         answer = self._owner.call(ApiKey.CREATE_ACLS, 2, ca.CreateAclsRequest(rows))
         assert not any(row.error_code for row in answer.results), answer
         self._wait_for_acls(len({r for r in rules if r[5] not in HOSTS}))
@@ -175,9 +177,11 @@ def run_matrix(port: int, every: int = 1) -> dict[str, Any]:
     steps = AclMatrixClient(port)
     steps.prepare()
     cells = [
-        (f"{asked.label}: {name}", rules, asked) for asked in acl_requests() for name, rules in acl_sets_for(asked)
+        (f"{requested.label}: {name}", rules, requested)
+        for requested in acl_requests()
+        for name, rules in acl_sets_for(requested)
     ]
-    return {what: steps.call_under(rules, asked) for what, rules, asked in cells[::every]}
+    return {label: steps.call_under(rules, requested) for label, rules, requested in cells[::every]}
 
 
 def run_matrix_as_super_user(port: int) -> dict[str, Any]:
@@ -185,8 +189,8 @@ def run_matrix_as_super_user(port: int) -> dict[str, Any]:
     steps = AclMatrixClient(port)
     steps.prepare()
     out = {}
-    for asked in acl_requests():
-        rules = [_rule(DENY, O.ALL, at) for at in dict.fromkeys(at for _, at in asked.required_rights)]
-        as_super_user = f"{asked.label}: super user"
-        out[as_super_user] = steps.call_under(rules, asked)
+    for requested in acl_requests():
+        rules = [_rule(DENY, O.ALL, at) for at in dict.fromkeys(at for _, at in requested.required_rights)]
+        as_super_user = f"{requested.label}: super user"
+        out[as_super_user] = steps.call_under(rules, requested)
     return out

@@ -79,9 +79,9 @@ def fill_message(cls: type[Struct], over: dict[str, Any]) -> Any:
     return out
 
 
-def _row(what: str, key: str, version: int, *needs: RequiredRight, **over: Any) -> AclRequest:
+def _row(label: str, key: str, version: int, *needs: RequiredRight, **over: Any) -> AclRequest:
     api = ApiKey[key]
-    return AclRequest(what, api, version, fill_message(request_class(api), over), needs)
+    return AclRequest(label, api, version, fill_message(request_class(api), over), needs)
 
 
 SEE, ACTION, ALTER, LOOK = (O.DESCRIBE, T), (O.CLUSTER_ACTION, CLUSTER), (O.ALTER, CLUSTER), (O.DESCRIBE, CLUSTER)

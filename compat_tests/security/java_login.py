@@ -14,11 +14,11 @@ LoginCells = Mapping[str, Mapping[str, str]]
 
 def log_in_by_java(cells: LoginCells, where: Path, *options: str) -> dict[str, str]:
     """Return the result of each cell; a timeout on a busy machine is tried again, twice."""
-    said = _run_client(cells, where, options)
+    results = _run_client(cells, where, options)
     for turn in range(2):
-        late = {name: values for name, values in cells.items() if said[name].startswith("TimeoutException")}
-        said |= _run_client(late, where.with_suffix(f".again{turn}"), options) if late else {}
-    return said
+        late = {name: values for name, values in cells.items() if results[name].startswith("TimeoutException")}
+        results |= _run_client(late, where.with_suffix(f".again{turn}"), options) if late else {}
+    return results
 
 
 def _run_client(cells: LoginCells, where: Path, options: tuple[str, ...]) -> dict[str, str]:
@@ -29,5 +29,5 @@ def _run_client(cells: LoginCells, where: Path, options: tuple[str, ...]) -> dic
     command = ["java", "-cp", classpath(), *options, str(program), *sorted(map(str, where.iterdir()))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
-    said = dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
-    return {name: said[f"{number:02d}"] for number, name in enumerate(cells)}
+    results = dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
+    return {name: results[f"{number:02d}"] for number, name in enumerate(cells)}

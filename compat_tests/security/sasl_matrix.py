@@ -82,8 +82,8 @@ class SaslFixture(ListenerCertificates):
                 yield self._login(f"{mechanism} {how}", listener, mechanism)
                 yield self._login(f"{mechanism} {how}: wrong password", listener, mechanism, password="wrong")
                 yield self._login(f"{mechanism} {how}: unknown user", listener, mechanism, user="nobody")
-            for what, made in (("", token()), (": expired", token(lasts_s=-5000)), (": another's key", token(OTHER))):
-                yield self._token(f"OAUTHBEARER {how}{what}", listener, made)
+            for name, made in (("", token()), (": expired", token(lasts_s=-5000)), (": another's key", token(OTHER))):
+                yield self._token(f"OAUTHBEARER {how}{name}", listener, made)
             yield self._login(f"SCRAM-SHA-512 {how}: not enabled", less, "SCRAM-SHA-512")
             yield self._token(f"OAUTHBEARER {how}: not enabled", less, token())
         yield self._login("PLAIN on TLS: wrong authority", "BOTH", "PLAIN") | {"ca": self.other}
@@ -203,10 +203,10 @@ def _java(cells: list[LoginCell], where: Path) -> dict[str, str]:
         if "certificate" in cell:
             conf |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": cell["certificate"]}
         if "mechanism" in cell:
-            module, who = MODULES[cell["mechanism"]], ""
+            module, identity = MODULES[cell["mechanism"]], ""
             if "user" in cell:
-                who = f' username="{cell["user"]}" password="{cell["password"]}"'
-            conf |= {"sasl.mechanism": cell["mechanism"], "sasl.jaas.config": f"{module} required{who};"}
+                identity = f' username="{cell["user"]}" password="{cell["password"]}"'
+            conf |= {"sasl.mechanism": cell["mechanism"], "sasl.jaas.config": f"{module} required{identity};"}
         if "token" in cell:
             file = where / f"{number}.token"
             file.write_text(cell["token"])
@@ -214,8 +214,8 @@ def _java(cells: list[LoginCell], where: Path) -> dict[str, str]:
             conf["sasl.login.callback.handler.class"] = f"{PACKAGE}.OAuthBearerLoginCallbackHandler"
             conf["sasl.oauthbearer.token.endpoint.url"] = urls[-1]
         out[cell["name"]] = conf
-    said = log_in_by_java(out, where / "settings", ALLOWED + ",".join(urls))
-    return {name: x if x == "in" else x.partition(":")[0] for name, x in said.items()}
+    results = log_in_by_java(out, where / "settings", ALLOWED + ",".join(urls))
+    return {name: x if x == "in" else x.partition(":")[0] for name, x in results.items()}
 
 
 def run_client(client: SaslClientProgram, cells: list[LoginCell], where: Path) -> dict[str, str]:
@@ -232,6 +232,6 @@ def run_client(client: SaslClientProgram, cells: list[LoginCell], where: Path) -
         [*command, str(where.with_suffix(".json"))], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, f"{client.name}: {done.stdout[-500:]}{done.stderr[-3000:]}"
-    said: dict[str, str] = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
-    assert set(said) == {cell["name"] for cell in cells}
-    return said
+    results: dict[str, str] = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    assert set(results) == {cell["name"] for cell in cells}
+    return results

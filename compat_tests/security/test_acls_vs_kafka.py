@@ -24,13 +24,13 @@ SETTINGS = {
 }
 
 
-def compare(where: Path, asked: Callable[[int], dict[str, Any]], **more: str) -> int:
+def compare(where: Path, requested: Callable[[int], dict[str, Any]], **more: str) -> int:
     """Send the same requests to both; return the number of cells."""
     with OttlaProcess(where / "ottla", **SETTINGS, **more) as node:
-        ours = asked(node.port)
+        ours = requested(node.port)
     with KafkaProcess(where / "kafka", **SETTINGS, **more) as kafka:
-        theirs = asked(kafka.port)
-    different = [f"{what}: {ours[what]}, Kafka {theirs[what]}" for what in theirs if ours[what] != theirs[what]]
+        theirs = requested(kafka.port)
+    different = [f"{name}: {ours[name]}, Kafka {theirs[name]}" for name in theirs if ours[name] != theirs[name]]
     assert not different, f"{len(different)} of {len(theirs)}\n" + "\n".join(different[:30])
     return len(theirs)
 

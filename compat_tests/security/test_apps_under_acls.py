@@ -93,21 +93,21 @@ class GuardedKafka(KafkaWithListeners):
 KINDS: dict[str, Any] = {"ottla": GuardedOttla, "kafka": GuardedKafka}
 
 
-def allow(node: NodeProcess, who: str, rules: list[AclRule]) -> None:
+def allow(node: NodeProcess, member: str, rules: list[AclRule]) -> None:
     """Add ACLs for a principal."""
-    made = [AclCreation(r, name, p, f"User:{who}", "*", o, AclPermissionType.ALLOW) for r, name, p, o in rules]
+    made = [AclCreation(r, name, p, f"User:{member}", "*", o, AclPermissionType.ALLOW) for r, name, p, o in rules]
     client = RawClient(node.port)
     answer = client.call(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(made))
     client.close()
     assert {row.error_code for row in answer.results} == {0}
 
 
-def logged_in(who: str) -> dict[str, str]:
+def logged_in(client: str) -> dict[str, str]:
     """Return the settings of a Java client."""
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": f'{PLAIN} username="{who}" password="a-secret";',
+        "sasl.jaas.config": f'{PLAIN} username="{client}" password="a-secret";',
     }
 
 
@@ -171,8 +171,8 @@ def test_connect_with_documented_acls_copies_file(node: Any, tmp_path: Path) -> 
         wait_for(lambda: connect.request("PUT", f"/connectors/{NAME}/config", connector), 90)
 
         def failed() -> Any:
-            said = connect.request("GET", f"/connectors/{NAME}/status") or {"tasks": []}
-            return next((task["trace"] for task in said["tasks"] if task["state"] == "FAILED"), None)
+            status = connect.request("GET", f"/connectors/{NAME}/status") or {"tasks": []}
+            return next((task["trace"] for task in status["tasks"] if task["state"] == "FAILED"), None)
 
         assert "TopicAuthorizationException" in wait_for(failed, 60)
         allow(node, "worker", CARRYING)

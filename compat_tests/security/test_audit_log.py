@@ -39,16 +39,16 @@ def audit_lines(node: OttlaProcess | KafkaProcess) -> dict[str, str]:
     """
     steps, out, seen = AclMatrixClient(node.port), dict[str, str](), 0
     steps.prepare()
-    for asked in acl_requests()[::EVERY]:
-        for name, rules in acl_sets_for(asked):
+    for requested in acl_requests()[::EVERY]:
+        for name, rules in acl_sets_for(requested):
             if name.rpartition(":")[2] not in ("none", "allow", "denied", "prefix"):
                 continue
-            steps.call_under(rules, asked)
+            steps.call_under(rules, requested)
             lines = node.log.read_text().splitlines()
             for line in lines[seen:]:
                 found = LINE.search(line)
                 if found is not None and f"from host = {ASKER} " in found[2]:
-                    out.setdefault(f"{found[1]} {COUNT.sub('', found[2])}", f"{asked.label}: {name}")
+                    out.setdefault(f"{found[1]} {COUNT.sub('', found[2])}", f"{requested.label}: {name}")
             seen = len(lines)
     return out
 
@@ -59,7 +59,7 @@ def test_audit_log_of_acl_decisions_equals_kafka(tmp_path: Path) -> None:
         ours = audit_lines(node)
     with AuditedKafka(tmp_path / "kafka", **SETTINGS) as kafka:
         theirs = audit_lines(kafka)
-    different = [f"only ours, {what}: {line}" for line, what in ours.items() if line not in theirs]
-    different += [f"only Kafka's, {what}: {line}" for line, what in theirs.items() if line not in ours]
+    different = [f"only ours, {name}: {line}" for line, name in ours.items() if line not in theirs]
+    different += [f"only Kafka's, {name}: {line}" for line, name in theirs.items() if line not in ours]
     assert not different, f"{len(different)}\n" + "\n".join(different)
     assert len(ours) >= 40

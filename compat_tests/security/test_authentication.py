@@ -132,8 +132,8 @@ def cells(files: SecurityFiles) -> dict[str, dict[str, str]]:
     out["TLS"] = client(files, "TLS")
     out["no certificate"] = client(files, "MUTUAL")
     out["a certificate"] = client(files, "MUTUAL", ssl_keystore_type="PEM", ssl_keystore_location=files.client)
-    stranger = {"ssl_keystore_type": "PEM", "ssl_keystore_location": files.untrusted}
-    out["a certificate of somebody else's authority"] = client(files, "MUTUAL", **stranger)
+    outsider = {"ssl_keystore_type": "PEM", "ssl_keystore_location": files.untrusted}
+    out["a certificate of somebody else's authority"] = client(files, "MUTUAL", **outsider)
     out["a login where none is asked for"] = login(files, "LOGIN", "PLAIN") | {"listener": "PLAINTEXT"}
     return out
 
@@ -147,10 +147,10 @@ def placed(files: SecurityFiles, ports: dict[str, int]) -> dict[str, dict[str, s
     return out
 
 
-def error_class(said: str) -> str:
+def error_class(text: str) -> str:
     """Return the class of an error, with its message where Kafka's comes from the broker."""
-    kind, _, _ = said.partition(": ")
-    return said if kind == "SaslAuthenticationException" else kind
+    kind, _, _ = text.partition(": ")
+    return text if kind == "SaslAuthenticationException" else kind
 
 
 def test_java_client_login_results_equal_kafka(files: SecurityFiles, secured: SecuredOttla, tmp_path: Path) -> None:
@@ -179,21 +179,21 @@ def test_confluent_kafka_with_right_password_logs_in_and_produces(
     conf = librdkafka(
         files, secured, "BOTH", sasl_mechanism=mechanism, sasl_username="alice", sasl_password="alice-secret"
     )
-    producer, told = Producer(conf), []
+    producer, reported = Producer(conf), []
     for number in range(100):
-        producer.produce(topic, str(number).encode() * 1000, on_delivery=lambda error, message: told.append(error))
+        producer.produce(topic, str(number).encode() * 1000, on_delivery=lambda error, message: reported.append(error))
     assert producer.flush(20) == 0
-    assert told == [None] * 100
+    assert reported == [None] * 100
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_confluent_kafka_with_wrong_password_gets_authentication_error(
     files: SecurityFiles, secured: SecuredOttla, mechanism: str
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     conf = librdkafka(files, secured, "BOTH", sasl_mechanism=mechanism, sasl_username="alice", sasl_password="x")
-    producer = Producer(conf | {"error_cb": lambda error: told.append(error.name())})
-    wait_until(lambda: producer.poll(0.1) or "_AUTHENTICATION" in told)
+    producer = Producer(conf | {"error_cb": lambda error: reported.append(error.name())})
+    wait_until(lambda: producer.poll(0.1) or "_AUTHENTICATION" in reported)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -226,11 +226,11 @@ def test_describe_user_scram_credentials_returns_users_of_kafka_configs_tool(sec
 def test_ottla_user_sets_lists_and_removes_scram_users(
     secured: SecuredOttla, files: SecurityFiles, tmp_path: Path
 ) -> None:
-    def user(*arguments: str, said: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    def user(*arguments: str, text: str = "", **more: str) -> subprocess.CompletedProcess[str]:
         command = [OTTLA, "user", *arguments, "--bootstrap", more.pop("bootstrap", secured.bootstrap)]
-        return subprocess.run(command, input=said, capture_output=True, text=True, check=False)
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
-    assert user("set", "bob", "--password-file", "-", said="bob-secret\n").returncode == 0
+    assert user("set", "bob", "--password-file", "-", text="bob-secret\n").returncode == 0
     settings = tmp_path / "client.properties"
     own = login(files, "BOTH", "SCRAM-SHA-512", "bob", "bob-secret")
     settings.write_text("".join(f"{k}={v}\n" for k, v in own.items() if k not in ("host", "listener")))
@@ -270,25 +270,25 @@ def test_listener_with_jks_keystore_of_keytool_serves_tls(files: SecurityFiles, 
 
 def test_serve_secure_creates_certificates_and_client_configurations(tmp_path: Path) -> None:
     data, command = tmp_path / "data", [OTTLA, "serve", "--secure", "--listen", "127.0.0.1:0"]
-    told: list[Any] = []
+    reported: list[Any] = []
     for times in (1, 2):  # the second start finds the files of the first
         with subprocess.Popen([*command, "--data-dir", str(data)], stdout=subprocess.PIPE, text=True) as node:
             assert node.stdout is not None
-            said = [node.stdout.readline() for _ in range(6)]
-            assert "Kafka Server started" in said[0]
-            assert [str(data) in line for line in said[2:]] == [True] * 4
+            output = [node.stdout.readline() for _ in range(6)]
+            assert "Kafka Server started" in output[0]
+            assert [str(data) in line for line in output[2:]] == [True] * 4
             conf = json.loads((data / "secure-confluent.json").read_text())
             producer = Producer(conf)
-            producer.produce("t", b"x", on_delivery=lambda error, message: told.append(error))
+            producer.produce("t", b"x", on_delivery=lambda error, message: reported.append(error))
             producer.flush(60)
             node.terminate()
-            assert told == [None] * times
+            assert reported == [None] * times
     assert {x.name for x in data.glob("secure*") if x.stat().st_mode & 0o077} == set()
 
 
-@pytest.mark.parametrize("asks", [{"tls": True}, {"sasl": "PLAIN"}, {"tls": True, "sasl": "SCRAM-SHA-256"}])
-def test_embedded_broker_client_config_of_secured_listener_connects(asks: dict[str, Any]) -> None:
-    with ottla.Broker(**asks) as broker:
+@pytest.mark.parametrize("requested", [{"tls": True}, {"sasl": "PLAIN"}, {"tls": True, "sasl": "SCRAM-SHA-256"}])
+def test_embedded_broker_client_config_of_secured_listener_connects(requested: dict[str, Any]) -> None:
+    with ottla.Broker(**requested) as broker:
         assert AdminClient(broker.client_config("confluent")).list_topics(timeout=30).brokers
         producer = KafkaProducer(**broker.client_config("kafka-python"))
         assert producer.send("t", b"x").get(20).offset == 0

@@ -76,9 +76,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenIssuingOttla
     assert not [x for x in (SECRET, *USERS.values()) if x in log]
 
 
-def asking(where: Path, who: str, password: str = "", more: str = "") -> Path:
+def asking(where: Path, client: str, password: str = "", more: str = "") -> Path:
     """Return a file with the settings of a client."""
-    jaas = f'{SCRAM} required username="{who}" password="{password or USERS[who]}"{more};'
+    jaas = f'{SCRAM} required username="{client}" password="{password or USERS[client]}"{more};'
     where.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={jaas}\n")
     return where
 
@@ -109,18 +109,18 @@ def test_delegation_tokens_tool_and_java_client_use_tokens(node: TokenIssuingOtt
     wrong = asking(tmp_path / "wrong", token_id, "x" * 86 + "==", ' tokenauth="true"')
     no_token = asking(tmp_path / "no_token", token_id, hmac)
     cells = {x.name: settings_in(x) | {"bootstrap.servers": there} for x in (token, wrong, no_token)}
-    said = log_in_by_java(cells, tmp_path / "cells")
-    assert said.pop("token") == "in"
-    assert {x.partition(":")[0] for x in said.values()} == {"SaslAuthenticationException"}
+    results = log_in_by_java(cells, tmp_path / "cells")
+    assert results.pop("token") == "in"
+    assert {x.partition(":")[0] for x in results.values()} == {"SaslAuthenticationException"}
     assert "Completed expire operation" in tool("--expire", "--expiry-time-period", "-1", "--hmac", hmac)
     assert "Total number of tokens : 0" in tool("--describe", "--owner-principal", "User:alice")
     assert hmac not in node.log.read_text()
 
 
-def ottla(node: TokenIssuingOttla, *arguments: str, config: Path, said: str = "") -> subprocess.CompletedProcess[str]:
+def ottla(node: TokenIssuingOttla, *arguments: str, config: Path, text: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command at the listener that authenticates."""
     command = [OTTLA, *arguments, "--bootstrap", f"127.0.0.1:{node.ports['IN']}", "--command-config", str(config)]
-    return subprocess.run(command, input=said, capture_output=True, text=True, check=False)
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
 
 def test_ottla_token_commands_manage_tokens(node: TokenIssuingOttla, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_ottla_token_commands_manage_tokens(node: TokenIssuingOttla, tmp_path: P
     assert ottla(node, "token", "renew", row["id"], config=carol).stdout[:10] == "expires 20"
     assert "may not see it" in ottla(node, "token", "renew", "x" * 22, config=carol).stderr
     assert ottla(
-        node, "token", "renew", "--hmac-file", "-", config=asking(tmp_path / "bob", "bob"), said=hmac + "\n"
+        node, "token", "renew", "--hmac-file", "-", config=asking(tmp_path / "bob", "bob"), text=hmac + "\n"
     ).stdout
     assert "token: " in ottla(node, "token", "expire", row["id"], config=admin).stderr
     assert ottla(node, "token", "expire", row["id"], "--period-ms", "60000", config=carol).stdout.startswith(
@@ -194,10 +194,10 @@ def test_delegation_token_created_at_any_node_is_valid_at_each_node(tmp_path: Pa
     cluster = DelegationTokenCluster(tmp_path)
     cluster.format()
     files = {}
-    for who in ("alice", "broker"):
-        files[who] = asking(tmp_path / who, who, f"{who}-secret")
+    for member in ("alice", "broker"):
+        files[member] = asking(tmp_path / member, member, f"{member}-secret")
         tls = f"ssl.truststore.location={cluster.authority.truststore.location}\n"
-        files[who].write_text(files[who].read_text().replace("SASL_PLAINTEXT", "SASL_SSL") + tls)
+        files[member].write_text(files[member].read_text().replace("SASL_PLAINTEXT", "SASL_SSL") + tls)
 
     def at(port: int, *arguments: str, config: Path) -> subprocess.CompletedProcess[str]:
         command = [OTTLA, *arguments, "--bootstrap", f"localhost:{port}", "--command-config", str(config)]
@@ -236,6 +236,6 @@ def test_delegation_token_session_equals_kafka(tmp_path: Path) -> None:
     with TokenIssuingKafka(tmp_path / "kafka") as kafka:
         add_users(kafka)
         theirs = trio.run(run_session, kafka.ports["IN"])
-    different = [f"{what}: {a}, Kafka: {b}" for (what, a), (_, b) in zip(ours, theirs, strict=True) if a != b]
+    different = [f"{name}: {a}, Kafka: {b}" for (name, a), (_, b) in zip(ours, theirs, strict=True) if a != b]
     assert not different, "\n".join(different)
     assert len(ours) > 60

@@ -27,22 +27,22 @@ class DecoyServer:
     """Server at an address that is named in settings: it counts connections and sends no response."""
 
     def __init__(self) -> None:
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._door.getsockname()[1]
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
         self.came = 0
         threading.Thread(target=self._count, daemon=True).start()
 
     def _count(self) -> None:
         while True:
             try:
-                sock, _ = self._door.accept()
+                sock, _ = self._listener.accept()
             except OSError:
                 return
             self.came += 1
             sock.close()
 
     def close(self) -> None:
-        self._door.close()
+        self._listener.close()
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ def can_log_in(port: int, user: str, password: str) -> bool:
     peer = RawClient(port)
     try:
         peer.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN"))
-        asked = SaslAuthenticateRequest(f"\0{user}\0{password}".encode())
-        return bool(peer.call(ApiKey.SASL_AUTHENTICATE, 2, asked).error_code == 0)
+        request = SaslAuthenticateRequest(f"\0{user}\0{password}".encode())
+        return bool(peer.call(ApiKey.SASL_AUTHENTICATE, 2, request).error_code == 0)
     finally:
         peer.close()
 
@@ -131,13 +131,13 @@ def test_dynamic_security_settings_read_no_file_and_connect_to_no_host(
     """
     file = tmp_path / "secret.properties"
     file.write_text(f"password={CONTENT}\n")
-    mechanisms, admin, told = offers(secured.ports["LOGIN"]), RawClient(secured.port), []
+    mechanisms, admin, reported = offers(secured.ports["LOGIN"]), RawClient(secured.port), []
     for broker in ("1", ""):
         for name, value in named(decoy.port, file).items():
             row = ia.AlterConfigsResource(4, broker, [ia.AlterableConfig(name, 0, value)])
             answer = admin.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([row]))
-            told.append((answer.responses[0].error_code, answer.responses[0].error_message or ""))
-    assert {code for code, _ in told} == {0, 42}, "some are kept, some refused"
+            reported.append((answer.responses[0].error_code, answer.responses[0].error_message or ""))
+    assert {code for code, _ in reported} == {0, 42}, "some are kept, some refused"
     # A change of the stores lets the listener load all of its settings again.
     again = [ia.AlterableConfig("listener.name.mutual.ssl.keystore.location", 0, files.server)]
     again.append(ia.AlterableConfig("listener.name.mutual.ssl.truststore.location", 0, files.truststore))
@@ -156,8 +156,8 @@ def test_dynamic_security_settings_read_no_file_and_connect_to_no_host(
         for x in ("1", "")
     ]
     log = secured.log.read_text()
-    assert CONTENT not in f"{told}{shown}{log}"
-    assert "mallory-secret" not in f"{told}{shown}{log}"
+    assert CONTENT not in f"{reported}{shown}{log}"
+    assert "mallory-secret" not in f"{reported}{shown}{log}"
     assert decoy.came == 0
     socket.create_connection(("127.0.0.1", decoy.port)).close()
     wait_until(lambda: decoy.came == 1)  # a connection would have been counted

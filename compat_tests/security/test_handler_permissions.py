@@ -135,7 +135,7 @@ class RecordedNode:
         self.topic_id = made.topics[0].topic_id
         for kind, name in ((0, "walkers"), (1, "walking")):
             self.succeed(ApiKey.FIND_COORDINATOR, 4, fc.FindCoordinatorRequest("", kind, [name]))
-        requests = {asked.label: asked for asked in acl_requests()}
+        requests = {requested.label: requested for requested in acl_requests()}
         self.succeed(*requests["commit"][1:4])
         begin = ip.InitProducerIdRequest("walking", 60_000)
         producer = self.succeed(ApiKey.INIT_PRODUCER_ID, 4, begin)
@@ -177,8 +177,8 @@ class RecordedNode:
 
     def requests(self) -> Iterator[tuple[ApiKey, int, Any]]:
         """Yield requests that reach every permission of the rows."""
-        for asked in acl_requests():
-            yield asked.key, asked.version, asked.body
+        for query in acl_requests():
+            yield query.key, query.version, query.body
         yield from self.joins()
         topic = md.MetadataRequestTopic(name="walking-automatically")
         yield ApiKey.METADATA, 12, md.MetadataRequest([topic], allow_auto_topic_creation=True)
@@ -203,8 +203,8 @@ class RecordedNode:
         yield ApiKey.SHARE_FETCH, 1, self.share_fetch()
         batch = sa.AcknowledgementBatch(0, 0, [1])
         acknowledged = [sa.AcknowledgeTopic(self.topic_id, [sa.AcknowledgePartition(0, [batch])])]
-        asked = sa.ShareAcknowledgeRequest("walkers share", MEMBER, 1, topics=acknowledged)
-        yield ApiKey.SHARE_ACKNOWLEDGE, 1, asked
+        query = sa.ShareAcknowledgeRequest("walkers share", MEMBER, 1, topics=acknowledged)
+        yield ApiKey.SHARE_ACKNOWLEDGE, 1, query
         state = fc.FindCoordinatorRequest("", 2, [f"walkers share:{MEMBER}:0"])
         yield ApiKey.FIND_COORDINATOR, 6, state
         yield ApiKey.ADD_RAFT_VOTER, 1, fill_message(request_class(ApiKey.ADD_RAFT_VOTER), {"cluster_id": "another"})

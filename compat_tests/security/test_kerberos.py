@@ -114,8 +114,8 @@ class KerberosOttla(OttlaWithListeners):
         super().__init__(data_dir, PROTOCOLS, place.settings)
 
     def command(self) -> list[str]:
-        world = [f"KRB5_CONFIG={self.place.realm.server_config}", f"KRB5RCACHEDIR={self.data_dir.parent}"]
-        return ["env", *world, *super().command()]
+        env = [f"KRB5_CONFIG={self.place.realm.server_config}", f"KRB5RCACHEDIR={self.data_dir.parent}"]
+        return ["env", *env, *super().command()]
 
 
 class KerberosKafka(KafkaWithListeners):
@@ -163,7 +163,7 @@ class GssapiClient:
         self.peer = RawClient(port)
         self.peer.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("GSSAPI"))
 
-    def say(self, token: bytes) -> bytes:
+    def send_token(self, token: bytes) -> bytes:
         """Send a token and return the response.
 
         Raises:
@@ -179,20 +179,20 @@ class GssapiClient:
 
     def offered(self) -> bytes:
         """Return the security layers that the server offers after the ticket."""
-        told = self.say(self.first)
+        token = self.send_token(self.first)
         if not self.context.complete:
-            self.context.step(told)
-            told = self.say(b"")
-        return bytes(self.context.unwrap(told).message)
+            self.context.step(token)
+            token = self.send_token(b"")
+        return bytes(self.context.unwrap(token).message)
 
     def choose(self, chosen: bytes) -> str:
         """Send the chosen layer; return the result of the login."""
-        told = self.say(self.context.wrap(chosen, encrypt=False).message)
+        token = self.send_token(self.context.wrap(chosen, encrypt=False).message)
         try:
             self.peer.call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1"))
         except ConnectionError:
-            return f"told {told!r}, and hung up on"
-        return f"in, told {told!r}"
+            return f"told {token!r}, and hung up on"
+        return f"in, told {token!r}"
 
 
 class LoginRefused(Exception):
@@ -211,29 +211,29 @@ def raw_cells(place: KerberosFixture, ports: dict[str, int]) -> dict[str, Callab
         return cell
 
     def first(token: bytes) -> Callable[[], str]:
-        return lambda: GssapiClient(place, port).say(token).hex()
+        return lambda: GssapiClient(place, port).send_token(token).hex()
 
     def talkative() -> str:
         client = GssapiClient(place, port)
-        client.say(client.first)
-        return client.say(b"x").hex()
+        client.send_token(client.first)
+        return client.send_token(b"x").hex()
 
     def forged() -> str:
         client = GssapiClient(place, port)
         client.offered()
         sealed = bytearray(client.context.wrap(b"\x01\0\0\0", encrypt=False).message)
         sealed[-1] ^= 1
-        return client.say(bytes(sealed)).hex()
+        return client.send_token(bytes(sealed)).hex()
 
     def again() -> str:
         client = GssapiClient(place, port)
-        client.say(client.first)
-        return GssapiClient(place, port).say(client.first).hex()
+        client.send_token(client.first)
+        return GssapiClient(place, port).send_token(client.first).hex()
 
     def late() -> str:
         client = GssapiClient(place, port)
         time.sleep(SKEW_S + 2)
-        return client.say(client.first).hex()
+        return client.send_token(client.first).hex()
 
     out = {
         "no protection": chosen(b"\x01\0\0\0"),
@@ -303,7 +303,7 @@ def test_kerberos_name_rules_equal_kafka(tmp_path: Path) -> None:
     assert [made(*row) for row in rows] == done.stdout.splitlines()
 
 
-def kcat(place: KerberosFixture, taking: KerberosOttla, listener: str, *arguments: str, said: str = "") -> Any:
+def kcat(place: KerberosFixture, taking: KerberosOttla, listener: str, *arguments: str, text: str = "") -> Any:
     own = {
         "security.protocol": PROTOCOLS[listener],
         "sasl.mechanism": "GSSAPI",
@@ -315,7 +315,7 @@ def kcat(place: KerberosFixture, taking: KerberosOttla, listener: str, *argument
     command = ["kcat", "-b", f"localhost:{taking.ports[listener]}", *arguments]
     command += [part for key, value in own.items() for part in ("-X", f"{key}={value}")]
     return subprocess.run(
-        command, input=said, env=place.realm.environ, capture_output=True, text=True, timeout=60, check=False
+        command, input=text, env=place.realm.environ, capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -324,7 +324,7 @@ def kcat(place: KerberosFixture, taking: KerberosOttla, listener: str, *argument
 def test_kcat_with_kerberos_produces_and_consumes(
     place: KerberosFixture, taking: KerberosOttla, topic: str, listener: str
 ) -> None:
-    done = kcat(place, taking, listener, "-P", "-t", topic, said="one\ntwo\n")
+    done = kcat(place, taking, listener, "-P", "-t", topic, text="one\ntwo\n")
     assert done.returncode == 0, done.stderr
     done = kcat(place, taking, listener, "-C", "-t", topic, "-e", "-q")
     assert done.stdout == "one\ntwo\n", done.stderr

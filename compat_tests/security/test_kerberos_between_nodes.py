@@ -81,8 +81,8 @@ class KerberosNode(OttlaProcess):
         self._pair, self._node = pair, node
 
     def command(self) -> list[str]:
-        world = [f"KRB5_CONFIG={self._pair.realm.config}", f"KRB5RCACHEDIR={self._pair.where}"]
-        return ["env", *world, OTTLA, "serve", "--config", str(self._pair.file(self._node))]
+        env = [f"KRB5_CONFIG={self._pair.realm.config}", f"KRB5RCACHEDIR={self._pair.where}"]
+        return ["env", *env, OTTLA, "serve", "--config", str(self._pair.file(self._node))]
 
 
 def test_broker_with_kerberos_between_nodes_registers_and_follows(realm: KerberosRealm, tmp_path: Path) -> None:

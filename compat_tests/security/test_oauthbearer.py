@@ -156,17 +156,17 @@ def librdkafka(taking: OauthbearerOttla, made: str, lasts_s: float = 3600) -> di
 
 
 def test_confluent_kafka_with_valid_token_logs_in_and_produces(taking: OauthbearerOttla, topic: str) -> None:
-    producer, told = Producer(librdkafka(taking, token())), []
+    producer, reported = Producer(librdkafka(taking, token())), []
     for number in range(100):
-        producer.produce(topic, str(number).encode(), on_delivery=lambda error, message: told.append(error))
+        producer.produce(topic, str(number).encode(), on_delivery=lambda error, message: reported.append(error))
     assert producer.flush(20) == 0
-    assert told == [None] * 100
+    assert reported == [None] * 100
 
 
 def test_confluent_kafka_with_invalid_token_gets_authentication_error(taking: OauthbearerOttla) -> None:
-    told: list[str] = []
-    producer = Producer(librdkafka(taking, token(OTHER)) | {"error_cb": lambda error: told.append(error.name())})
-    wait_until(lambda: producer.poll(0.1) or "_AUTHENTICATION" in told)
+    reported: list[str] = []
+    producer = Producer(librdkafka(taking, token(OTHER)) | {"error_cb": lambda error: reported.append(error.name())})
+    wait_until(lambda: producer.poll(0.1) or "_AUTHENTICATION" in reported)
 
 
 def test_confluent_kafka_with_expiring_tokens_reauthenticates_and_continues(
@@ -180,13 +180,13 @@ def test_confluent_kafka_with_expiring_tokens_reauthenticates_and_continues(
         return token(lasts_s=5), time.time() + 5
 
     conf = librdkafka(taking, "") | {"oauth_cb": fresh}
-    producer, told = Producer(conf), []
+    producer, reported = Producer(conf), []
     until_s = time.monotonic() + 12
     while time.monotonic() < until_s:
-        producer.produce(topic, b"x", on_delivery=lambda error, message: told.append(error))
+        producer.produce(topic, b"x", on_delivery=lambda error, message: reported.append(error))
         producer.poll(0.2)
     assert producer.flush(20) == 0
-    assert told == [None] * len(told)
+    assert reported == [None] * len(reported)
     assert len(made) >= 2
 
 

@@ -134,7 +134,7 @@ class TokenEndpointHandler(BaseHTTPRequestHandler):
 def test_ottla_command_fetches_token_from_endpoint_and_logs_in(cluster: OauthbearerCluster, tmp_path: Path) -> None:
     server = HTTPServer(("127.0.0.1", 0), TokenEndpointHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    said = {}
+    outcomes = {}
     for secret in ("my-secret", "wrong-secret"):
         config = tmp_path / "client.properties"
         config.write_text(
@@ -144,12 +144,12 @@ def test_ottla_command_fetches_token_from_endpoint_and_logs_in(cluster: Oauthbea
             f"{CREDENTIALS}id=me\n{CREDENTIALS}secret={secret}\n"
         )
         command = [OTTLA, "topic", "list", "--bootstrap", f"localhost:{cluster.internal[0]}"]
-        said[secret] = subprocess.run(
+        outcomes[secret] = subprocess.run(
             [*command, "--command-config", str(config)], capture_output=True, text=True, check=False
         )
     server.shutdown()
     server.server_close()
-    assert said["my-secret"].returncode == 0, said["my-secret"].stderr
-    assert said["wrong-secret"].returncode == 1
-    assert "status 401" in said["wrong-secret"].stderr
-    assert "secret" not in said["wrong-secret"].stderr
+    assert outcomes["my-secret"].returncode == 0, outcomes["my-secret"].stderr
+    assert outcomes["wrong-secret"].returncode == 1
+    assert "status 401" in outcomes["wrong-secret"].stderr
+    assert "secret" not in outcomes["wrong-secret"].stderr

@@ -37,7 +37,7 @@ pytestmark = [
     pytest.mark.xdist_group(__name__),
 ]
 ALL = os.environ.get("OTTLA_MECHANISMS") == "all"
-ASKED = [client for client in CLIENTS if ALL or client.is_sampled]
+SAMPLED = [client for client in CLIENTS if ALL or client.is_sampled]
 DOCS = Path(__file__).parent.parent.parent / "docs" / "reference" / "clients.md"
 RIGHT = ("on TLS", "in plain text", "TLS", "TLS: host names not looked at", "TLS: a certificate")
 ClientOutcomes = dict[str, dict[str, str] | str]
@@ -90,7 +90,7 @@ def client_outcomes(place: SaslFixture, node: SaslOttla | SaslKafka, where: Path
 
     where.mkdir()
     with ThreadPoolExecutor(3) as pool:
-        return dict(zip((x.name for x in ASKED), pool.map(one, ASKED), strict=True))
+        return dict(zip((x.name for x in SAMPLED), pool.map(one, SAMPLED), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +98,12 @@ def ours(place: SaslFixture, tmp_path_factory: pytest.TempPathFactory) -> Client
     where = tmp_path_factory.mktemp("ours")
     node = SaslOttla(place, where / "data")
     with node:
-        said = client_outcomes(place, node, where / "clients")
+        results = client_outcomes(place, node, where / "clients")
     log = node.log.read_text()
     assert "Traceback" not in log, log
     assert PASSWORD not in log
     assert "eyJ" not in log, "a token in the log"
-    return said
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def theirs(place: SaslFixture, tmp_path_factory: pytest.TempPathFactory) -> Clie
         return client_outcomes(place, node, where / "clients")
 
 
-@pytest.mark.parametrize("client", ASKED, ids=lambda client: client.name)
+@pytest.mark.parametrize("client", SAMPLED, ids=lambda client: client.name)
 def test_sasl_login_results_of_client_equal_kafka(
     client: SaslClientProgram, ours: ClientOutcomes, theirs: ClientOutcomes
 ) -> None:
@@ -124,7 +124,7 @@ def test_sasl_login_results_of_client_equal_kafka(
     expected = {
         name for name in here if name.endswith(RIGHT) and (client.name, name.split(" ")[0]) not in EXPECTED_REFUSALS
     }
-    assert {name for name, said in here.items() if said == "in"} == expected
+    assert {name for name, result in here.items() if result == "in"} == expected
     assert "nothing in time" not in here.values()
 
 

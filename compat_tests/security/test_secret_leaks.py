@@ -127,9 +127,9 @@ class OttlaWithMarkedSecrets(OttlaProcess):
         return [OTTLA, "serve", "--config", str(self.file), "--data-dir", str(self.data_dir)]
 
 
-def run(watched: SecretWatcher, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
+def run(watched: SecretWatcher, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command and search its output."""
-    done = subprocess.run([OTTLA, *arguments], input=said, capture_output=True, text=True, check=False)
+    done = subprocess.run([OTTLA, *arguments], input=text, capture_output=True, text=True, check=False)
     watched.look(f"what ottla {arguments[0]} says", done.stdout + done.stderr)
     return done
 
@@ -147,7 +147,7 @@ def log_in(node: OttlaWithMarkedSecrets, watched: SecretWatcher, where: Path) ->
     there = f"127.0.0.1:{node.ports['IN']}"
     add = ["user", "set", "scram", "--password-file", "-", "--bootstrap", node.bootstrap]
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-        assert run(watched, *add, "--mechanism", mechanism, said=SCRAMMED + "\n").returncode == 0
+        assert run(watched, *add, "--mechanism", mechanism, text=SCRAMMED + "\n").returncode == 0
     for mechanism, user, password in (
         ("PLAIN", "plain", PASSWORD),
         ("SCRAM-SHA-256", "scram", SCRAMMED),
@@ -157,17 +157,17 @@ def log_in(node: OttlaWithMarkedSecrets, watched: SecretWatcher, where: Path) ->
             config = asking(where / "client", mechanism, user, shown)
             done = run(watched, "topic", "list", "--bootstrap", there, "--command-config", str(config))
             assert done.returncode == (shown == WRONG)
-    told: list[Any] = []
+    reported: list[Any] = []
     bearer = {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: (BEARER, 1e12)}
     producer = Producer(
         {"bootstrap.servers": there, "security.protocol": "SASL_PLAINTEXT", "log_level": 0, **bearer}
-        | {"error_cb": lambda error: told.append(str(error))}
+        | {"error_cb": lambda error: reported.append(str(error))}
     )
-    wait_until(lambda: producer.poll(0.1) or told)
+    wait_until(lambda: producer.poll(0.1) or reported)
     with_tls = {"security.protocol": "SASL_SSL", "ssl.ca.location": node.authority.truststore.location}
     way = {"sasl.mechanism": "PLAIN", "sasl.username": "plain", "sasl.password": PASSWORD, "log_level": 0}
     AdminClient({"bootstrap.servers": f"localhost:{node.ports['BOTH']}", **with_tls, **way}).list_topics(timeout=20)
-    watched.look("what confluent-kafka is told", str(told))
+    watched.look("what confluent-kafka is told", str(reported))
 
 
 def tokens(node: OttlaWithMarkedSecrets, watched: SecretWatcher, where: Path) -> None:
@@ -179,7 +179,7 @@ def tokens(node: OttlaWithMarkedSecrets, watched: SecretWatcher, where: Path) ->
     watched.secrets += [hmac.encode(), b64decode(hmac)]
     assert run(watched, "topic", "list", *there, str(token)).returncode == 0
     assert run(watched, "token", "list", *there, str(scram)).stdout
-    assert run(watched, "token", "renew", "--hmac-file", "-", *there, str(scram), said=hmac + "\n").returncode == 0
+    assert run(watched, "token", "renew", "--hmac-file", "-", *there, str(scram), text=hmac + "\n").returncode == 0
     wrong = asking(where / "wrong", "SCRAM-SHA-512", "x" * 22, hmac, ' tokenauth="true"')
     assert run(watched, "topic", "list", *there, str(wrong)).returncode == 1
 
@@ -194,9 +194,9 @@ def look_at_settings(node: OttlaWithMarkedSecrets, watched: SecretWatcher) -> No
     with suppress(Exception):  # allowed or not: a value must not be returned
         admin.incremental_alter_configs([resource])[resource].result(20)
     for broker in ("1", ""):
-        asked = ConfigResource("broker", broker)
+        requested = ConfigResource("broker", broker)
         with suppress(Exception):
-            rows = admin.describe_configs([asked])[asked].result(20)
+            rows = admin.describe_configs([requested])[requested].result(20)
             text = "\n".join(f"{x.name}={x.value} {x.synonyms}" for x in rows.values())
             watched.look(f"settings of broker {broker!r}", text)
             assert not rows or broker == "" or rows["delegation.token.secret.key"].value is None

@@ -101,23 +101,23 @@ def test_log_dir_move_by_kafka_tools_under_load_keeps_all_records(tmp_path: Path
         plan.write_text(json.dumps({"version": 1, "partitions": rows}))
         at = ["--bootstrap-server", node.bootstrap, "--reassignment-json-file", str(plan)]
         name = "reassign.ReassignPartitionsCommand"
-        said = java_tool(name, *at, "--execute", "--replica-alter-log-dirs-throttle", "50000000")
-        assert said.count("Successfully started moving log directory to") == PARTITIONS, said
+        output = java_tool(name, *at, "--execute", "--replica-alter-log-dirs-throttle", "50000000")
+        assert output.count("Successfully started moving log directory to") == PARTITIONS, output
         wanted = {("b" if x == "a" else "a", n): [False] for n, x in there.items()}
         until(lambda: lying(node) == wanted)
-        said = java_tool(name, *at, "--verify")
-        assert said.count("completed successfully") == PARTITIONS, said
+        output = java_tool(name, *at, "--verify")
+        assert output.count("completed successfully") == PARTITIONS, output
         load.wait_for_progress(1000)
         load.stop()
         assert load.refused == []
         assert sorted(load.acknowledged) == list(range(load.sent))
         written = {(n % PARTITIONS, n // PARTITIONS): b"%d" % n * 50 for n in range(load.sent)}
         assert read_all(node, load.sent) == written
-        said = java_tool("LogDirsCommand", "--bootstrap-server", node.bootstrap, "--describe", "--topic-list", "t")
-        told = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+        output = java_tool("LogDirsCommand", "--bootstrap-server", node.bootstrap, "--describe", "--topic-list", "t")
+        result = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
         found = {
             (Path(d["logDir"]).name, p["partition"]): p["isFuture"]
-            for d in told["brokers"][0]["logDirs"]
+            for d in result["brokers"][0]["logDirs"]
             for p in d["partitions"]
         }
         assert found == {(x, f"t-{n}"): False for x, n in wanted}

@@ -144,8 +144,10 @@ def test_failed_log_dir_goes_offline_alone_and_recovers_after_repair(
         lambda a: {x.partition_index for x in a.topics[0].partitions if x.error_code} == set(bad),
     )
     rows = {x.partition_index: x for x in partitions(node)}
-    told = {n: (x.error_code, x.leader_id, x.replica_nodes, x.isr_nodes, x.offline_replicas) for n, x in rows.items()}
-    assert told == {n: (5, -1, [1], [], [1]) if n in bad else (0, 1, [1], [1], []) for n in range(PARTITIONS)}
+    reported = {
+        n: (x.error_code, x.leader_id, x.replica_nodes, x.isr_nodes, x.offline_replicas) for n, x in rows.items()
+    }
+    assert reported == {n: (5, -1, [1], [], [1]) if n in bad else (0, 1, [1], [1], []) for n in range(PARTITIONS)}
     for number in bad:
         assert (produce(node, number, 10), fetch_code(node, number), offset(node, number)[0]) == (56, 56, 56)
     for number in good:
@@ -195,8 +197,8 @@ def cordon(node: NodeProcess, *paths: Path) -> None:
     body = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "1", [config])])
     assert RawClient(node.port).call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body).responses[0].error_code == 0
     wanted = {str(path) for path in paths}
-    asked = dl.DescribeLogDirsRequest([])
-    answer = wait_for(node, ApiKey.DESCRIBE_LOG_DIRS, 5, asked, lambda a: cordoned(a) == wanted)
+    request = dl.DescribeLogDirsRequest([])
+    answer = wait_for(node, ApiKey.DESCRIBE_LOG_DIRS, 5, request, lambda a: cordoned(a) == wanted)
     assert cordoned(answer) == wanted
 
 

@@ -19,7 +19,7 @@ from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import produce as p
 from ottla.wire.messages.headers import ResponseHeader
 
-_GROUP, _OF_NOBODY, _SETTING = 32, "waits-for-brokers", "consumer.session.timeout.ms"
+_GROUP, _UNKNOWN_CODE, _SETTING = 32, "waits-for-brokers", "consumer.session.timeout.ms"
 _values = itertools.count()
 
 
@@ -108,13 +108,13 @@ def wait_until_brokers_current(*peers: RawClient) -> None:
     """
     for _ in range(2):
         value = str(45_000 + next(_values) % 15_000)
-        row = ia.AlterConfigsResource(_GROUP, _OF_NOBODY, [ia.AlterableConfig(_SETTING, 0, value)])
+        row = ia.AlterConfigsResource(_GROUP, _UNKNOWN_CODE, [ia.AlterableConfig(_SETTING, 0, value)])
         peers[0].call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([row]))
         for peer in peers:
             wait_until(partial(_shows, peer, value), 0.01)
 
 
 def _shows(peer: RawClient, value: str) -> bool:
-    asked = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(_GROUP, _OF_NOBODY, [_SETTING])])
-    answer = peer.call(ApiKey.DESCRIBE_CONFIGS, 4, asked)
+    request = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(_GROUP, _UNKNOWN_CODE, [_SETTING])])
+    answer = peer.call(ApiKey.DESCRIBE_CONFIGS, 4, request)
     return bool(answer.results[0].configs[0].value == value)

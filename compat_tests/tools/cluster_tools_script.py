@@ -104,7 +104,7 @@ def topics(t: KafkaTools) -> None:
 
 def record_topic_lists(t: KafkaTools) -> None:
     """Record every list of topics."""
-    for what in (
+    for name in (
         "--list",
         "--describe --exclude-internal --topic [abce].*",
         "--describe --topics-with-overrides",
@@ -113,7 +113,7 @@ def record_topic_lists(t: KafkaTools) -> None:
         "--describe --under-min-isr-partitions",
         "--describe --at-min-isr-partitions",
     ):
-        t.record(TOPIC, *t.brokers, *what.split())
+        t.record(TOPIC, *t.brokers, *name.split())
 
 
 def write_plan(
@@ -134,7 +134,7 @@ def moves(t: KafkaTools) -> None:
     good = write_plan(t, "good.json", {("a", 0): [2, 3, 1], ("a", 1): [1, 2], ("a", 3): [3, 2], ("e", 0): [3, 1]})
     for at, more in ((t.brokers, ["--throttle", "10000000"]), (t.controllers, [])):
         t.record(MOVE, *at, "--execute", "--reassignment-json-file", good, *more)
-        t.record(MOVE, *at, "--list", until_it=lambda said: "No partition reassignments" in said)
+        t.record(MOVE, *at, "--list", until_it=lambda text: "No partition reassignments" in text)
         t.wait_until_current()
         if at == t.brokers:
             t.record(MOVE, *at, "--verify", "--reassignment-json-file", good, "--preserve-throttles")
@@ -149,17 +149,17 @@ def moves(t: KafkaTools) -> None:
         ("twice.json", {("a", 0): [1, 1]}),
         ("nobody.json", {("a", 0): []}),
     ):
-        for what in ("--execute", "--verify", "--cancel"):
+        for label in ("--execute", "--verify", "--cancel"):
             # Without it broker 9 would be asked to delete its throttles, for a minute.
-            more = [] if what == "--execute" else ["--preserve-throttles"]
-            t.record(MOVE, *t.brokers, what, "--reassignment-json-file", write_plan(t, name, to), *more)
+            more = [] if label == "--execute" else ["--preserve-throttles"]
+            t.record(MOVE, *t.brokers, label, "--reassignment-json-file", write_plan(t, name, to), *more)
     own = write_plan(t, "dirs.json", {("b", 0): [1]}, [str(t.cluster.nodes[0].data_dir)])
     other = write_plan(t, "other-dirs.json", {("b", 0): [1]}, ["/nowhere"])
     for file in (own, other):
         t.record(MOVE, *t.brokers, "--verify", "--reassignment-json-file", file)
     both = write_plan(t, "both-dirs.json", {("b", 0): [1, 2]}, ["any", "any"])
     t.record(MOVE, *t.brokers, "--execute", "--reassignment-json-file", both)
-    t.record(MOVE, *t.brokers, "--list", until_it=lambda said: "No partition reassignments" in said)
+    t.record(MOVE, *t.brokers, "--list", until_it=lambda text: "No partition reassignments" in text)
     t.wait_until_current()
 
 
@@ -180,9 +180,9 @@ def elections(t: KafkaTools) -> None:
     t.record(TOPIC, *t.brokers, "--describe", "--topic", "a|e")
 
 
-def caught_up(said: str) -> bool:
+def caught_up(text: str) -> bool:
     """Return True if every described replica has all records of its leader."""
-    return not re.search(r'"offsetLag":[1-9]', said)
+    return not re.search(r'"offsetLag":[1-9]', text)
 
 
 def sizes(t: KafkaTools) -> None:
@@ -191,19 +191,19 @@ def sizes(t: KafkaTools) -> None:
     for number in range(4):
         producer.produce("a", b"v" * 100, b"k", partition=number)
     assert producer.flush(WITHIN_S) == 0
-    for what in ([], ["--topic-list", "a,e"], ["--broker-list", "2,3"], ["--topic-list", "nowhere"]):
-        t.record(DIRS, *t.brokers, "--describe", *what, until_it=caught_up)
+    for name in ([], ["--topic-list", "a,e"], ["--broker-list", "2,3"], ["--topic-list", "nowhere"]):
+        t.record(DIRS, *t.brokers, "--describe", *name, until_it=caught_up)
     t.record(DIRS, *t.brokers, "--describe", "--broker-list", "1,9")
 
 
-def has_caught_up(said: str) -> bool:
+def has_caught_up(text: str) -> bool:
     """Check that a follower has caught up with its leader since the last election: until then its time is -1."""
-    return re.search(r"\d\s+-1\s+Follower", said) is None
+    return re.search(r"\d\s+-1\s+Follower", text) is None
 
 
-def is_behind(said: str) -> bool:
+def is_behind(text: str) -> bool:
     """Check that an observer is there, and that it and the followers have caught up with the leader once."""
-    return "Leader" in said and re.search(r"\s\d+\s+Observer", said) is not None and has_caught_up(said)
+    return "Leader" in text and re.search(r"\s\d+\s+Observer", text) is not None and has_caught_up(text)
 
 
 def controllers(t: KafkaTools) -> None:
@@ -227,7 +227,7 @@ def controllers(t: KafkaTools) -> None:
         out(3, DIRECTORIES[2])
         t.record(CLUSTER, "list-endpoints", *t.controllers)
         t.record(QUORUM, *at, *settings, "add-controller")
-        t.record(QUORUM, *at, "describe", "--replication", until_it=lambda said: "Observer" not in said)
+        t.record(QUORUM, *at, "describe", "--replication", until_it=lambda text: "Observer" not in text)
         t.record(QUORUM, *at, "describe", "--status")
 
 
@@ -250,8 +250,8 @@ def broker_removal(t: KafkaTools) -> None:
     away = write_plan(t, "away.json", {("b", 0): [1, 3]})
     t.record(MOVE, *t.brokers, "--execute", "--reassignment-json-file", away)
     t.wait_until_current()
-    for what in (["--list"], ["--verify", "--reassignment-json-file", away, "--preserve-throttles"]):
-        t.record(MOVE, *t.brokers, *what)
+    for name in (["--list"], ["--verify", "--reassignment-json-file", away, "--preserve-throttles"]):
+        t.record(MOVE, *t.brokers, *name)
     t.record(TOPIC, *t.brokers, "--describe", "--topic", "b")
     t.record(MOVE, *t.brokers, "--cancel", "--reassignment-json-file", away, "--preserve-throttles")
     t.record(MOVE, *t.controllers, "--list")
@@ -293,8 +293,8 @@ def run_script(folder: Path, *, kafka: bool) -> list[str]:
 
 def _played(three: ToolsCluster, folder: Path) -> list[str]:
     with contextlib.closing(KafkaTools(three, folder)) as tools:
-        who, quorum = ["list-endpoints", *tools.fenced], [*tools.brokers, "describe", "--replication"]
-        wait_for(lambda: sum(" unfenced " in x for x in tools.run(CLUSTER, *who)) == 3)
+        endpoints, quorum = ["list-endpoints", *tools.fenced], [*tools.brokers, "describe", "--replication"]
+        wait_for(lambda: sum(" unfenced " in x for x in tools.run(CLUSTER, *endpoints)) == 3)
         wait_for(lambda: sum("Follower" in x for x in tools.run(QUORUM, *quorum)) == 2)
         tools.wait_until_current()
         for part in PARTS:

@@ -21,8 +21,8 @@ def load_recording() -> str:
 def main() -> None:
     """Run the tools against three Kafka nodes, and write the recording."""
     with tempfile.TemporaryDirectory() as folder:
-        said = run_script(Path(folder), kafka=True)
-    RECORDING_FILE.write_text("\n".join(said), encoding="utf-8")
+        lines = run_script(Path(folder), kafka=True)
+    RECORDING_FILE.write_text("\n".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -28,12 +28,12 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]
     process = subprocess.Popen([OTTLA, "cluster", "start", *arguments], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        said = []
+        collected = []
         for line in process.stdout:
-            said.append(line)
+            collected.append(line)
             if "Kafka Server started" in line:
                 break
-        yield process, said
+        yield process, collected
     finally:
         process.terminate()
         process.wait(60)
@@ -50,23 +50,23 @@ def is_alive(pid: int) -> bool:
 
 def test_cluster_start_prints_nodes_and_stops_them_on_sigterm(tmp_path: Path) -> None:
     port = free_port()
-    with started("--nodes", "1", "--data-dir", str(tmp_path / "d"), "--port", str(port)) as (process, said):
-        assert said[0].startswith(f"node 1: 127.0.0.1:{port}, data in {tmp_path / 'd'}/node-1, process ")
+    with started("--nodes", "1", "--data-dir", str(tmp_path / "d"), "--port", str(port)) as (process, lines):
+        assert lines[0].startswith(f"node 1: 127.0.0.1:{port}, data in {tmp_path / 'd'}/node-1, process ")
         assert round_trip(f"127.0.0.1:{port}", "t") == b"hello"
         status = subprocess.run(
             [OTTLA, "cluster", "status", "-b", f"127.0.0.1:{port}", "-o", "json"], capture_output=True, check=True
         )
         (row,) = json.loads(status.stdout)
         assert (row["node"], row["broker"], row["quorum"]) == (1, "alive", "leader")
-        node = int(said[0].rsplit(" ", 1)[1])
+        node = int(lines[0].rsplit(" ", 1)[1])
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert not is_alive(node)
 
 
 def test_cluster_start_with_all_nodes_killed_exits_with_1(tmp_path: Path) -> None:
-    with started("--nodes", "1", "--data-dir", str(tmp_path / "d"), "--port", str(free_port())) as (process, said):
-        os.kill(int(said[0].rsplit(" ", 1)[1]), signal.SIGKILL)
+    with started("--nodes", "1", "--data-dir", str(tmp_path / "d"), "--port", str(free_port())) as (process, lines):
+        os.kill(int(lines[0].rsplit(" ", 1)[1]), signal.SIGKILL)
         assert process.wait(30) == 1
 
 

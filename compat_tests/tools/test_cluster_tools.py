@@ -58,8 +58,8 @@ def test_kafka_tools_create_reassign_and_elect_leaders_of_topic(at: tuple[str, s
     wait_for(lambda: [(leader, replicas) for leader, replicas, _ in leaders(at, "t")] == [(r[0], r) for r in wanted])
     wait_for(lambda: not java_tool("TopicCommand", *at, "--describe", "--under-replicated-partitions").strip())
     sizes = java_tool("LogDirsCommand", *at, "--describe", "--topic-list", "t")
-    told = json.loads(next(line for line in sizes.splitlines() if line.startswith("{")))
-    assert [(x["broker"], len(x["logDirs"][0]["partitions"])) for x in told["brokers"]] == [(1, 3), (2, 3), (3, 3)]
+    result = json.loads(next(line for line in sizes.splitlines() if line.startswith("{")))
+    assert [(x["broker"], len(x["logDirs"][0]["partitions"])) for x in result["brokers"]] == [(1, 3), (2, 3), (3, 3)]
 
 
 def endpoints(at: tuple[str, str]) -> list[tuple[int, int, str]]:

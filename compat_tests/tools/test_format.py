@@ -93,9 +93,9 @@ def formatted(folder: Path, config: str, options: list[str], command: Callable[[
             lines = [x for x in path.read_text().splitlines() if not x.startswith("#")]
             fresh = "directory.id=" if not (VOTERS in options and "node.id=2" in config and "b/" in name) else "-"
             made[name] = sorted(x for x in lines if not x.startswith(fresh))
-    said = sorted(x.replace(str(folder), "") for x in done.stdout.splitlines() if x.startswith("Formatting"))
+    output = sorted(x.replace(str(folder), "") for x in done.stdout.splitlines() if x.startswith("Formatting"))
     assert done.returncode == 0 or done.stderr, done
-    return done.returncode, said, made
+    return done.returncode, output, made
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -82,7 +82,7 @@ def theirs(node: Any, *commands: str) -> list[set[tuple[str, int, int]]]:
     answers = done.stdout.split("== end\n")[:-1]
     assert len(answers) == len(commands), done.stdout
     lines = [[line.split() for line in answer.splitlines()] for answer in answers]
-    return [{(w[1], int(w[2]), int(w[3])) for w in told if len(w) == 4 and w[2].isdecimal()} for told in lines]
+    return [{(w[1], int(w[2]), int(w[3])) for w in fields if len(w) == 4 and w[2].isdecimal()} for fields in lines]
 
 
 MODES = [
@@ -125,12 +125,12 @@ def test_ottla_group_describes_resets_and_deletes_consumer_group(node: Any, tmp_
         *(f"{common} {group} --topic events {mode}" for group in ("billing", "new") for mode in MODES[:5]),
         *(f"{common} billing --topic events:1 {mode}" for mode in MODES),
     )
-    asked = [(group, "events", mode) for group in ("billing", "new") for mode in MODES[:5]]
-    asked += [("billing", "events:1", mode) for mode in MODES]
-    for (group, topic, mode), told in zip(asked, answers, strict=True):
+    requests = [(group, "events", mode) for group in ("billing", "new") for mode in MODES[:5]]
+    requests += [("billing", "events:1", mode) for mode in MODES]
+    for (group, topic, mode), expected in zip(requests, answers, strict=True):
         ours = rows("group", "reset", group, "--topic", topic, *mode.split(), *at)
-        assert {(row["topic"], row["partition"], row["new"]) for row in ours} == told, (group, topic, mode)
-        assert told
+        assert {(row["topic"], row["partition"], row["new"]) for row in ours} == expected, (group, topic, mode)
+        assert expected
     assert {row["partition"]: row["position"] for row in described(node, "billing")["positions"]} == ends
 
     plan = tmp_path / "plan"
@@ -196,9 +196,9 @@ def test_ottla_group_describes_resets_and_deletes_share_group(node: Any) -> None
     assert "share group" in ottla("group", "reset", "kitchen", "--shift-by", "1", *at, status=1)
     tool = "consumer.group.ShareGroupCommand --reset-offsets --dry-run --group kitchen --topic orders"
     modes = ["--to-earliest", "--to-latest", "--to-datetime 2020-01-31T00:00:00.000"]
-    for mode, told in zip(modes, theirs(node, *(f"{tool} {mode}" for mode in modes)), strict=True):
+    for mode, expected in zip(modes, theirs(node, *(f"{tool} {mode}" for mode in modes)), strict=True):
         ours = rows("group", "reset", "kitchen", "--topic", "orders", *mode.split(), *at)
-        assert {(row["topic"], row["partition"], row["new"]) for row in ours} == told, mode
+        assert {(row["topic"], row["partition"], row["new"]) for row in ours} == expected, mode
     ottla("group", "reset", "kitchen", "--to-latest", "--execute", *at)
     assert {row["lag"] for row in described(node, "kitchen")["positions"]} == {0}
     ottla("group", "delete-offsets", "kitchen", "--topic", "orders", *at)

@@ -104,9 +104,9 @@ def test_hostile_http_clients_do_not_stop_health_checks(data_dir: Path) -> None:
             stream.close()
         assert get(port, "/readyz")[0] == 200
         for host in ("evil.example", "127.0.0.1.evil.example"):
-            asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Host": host})
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Host": host})
             with pytest.raises(urllib.error.HTTPError, match="421"):
-                urllib.request.urlopen(asked, timeout=10)
+                urllib.request.urlopen(request, timeout=10)
 
 
 def get_or_none(port: int) -> int | None:

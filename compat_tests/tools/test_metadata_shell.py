@@ -85,11 +85,11 @@ def whole(path: Path) -> list[str]:
     """
     for _ in range(8):
         lines = tree(path)
-        said = " ".join(" ".join(lines).split())
-        missing = [what for what in SHOWN if not re.search(what, said)]
+        text = " ".join(" ".join(lines).split())
+        missing = [name for name in SHOWN if not re.search(name, text)]
         if not missing:
             return lines
-    raise AssertionError(missing, said)
+    raise AssertionError(missing, text)
 
 
 def test_metadata_shell_tree_of_log_equals_tree_of_snapshot(data_dir: Path) -> None:

@@ -22,8 +22,8 @@ def test_ottla_quota_sets_lists_and_removes_quotas(data_dir: Path) -> None:
         quota("set", "--user", "alice", "--client", "app", "producer_byte_rate=1000", "request_percentage=12.5")
         quota("set", "--any-user", "controller_mutation_rate=3")
         quota("set", "--ip", "10.0.0.7", "connection_creation_rate=20")
-        told = [tuple(row.values()) for row in json.loads(quota("list", "-o", "json"))]
-        assert told == [
+        reported = [tuple(row.values()) for row in json.loads(quota("list", "-o", "json"))]
+        assert reported == [
             ("", "", "10.0.0.7", "connection_creation_rate", 20),
             ("<default>", "", "", "controller_mutation_rate", 3),
             ("alice", "app", "", "producer_byte_rate", 1000),

@@ -79,12 +79,12 @@ def test_transactions_command_lists_describes_and_aborts_transaction(node: Ottla
     listed = java_tool("TransactionsCommand", *at, "list")
     row = next(line.split() for line in listed.splitlines() if line.startswith(topic))
     assert row[3] == "Ongoing"
-    told = java_tool("TransactionsCommand", *at, "describe", "--transactional-id", topic)
-    row = next(line.split() for line in told.splitlines() if topic in line)
+    output = java_tool("TransactionsCommand", *at, "describe", "--transactional-id", topic)
+    row = next(line.split() for line in output.splitlines() if topic in line)
     assert row[4] == "Ongoing"
     assert sorted(row[-1].split(",")) == [f"{topic}-0", f"{topic}-1"]
-    told = java_tool("TransactionsCommand", *at, "describe-producers", "--topic", topic, "--partition", "0")
-    row = told.splitlines()[1].split()
+    output = java_tool("TransactionsCommand", *at, "describe-producers", "--topic", topic, "--partition", "0")
+    row = output.splitlines()[1].split()
     assert (row[1], row[-1]) == ("0", "0"), "its epoch, and the first offset of its transaction"
     hanging = java_tool(
         "TransactionsCommand", *at, "find-hanging", "--broker-id", "1", "--max-transaction-timeout", "1"
@@ -92,5 +92,5 @@ def test_transactions_command_lists_describes_and_aborts_transaction(node: Ottla
     assert topic not in hanging, "its coordinator knows it"
     java_tool("TransactionsCommand", *at, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
     assert read(node.bootstrap, topic, "read_uncommitted") == ["a0", "a1"]
-    told = java_tool("TransactionsCommand", *at, "describe-producers", "--topic", topic, "--partition", "0")
-    assert told.splitlines()[1].split()[-1] == "None"
+    output = java_tool("TransactionsCommand", *at, "describe-producers", "--topic", topic, "--partition", "0")
+    assert output.splitlines()[1].split()[-1] == "None"

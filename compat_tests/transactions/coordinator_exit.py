@@ -17,12 +17,12 @@ from sim.faults.transaction_steps import TransactionStep, observe_steps
 def run_until_step(step: TransactionStep, transactional_id: str, mark: str, arguments: list[str]) -> int:
     """Run the command line; return the exit status of a process that survives."""
 
-    def told(_node: int, name: str, taken: TransactionStep) -> None:
+    def on_result(_node: int, name: str, taken: TransactionStep) -> None:
         if name == transactional_id and taken is step and not os.path.exists(mark):
             with open(mark, "x"):
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    with observe_steps(told):
+    with observe_steps(on_result):
         return main(arguments)
 
 

@@ -123,8 +123,8 @@ class ComparedPartition:
             wanted = lo.ListOffsetsTopic(TOPIC, [lo.ListOffsetsPartition(0, timestamp=-1)])
             answer = self.client.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, isolation, [wanted]))
             out.append(answer.topics[0].partitions[0].offset)
-        asked = d.DescribeProducersRequest([d.TopicRequest(TOPIC, [0])])
-        answer = self.client.call(ApiKey.DESCRIBE_PRODUCERS, 0, asked)
+        request = d.DescribeProducersRequest([d.TopicRequest(TOPIC, [0])])
+        answer = self.client.call(ApiKey.DESCRIBE_PRODUCERS, 0, request)
         for x in sorted(answer.topics[0].partitions[0].active_producers, key=lambda x: x.producer_id):
             out.append(
                 (x.producer_id, x.producer_epoch, x.last_sequence, x.coordinator_epoch, x.current_txn_start_offset)

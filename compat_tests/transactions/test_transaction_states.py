@@ -69,7 +69,7 @@ class ScriptedTransaction:
 
     def __init__(self, port: int, name: str, version: int) -> None:
         self.name, self.version = f"{name}-{version}", version
-        self.who = (-1, -1)
+        self.producer = (-1, -1)
         self._peer: RawClient | None = None
         self._sequence = 0
         self.move(port)
@@ -88,11 +88,11 @@ class ScriptedTransaction:
         """Send a request until its error is not retriable."""
         found: list[Any] = []
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             found[:] = [self._peer.call(key, version, body)]
             return code_of(found[0]) not in LATER
 
-        wait_until(is_told)
+        wait_until(is_reported)
         return found[0]
 
     def init(self) -> None:
@@ -100,32 +100,32 @@ class ScriptedTransaction:
         for kind in (0, 1):  # coordinators of groups and of transactions: FindCoordinator creates their topics
             ask = fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[self.name])
             self._ask(ApiKey.FIND_COORDINATOR, 4, ask, lambda x: x.coordinators[0].error_code)
-        told = self._ask(
+        result = self._ask(
             ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(self.name, 600_000), lambda x: x.error_code
         )
-        assert told.error_code == 0
-        self.who, self._sequence = (told.producer_id, told.producer_epoch), 0
+        assert result.error_code == 0
+        self.producer, self._sequence = (result.producer_id, result.producer_epoch), 0
 
     def write(self) -> None:
         """Write a record to each partition."""
         if self.version < 2:
             topics = [ap.AddPartitionsToTxnTopic(TOPIC, [0, 1])]
-            asked = ap.AddPartitionsToTxnRequest([], self.name, *self.who, topics)
+            request = ap.AddPartitionsToTxnRequest([], self.name, *self.producer, topics)
             rows = lambda x: x.results_by_topic_v3_and_below[0].results_by_partition  # noqa: E731
-            told = self._ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, asked, lambda x: rows(x)[0].partition_error_code)
-            assert [row.partition_error_code for row in rows(told)] == [0, 0]
+            result = self._ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, request, lambda x: rows(x)[0].partition_error_code)
+            assert [row.partition_error_code for row in rows(result)] == [0, 0]
         for number in (0, 1):
             raw = records.build_batch(
                 [records.NewRecord(None, f"{self.name}:{self._sequence}:{number}".encode(), time.time_ns() // 10**6)],
                 attributes=batch_header.TRANSACTIONAL_BIT,
-                producer_id=self.who[0],
-                producer_epoch=self.who[1],
+                producer_id=self.producer[0],
+                producer_epoch=self.producer[1],
                 base_sequence=self._sequence,
             )
             data = p.TopicProduceData(TOPIC, partition_data=[p.PartitionProduceData(number, raw)])
-            asked_ = p.ProduceRequest(self.name, -1, 10_000, [data])
+            query = p.ProduceRequest(self.name, -1, 10_000, [data])
             code = lambda x: x.responses[0].partition_responses[0].error_code  # noqa: E731
-            assert code(self._ask(ApiKey.PRODUCE, 12 if self.version == 2 else 11, asked_, code)) == 0
+            assert code(self._ask(ApiKey.PRODUCE, 12 if self.version == 2 else 11, query, code)) == 0
         self._sequence += 1
 
     def values(self) -> list[str]:
@@ -135,39 +135,39 @@ class ScriptedTransaction:
     def commit_position(self) -> None:
         """Commit offset 7 of the group in the transaction."""
         if self.version < 2:
-            asked = ao.AddOffsetsToTxnRequest(self.name, *self.who, self.name)
-            assert self._ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, asked, lambda x: x.error_code).error_code == 0
+            query = ao.AddOffsetsToTxnRequest(self.name, *self.producer, self.name)
+            assert self._ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, query, lambda x: x.error_code).error_code == 0
         topic = tc.TxnOffsetCommitRequestTopic(TOPIC, [tc.TxnOffsetCommitRequestPartition(0, 7)])
-        request = tc.TxnOffsetCommitRequest(self.name, self.name, *self.who, topics=[topic])
+        request = tc.TxnOffsetCommitRequest(self.name, self.name, *self.producer, topics=[topic])
         code = lambda x: x.topics[0].partitions[0].error_code  # noqa: E731
         assert code(self._ask(ApiKey.TXN_OFFSET_COMMIT, 5 if self.version == 2 else 3, request, code)) == 0
 
     def position(self) -> tuple[int, int]:
         """Return the response to an OffsetFetch with stable offsets: an error, and the offset."""
         ask = of.OffsetFetchRequest(self.name, [of.OffsetFetchRequestTopic(TOPIC, [0])], require_stable=True)
-        told = self._ask(ApiKey.OFFSET_FETCH, 7, ask, lambda x: x.error_code)
-        row = told.topics[0].partitions[0]
-        return row.error_code or told.error_code, row.committed_offset
+        result = self._ask(ApiKey.OFFSET_FETCH, 7, ask, lambda x: x.error_code)
+        row = result.topics[0].partitions[0]
+        return row.error_code or result.error_code, row.committed_offset
 
     def end(self, *, commits: bool) -> int:
         """End the transaction as the producer; return the error."""
-        request = et.EndTxnRequest(self.name, *self.who, commits)
+        request = et.EndTxnRequest(self.name, *self.producer, commits)
         found = self._ask(ApiKey.END_TXN, 5 if self.version == 2 else 3, request, lambda x: x.error_code)
         return int(found.error_code)
 
     def mark(self) -> None:
         """Write the commit marker to the first partition, as its coordinator would."""
         topics = [w.WritableTxnMarkerTopic(TOPIC, [0])]
-        epoch = self.who[1] + (self.version == 2)
-        marker = w.WritableTxnMarker(self.who[0], epoch, True, topics, 0, self.version if self.version == 2 else 0)
+        epoch = self.producer[1] + (self.version == 2)
+        marker = w.WritableTxnMarker(self.producer[0], epoch, True, topics, 0, self.version if self.version == 2 else 0)
         answer = self._peer.call(ApiKey.WRITE_TXN_MARKERS, 2, w.WriteTxnMarkersRequest([marker]))
         assert answer.markers[0].topics[0].partitions[0].error_code == 0
 
     def state(self) -> str:
         """Return the state of the transaction at its coordinator."""
         ask = dt.DescribeTransactionsRequest([self.name])
-        told = self._ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, ask, lambda x: x.transaction_states[0].error_code)
-        return str(told.transaction_states[0].transaction_state)
+        result = self._ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, ask, lambda x: x.transaction_states[0].error_code)
+        return str(result.transaction_states[0].transaction_state)
 
 
 class OttlaWithBlockedMarkers(OttlaProcess):
@@ -194,7 +194,7 @@ class KafkaWithBlockedMarkers(KafkaProcess):
 
     def __init__(self, data_dir: Path) -> None:
         port, inside, controller = free_ports(3)
-        self._door = ClosableProxy(inside)
+        self._proxy = ClosableProxy(inside)
         client, brokers = f"CLIENT://127.0.0.1:{port}", "INSIDE://127.0.0.1"
         super().__init__(
             data_dir,
@@ -202,12 +202,12 @@ class KafkaWithBlockedMarkers(KafkaProcess):
             inter_broker_listener_name="INSIDE",
             listener_security_protocol_map="CLIENT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
             listeners=f"{client},{brokers}:{inside},CONTROLLER://localhost:{controller}",
-            advertised_listeners=f"{client},{brokers}:{self._door.port}",
+            advertised_listeners=f"{client},{brokers}:{self._proxy.port}",
             controller_quorum_bootstrap_servers=f"localhost:{controller}",
         )
 
     def shut(self) -> None:
-        self._door.close()
+        self._proxy.close()
 
 
 def start_transactions(node: Any) -> dict[str, ScriptedTransaction]:
@@ -248,14 +248,14 @@ def verify_completion(node: NodeProcess, txns: dict[str, ScriptedTransaction]) -
         one.move(node.port)
     wait_until(lambda: {name: one.state() for name, one in txns.items()} == both(COMES_TO))
     for name, one in txns.items():
-        what = name[:-2]
-        if what in COMMITS:
-            assert one.end(commits=COMMITS[what]) == 0, f"{name}: asked again"
-            assert one.end(commits=not COMMITS[what]) == ErrorCode.INVALID_TXN_STATE
-        elif what == "left":
-            heir = ScriptedTransaction(node.port, what, one.version)
+        item = name[:-2]
+        if item in COMMITS:
+            assert one.end(commits=COMMITS[item]) == 0, f"{name}: asked again"
+            assert one.end(commits=not COMMITS[item]) == ErrorCode.INVALID_TXN_STATE
+        elif item == "left":
+            heir = ScriptedTransaction(node.port, item, one.version)
             heir.init()
-            assert heir.who[0] == one.who[0]
+            assert heir.producer[0] == one.producer[0]
             assert one.end(commits=True) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
         else:
             one.write()

@@ -169,10 +169,10 @@ def in_java(bootstrap: str, *names: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     committed = sorted(f"{v}{p}" for v in ["a", *(f"c{i}-" for i in range(20)), "f"] for p in (0, 1))
-    said = done.stdout.splitlines()
-    assert len(said) == 8 * len(names) // 2
-    for at in range(0, len(said), 8):
-        lines = said[at : at + 8]
+    output = done.stdout.splitlines()
+    assert len(output) == 8 * len(names) // 2
+    for at in range(0, len(output), 8):
+        lines = output[at : at + 8]
         assert lines[:5] == ["committed", "aborted", "aborted nothing", "committed 20", "second began"]
         assert lines[5] in {"fenced: InvalidProducerEpochException", "fenced: ProducerFencedException"}
         assert lines[6] == f"committed: [{', '.join(committed)}]"
@@ -347,6 +347,6 @@ def test_internal_topics_of_grown_cluster_survive_loss_of_first_node(tmp_path: P
         rest = bootstrap.partition(",")[2]
         wait_until_committed(rest, "t", ["b0", "b1"])
         assert committed(rest, "grows", "t") == [-1001, -1001]
-        asked = Consumer({"bootstrap.servers": rest, "group.id": "grows"})
-        assert asked.committed([TopicPartition("one", 0)], WAIT_S)[0].offset == 1
-        asked.close()
+        requested = Consumer({"bootstrap.servers": rest, "group.id": "grows"})
+        assert requested.committed([TopicPartition("one", 0)], WAIT_S)[0].offset == 1
+        requested.close()

@@ -15,9 +15,9 @@ from compat_tests.vs_kafka.scenarios.transaction_scenarios import SCENARIOS
 
 def collect_answers(port: int) -> ScenarioAnswers:
     out = {}
-    for name, story in SCENARIOS.items():
+    for name, scenario in SCENARIOS.items():
         stage = ScenarioSession(port)
-        story(stage)
+        scenario(stage)
         out[name] = stage.answers
         for peer in stage.clients.values():
             peer.close()

@@ -90,9 +90,9 @@ def collect_all_answers(port: int) -> AllAnswers:
 
 def compare_scenarios(ours: ScenarioAnswers, theirs: ScenarioAnswers) -> list[str]:
     return [
-        f"{story}: {what}{text}"
-        for story, steps in theirs.items()
-        for (what, a), (_, b) in zip(ours[story], steps, strict=True)
+        f"{scenario}: {name}{text}"
+        for scenario, steps in theirs.items()
+        for (name, a), (_, b) in zip(ours[scenario], steps, strict=True)
         for text in differences(normalize_order(a), normalize_order(b))
     ]
 

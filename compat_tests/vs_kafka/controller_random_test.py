@@ -121,13 +121,13 @@ class ControllerRandomTest:
         self.kafka.step(ADVANCE, 0, struct.pack(">q", ms))
         self.now_ms += ms
 
-    def _assert_same_records(self, what: str, ours: Sequence[Message], theirs: Sequence[Message]) -> None:
+    def _assert_same_records(self, label: str, ours: Sequence[Message], theirs: Sequence[Message]) -> None:
         self.steps += 1
         self.changes += len(theirs)
         if any(self._names_removed_replica(record) for record in theirs):
             raise KafkaSideFailed
         assert normalize_records(ours) == normalize_records(theirs), self._recent_requests(
-            f"{what}\nours   {ours}\nKafka's {theirs}"
+            f"{label}\nours   {ours}\nKafka's {theirs}"
         )
 
     def _names_removed_replica(self, record: Message) -> bool:
@@ -145,19 +145,19 @@ class ControllerRandomTest:
     def compare_request(self, request: Message) -> None:
         """Send a request to both sides."""
         self.requests.append(repr(request))
-        what, version = REQUEST_CODES[type(request)]
-        said = self.kafka.step(what, version, compiler.encode(request, version))
+        value, version = REQUEST_CODES[type(request)]
+        step = self.kafka.step(value, version, compiler.encode(request, version))
         if isinstance(request, bh.BrokerHeartbeatRequest):
             self.machine.heartbeat_tracker.touch(request.broker_id, request.broker_epoch, self.now_ms)
         decided = self.machine.decide(request, version, self.image.offset + 1, self.now_ms)
         decision = decided if isinstance(decided, ControllerResult) else run_to_end(decided)
-        self._assert_same_records(repr(request), decision.records, said.records)
+        self._assert_same_records(repr(request), decision.records, step.records)
         ours = decision.response
-        assert getattr(ours, "error_code", 0) == said.error, self._recent_requests(
-            f"{ours}\nKafka's error {said.error}"
+        assert getattr(ours, "error_code", 0) == step.error, self._recent_requests(
+            f"{ours}\nKafka's error {step.error}"
         )
-        if said.answer is not None and not said.error:
-            theirs = compiler.decode(type(ours), version, said.answer)[0]
+        if step.answer is not None and not step.error:
+            theirs = compiler.decode(type(ours), version, step.answer)[0]
             fair = compiler.decode(type(ours), version, compiler.encode(ours, version))[0]
             assert _sorted(fair) == _sorted(theirs), self._recent_requests(f"ours   {fair}\nKafka's {theirs}")
         self._apply(decision.records)
@@ -167,8 +167,8 @@ class ControllerRandomTest:
     def fence_stale(self) -> None:
         """Fence brokers whose sessions have expired, until none is left."""
         while True:
-            said = self.kafka.step(FENCE_STALE)
-            fenced = [r.broker_id for r in said.records if isinstance(r, m.BrokerRegistrationChangeRecord)]
+            step = self.kafka.step(FENCE_STALE)
+            fenced = [r.broker_id for r in step.records if isinstance(r, m.BrokerRegistrationChangeRecord)]
             if fenced:
                 broker = self.image.brokers[fenced[0]]
                 assert not self.machine.heartbeat_tracker.has_valid_session(
@@ -176,23 +176,23 @@ class ControllerRandomTest:
                 )
                 assert self.machine.heartbeat_tracker.last_contact_ms(broker.broker_id, broker.broker_epoch) is not None
                 decision = run_to_end(broker_heartbeat.fence_broker(self.image, broker.broker_id, {}))
-                self._assert_same_records(f"fence {fenced}", decision.records, said.records)
+                self._assert_same_records(f"fence {fenced}", decision.records, step.records)
                 self._apply(decision.records)
                 self.machine.heartbeat_tracker.remove(broker.broker_id, broker.broker_epoch)
-            if not said.error:
+            if not step.error:
                 break
         assert self.machine.heartbeat_tracker.next_expired_broker(self.image, self.now_ms) is None, (
             self._recent_requests("ours has a stale broker left")
         )
 
-    def run_leader_task(self, what: int) -> None:
+    def run_leader_task(self, call: int) -> None:
         """Run preferred or unclean leader election."""
-        said = self.kafka.step(what)
-        steps = (elect_leaders.balance_partition_leaders if what == BALANCE else elect_leaders.elect_unclean_leaders)(
+        step = self.kafka.step(call)
+        steps = (elect_leaders.balance_partition_leaders if call == BALANCE else elect_leaders.elect_unclean_leaders)(
             self.image, {}
         )
         decision = run_to_end(steps)
-        self._assert_same_records("sweep", decision.records, said.records)
+        self._assert_same_records("sweep", decision.records, step.records)
         self._apply(decision.records)
 
     # ------------------------------------------------------------------ steps

@@ -43,17 +43,17 @@ def without_variable_fields(value: Any) -> Any:
     return [without_variable_fields(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def build_recording(said: AllAnswers) -> dict[str, Any]:
+def build_recording(answers: AllAnswers) -> dict[str, Any]:
     """Build the recording of a node's responses."""
     return {
-        "talk": [
+        "api_responses": [
             [request_key(key, v, request), without_variable_fields(comparable(key, answer))]
-            for key, v, request, answer in said.api_answers
+            for key, v, request, answer in answers.api_answers
         ],
-        "abuse": without_api_list(said.malformed_answers),
-        "told": {
-            story: without_variable_fields(normalize_order([list(step) for step in steps]))
-            for story, steps in said.scenario_answers.items()
+        "malformed_frames": without_api_list(answers.malformed_answers),
+        "scenarios": {
+            scenario: without_variable_fields(normalize_order([list(step) for step in steps]))
+            for scenario, steps in answers.scenario_answers.items()
         },
     }
 
@@ -70,10 +70,10 @@ def main() -> None:
     from compat_tests.support.processes import KafkaProcess
 
     with tempfile.TemporaryDirectory() as folder, KafkaProcess(Path(folder) / "kafka") as kafka:
-        said = build_recording(collect_all_answers(kafka.port))
-    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+        answer = build_recording(collect_all_answers(kafka.port))
+    encoded = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     RECORDING_FILE.parent.mkdir(exist_ok=True)
-    RECORDING_FILE.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    RECORDING_FILE.write_bytes(gzip.compress(encoded.encode(), 9, mtime=0))
 
 
 if __name__ == "__main__":

@@ -61,9 +61,9 @@ class KafkaControllerProcess:
         """Start a new, empty cluster."""
         self._send(RESET, SESSION_MS, CLUSTER.encode())
 
-    def step(self, what: int, version: int = 0, body: bytes = b"") -> ControllerStepResult:
+    def step(self, call: int, version: int = 0, body: bytes = b"") -> ControllerStepResult:
         """Run a step."""
-        self._send(what, version, body)
+        self._send(call, version, body)
         records = [decode_record(self._read(self._int())) for _ in range(self._int())]
         error = struct.unpack(">h", self._read(2))[0]
         length = self._int()
@@ -75,9 +75,9 @@ class KafkaControllerProcess:
         self._process.stdin.close()
         self._process.wait(30)
 
-    def _send(self, what: int, version: int, body: bytes) -> None:
+    def _send(self, call: int, version: int, body: bytes) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(struct.pack(">ibh", len(body) + 3, what, version) + body)
+        self._process.stdin.write(struct.pack(">ibh", len(body) + 3, call, version) + body)
 
     def _int(self) -> int:
         return int(struct.unpack(">i", self._read(4))[0])

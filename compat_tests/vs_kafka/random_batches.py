@@ -32,7 +32,7 @@ _XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 class RandomBatch(NamedTuple):
     """Drawn batch, and a description of how its data was made."""
 
-    what: str
+    description: str
     batch: bytes
 
 
@@ -70,13 +70,13 @@ class RandomBatchGenerator:
         raw = batch_header.pack_batch(header._replace(attributes=int(codec)), packed)
         return RandomBatch(f"{codec.name.lower()} {len(data)} bytes: {', '.join(self._notes) or 'plain'}", raw)
 
-    def _note(self, what: str) -> str:
-        self._notes.append(what)
-        return what
+    def _note(self, label: str) -> str:
+        self._notes.append(label)
+        return label
 
-    def _chance(self, probability: float, what: str) -> bool:
+    def _chance(self, probability: float, label: str) -> bool:
         if self.rng.random() < probability:
-            self._note(what)
+            self._note(label)
             return True
         return False
 

@@ -23,13 +23,13 @@ def test_produce_and_fetch_above_byte_rate_quota_are_throttled(data_dir: Path) -
         at = ("--bootstrap-server", node.bootstrap, "--entity-type", "clients", "--entity-name", "peer")
         rates = f"producer_byte_rate={RATE},consumer_byte_rate={RATE}"
         java_tool("kafka.admin.ConfigCommand", *at, "--alter", "--add-config", rates)
-        told = java_tool("kafka.admin.ConfigCommand", *at, "--describe")
-        assert f"producer_byte_rate={RATE}.0" in told
+        output = java_tool("kafka.admin.ConfigCommand", *at, "--describe")
+        assert f"producer_byte_rate={RATE}.0" in output
         client = RawClient(node.port)
         client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 9_000))
         raw = records.build_batch([records.NewRecord(None, bytes(120_000), int(time.time() * 1000))])
         data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, bytes(raw))])
-        asked_s = time.monotonic()  # before the request: the node counts from its response, which may arrive later
+        requested_s = time.monotonic()  # before the request: the node counts from its response, which may arrive later
         answer = client.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
         expected_ms = (120_000 / 10 / RATE - 1) * 10_000
         assert answer.throttle_time_ms == pytest.approx(expected_ms, rel=0.05)
@@ -37,7 +37,7 @@ def test_produce_and_fetch_above_byte_rate_quota_are_throttled(data_dir: Path) -
         wanted = [f.FetchTopic("t", partitions=[part])]
         fetch = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=wanted)
         fetched = client.call(ApiKey.FETCH, 12, fetch)
-        assert time.monotonic() - asked_s >= (answer.throttle_time_ms - 1) / 1000
+        assert time.monotonic() - requested_s >= (answer.throttle_time_ms - 1) / 1000
         assert (fetched.throttle_time_ms > 0, fetched.responses) == (True, [])
         java_tool("kafka.admin.ConfigCommand", *at, "--alter", "--delete-config", "consumer_byte_rate")
         other = RawClient(node.port)

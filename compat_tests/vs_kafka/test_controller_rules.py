@@ -207,13 +207,13 @@ def some_case(rng: random.Random) -> PartitionChangeCase:
     )
 
 
-def names_removed_replica(asked: str, theirs: str) -> bool:
+def names_removed_replica(requested: str, theirs: str) -> bool:
     """Return True if Kafka keeps a removed replica as eligible or last known leader, which is dropped here."""
-    words, record = asked.split(), ["-"] * 9 if theirs == "none" else theirs.split()
+    words, record = requested.split(), ["-"] * 9 if theirs == "none" else theirs.split()
     stay = {"_", "-1", *(words[0] if record[4] == "-" else record[4]).split(",")}
     last = words[3] if record[3] == "-" else record[3]
-    told = [words[2], last, *(record[2:3] if record[2] != "-" else [])]
-    return any(not stay.issuperset(ids.split(",")) for ids in told)
+    reported = [words[2], last, *(record[2:3] if record[2] != "-" else [])]
+    return any(not stay.issuperset(ids.split(",")) for ids in reported)
 
 
 def test_partition_change_on_random_partitions_equals_kafka() -> None:

@@ -49,18 +49,18 @@ def difference(one: RandomBatch, answer: str) -> str | None:
     accepted batch must be readable by a consumer, and a readable batch must not be refused by its first bytes. With
     data cut off or followed by other bytes, two errors may meet, and either may be reported.
     """
-    kafkas, told = answer.split(" ", 1)
-    told = "refused" if told.startswith("refused") else told
+    kafkas, response = answer.split(" ", 1)
+    response = "refused" if response.startswith("refused") else response
     validated, early = appended(one.batch, validate=True), appended(one.batch, validate=False)
     read = consumed(one.batch)
-    if CORRUPTED in one.what:
-        good = validated != 0 or read == told != "refused"
-        good = good and (early == 0 or told == "refused")
-    elif TRUNCATED in one.what or TRAILING_BYTES in one.what:
-        good = (validated != 0, read) == (kafkas != "0", told) and early in (0, validated)
+    if CORRUPTED in one.description:
+        good = validated != 0 or read == response != "refused"
+        good = good and (early == 0 or response == "refused")
+    elif TRUNCATED in one.description or TRAILING_BYTES in one.description:
+        good = (validated != 0, read) == (kafkas != "0", response) and early in (0, validated)
     else:
-        good = (validated, read) == (int(kafkas), told) and early in (0, validated)
-    return None if good else f"{one.what}: {validated} {early} {read}, Kafka {answer}"
+        good = (validated, read) == (int(kafkas), response) and early in (0, validated)
+    return None if good else f"{one.description}: {validated} {early} {read}, Kafka {answer}"
 
 
 def test_compressed_batches_drawn_at_random_are_accepted_as_by_kafka() -> None:

@@ -30,7 +30,7 @@ def kafkas(tmp_path_factory: pytest.TempPathFactory) -> AllAnswers:
 def test_responses_of_every_api_version_equal_kafka(tmp_path: Path, kafkas: AllAnswers) -> None:
     with OttlaProcess(tmp_path / "ottla") as node:
         ours = collect_all_answers(node.port)
-    asked = {(key, version) for key, version, _, _ in ours.api_answers}
+    requested = {(key, version) for key, version, _, _ in ours.api_answers}
     wanted = {
         (key, version)
         for key, route in BROKER_APIS.items()
@@ -39,7 +39,7 @@ def test_responses_of_every_api_version_equal_kafka(tmp_path: Path, kafkas: AllA
             route.min_version if route.oldest_supported is None else route.oldest_supported, route.max_version + 1
         )
     }
-    assert asked == wanted
+    assert requested == wanted
     assert ours.count >= 1100
     found = compare_api_answers(ours.api_answers, kafkas.api_answers)
     assert not found, f"{len(found)} differences\n" + "\n".join(found[:20])

@@ -34,7 +34,7 @@ from ottla.wire.messages import produce as p
 from ottla.wire.messages import unregister_broker as ub
 from ottla.wire.record_batch import records
 
-NOT_ASKED = -2147483648
+NOT_REQUESTED = -2147483648
 MISSING_ID = bytes(15) + b"\x63"
 BASE_MS = time.time_ns() // 10**9 * 1000 - 60_000  # recent enough to survive retention
 
@@ -131,7 +131,7 @@ def test_metadata_controller_id_is_id_of_a_broker(peer: RawClient) -> None:
 def test_metadata_authorized_operations_not_requested_are_int32_min(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     named = [md.MetadataRequestTopic(name=topic)]
-    assert names(peer, 8, named).topics[0].topic_authorized_operations == NOT_ASKED
+    assert names(peer, 8, named).topics[0].topic_authorized_operations == NOT_REQUESTED
     assert names(peer, 8, named, include_topic_authorized_operations=True).topics[0].topic_authorized_operations > 0
 
 

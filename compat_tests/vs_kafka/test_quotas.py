@@ -44,14 +44,14 @@ def limit(port: int, kind: str, name: str | None, key: str, value: float | None)
     client = RawClient(port)
     answer = client.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, ac.AlterClientQuotasRequest([entry]))
     assert answer.entries[0].error_code == 0
-    asked = dc.DescribeClientQuotasRequest([dc.ComponentData(kind, 1 if name is None else 0, name)])
+    request = dc.DescribeClientQuotasRequest([dc.ComponentData(kind, 1 if name is None else 0, name)])
 
-    def told() -> bool:
-        rows = client.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, asked).entries or []
+    def on_result() -> bool:
+        rows = client.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, request).entries or []
         found = {value.key: value.value for row in rows for value in row.values}
         return found.get(key) == value
 
-    wait_until(told)
+    wait_until(on_result)
     client.close()
 
 
@@ -61,13 +61,13 @@ def changes(port: int) -> list[RecordedAnswers]:
     out: list[RecordedAnswers] = []
     began_s = time.monotonic()
 
-    def ask(what: str, key: ApiKey, version: int, body: Any, rows: str) -> None:
+    def ask(label: str, key: ApiKey, version: int, body: Any, rows: str) -> None:
         client = RawClient(port)  # a client above its quota is muted for a while
         answer = client.call(key, version, body)
         client.close()
-        told = [(row.error_code, row.error_message) for row in getattr(answer, rows)]
+        response = [(row.error_code, row.error_message) for row in getattr(answer, rows)]
         passed_ms = round((time.monotonic() - began_s) * 1000)  # a later request has a shorter wait
-        out.append((what, told, answer.throttle_time_ms and answer.throttle_time_ms + passed_ms))
+        out.append((label, response, answer.throttle_time_ms and answer.throttle_time_ms + passed_ms))
 
     def create(name: str, partitions: int, version: int) -> None:
         request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1)], 9_000)
@@ -185,12 +185,12 @@ def run_scenarios(port: int) -> list[RecordedAnswers]:
     return connections(port) + changes(port)  # Kafka keeps a throttled connection that the client has closed
 
 
-def both(where: Path, story: Any, **settings: str) -> tuple[list[RecordedAnswers], list[RecordedAnswers]]:
+def both(where: Path, scenario: Any, **settings: str) -> tuple[list[RecordedAnswers], list[RecordedAnswers]]:
     with OttlaProcess(where / "ottla", **settings) as node:
-        ours = story(node.port)
+        ours = scenario(node.port)
     assert "Traceback" not in node.log.read_text()
     with KafkaProcess(where / "kafka", **settings) as kafka:
-        theirs = story(kafka.port)
+        theirs = scenario(kafka.port)
     return ours, theirs
 
 
@@ -198,17 +198,17 @@ def both(where: Path, story: Any, **settings: str) -> tuple[list[RecordedAnswers
 def test_mutation_and_connection_quotas_equal_kafka(tmp_path: Path) -> None:
     ours, theirs = both(tmp_path, run_scenarios, max_connection_creation_rate="20")
     assert [x[:2] for x in ours] == [x[:2] for x in theirs]
-    for (what, _, wait_ms), (_, _, kafkas_ms) in zip(ours, theirs, strict=True):
-        assert wait_ms == pytest.approx(kafkas_ms, rel=0.1), what
-    assert {code for what, told, _ in ours if what.startswith("create") for code, _ in told} == {0, 89}
+    for (name, _, wait_ms), (_, _, kafkas_ms) in zip(ours, theirs, strict=True):
+        assert wait_ms == pytest.approx(kafkas_ms, rel=0.1), name
+    assert {code for name, expected, _ in ours if name.startswith("create") for code, _ in expected} == {0, 89}
 
 
 def had(port: int, ask: Callable[[RawClient], int]) -> float:
     """Return the rate of a client that requests every ``STEP_S``: bytes over the time in which it was not muted."""
     client, began_s, size_bytes = RawClient(port, WINDOWS_S), time.monotonic(), 0
-    while (asked_s := time.monotonic()) < began_s + WINDOWS_S:
+    while (requested_s := time.monotonic()) < began_s + WINDOWS_S:
         size_bytes += ask(client)
-        time.sleep(max(0.0, asked_s + STEP_S - time.monotonic()))
+        time.sleep(max(0.0, requested_s + STEP_S - time.monotonic()))
     client.close()
     return size_bytes / (time.monotonic() - began_s)
 
@@ -236,8 +236,8 @@ def rates(port: int) -> dict[str, float]:
         return sum(len(row.records) for topic in answer.responses for row in topic.partitions)
 
     with ThreadPoolExecutor() as clients:
-        asked = {"brought": clients.submit(had, port, bring), "taken": clients.submit(had, port, take)}
-    return {name: rate.result() for name, rate in asked.items()}
+        requested = {"brought": clients.submit(had, port, bring), "taken": clients.submit(had, port, take)}
+    return {name: rate.result() for name, rate in requested.items()}
 
 
 @pytest.mark.skipif(not ALL, reason="takes a minute: OTTLA_QUOTAS=all")

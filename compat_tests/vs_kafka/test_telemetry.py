@@ -25,7 +25,7 @@ ID = bytes(range(16))
 NAMES = "org.apache.kafka.producer.,org.apache.kafka.consumer.,a,b,c,node.,Aa,BB,x.y.z,\N{GREEK SMALL LETTER OMEGA}"
 
 
-def story(port: int) -> list[tuple[str, Any]]:
+def telemetry_answers(port: int) -> list[tuple[str, Any]]:
     """Send subscription and push requests, waiting for push intervals only; return the responses."""
     out: list[tuple[str, Any]] = []
     peer = RawClient(port)
@@ -38,17 +38,17 @@ def story(port: int) -> list[tuple[str, Any]]:
         assert answer.responses[0].error_code == 0, answer
         wait_until_brokers_current(peer)
 
-    def ask(what: str, ident: bytes = ID) -> Any:
+    def ask(label: str, ident: bytes = ID) -> Any:
         answer = peer.call(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, gt.GetTelemetrySubscriptionsRequest(ident))
-        told = answer.error_code, answer.subscription_id, answer.push_interval_ms, answer.requested_metrics
+        response = answer.error_code, answer.subscription_id, answer.push_interval_ms, answer.requested_metrics
         more = answer.accepted_compression_types, answer.telemetry_max_bytes, answer.delta_temporality
-        out.append((f"ask {what}", (told, more, answer.client_instance_id == ID)))
+        out.append((f"ask {label}", (response, more, answer.client_instance_id == ID)))
         return answer
 
-    def push(what: str, subscription_id: int, metrics: bytes = b"", codec: int = 0, **more: Any) -> None:
+    def push(label: str, subscription_id: int, metrics: bytes = b"", codec: int = 0, **more: Any) -> None:
         ident = more.pop("ident", ID)
         request = pt.PushTelemetryRequest(ident, subscription_id, more.pop("ends", False), codec, metrics)
-        out.append((f"push {what}", peer.call(ApiKey.PUSH_TELEMETRY, 0, request).error_code))
+        out.append((f"push {label}", peer.call(ApiKey.PUSH_TELEMETRY, 0, request).error_code))
 
     nothing = ask("with no subscription").subscription_id
     ask("again at once")
@@ -90,12 +90,12 @@ def story(port: int) -> list[tuple[str, Any]]:
 @pytest.mark.xdist_group(__name__)
 def test_telemetry_responses_equal_kafka(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "ottla") as node:
-        ours = story(node.port)
+        ours = telemetry_answers(node.port)
     assert "Traceback" not in node.log.read_text()
     with KafkaProcess(tmp_path / "kafka") as kafka:
-        theirs = story(kafka.port)
+        theirs = telemetry_answers(kafka.port)
     assert ours == theirs
-    assert len({answer for what, answer in ours if what.startswith("push")}) >= 6
+    assert len({answer for name, answer in ours if name.startswith("push")}) >= 6
 
 
 def page(port: int) -> dict[str, list[Any]]:
@@ -116,9 +116,9 @@ def test_stock_clients_push_metrics_of_subscription(data_dir: Path) -> None:
     with OttlaProcess(data_dir, ottla_metrics_listener=f"127.0.0.1:{port}") as node:
         at = ("--bootstrap-server", node.bootstrap)
         java_tool(tool, *at, "--alter", "--name", "every", "--metrics", "*", "--interval", "500")
-        told = java_tool(tool, *at, "--describe", "--name", "every")
-        assert "interval.ms=500" in told
-        assert "metrics=*" in told
+        output = java_tool(tool, *at, "--describe", "--name", "every")
+        assert "interval.ms=500" in output
+        assert "metrics=*" in output
         producer = Producer({"bootstrap.servers": node.bootstrap, "client.id": "from-c"})
 
         def has_pushed() -> bool:

@@ -44,9 +44,9 @@ def test_responses_of_three_nodes_equal_kafka(tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     ours = run_new_nodes(combined_nodes(tmp_path / "ours"))
     theirs = run_new_nodes(to_kafka_nodes(combined_nodes(tmp_path / "theirs")))
-    assert [x.what for x in ours] == [x.what for x in theirs]
+    assert [x.label for x in ours] == [x.label for x in theirs]
     found = [
-        f"{a.what}{text}"
+        f"{a.label}{text}"
         for a, b in zip(ours, theirs, strict=True)
         for text in differences(normalize_order(a.answer), normalize_order(b.answer))
     ]

@@ -32,8 +32,8 @@ def list_offsets(side: ComparedBroker, topic: str, step: Step, base_ms: int) -> 
     out: dict[str, Any] = {}
     for isolation in (0, 1):
         for at in step["times"]:
-            asked = at if at < 0 else base_ms + at
-            found = side.offsets(topic, dict.fromkeys(step["partitions"], asked), isolation, step["version"])
+            requested = at if at < 0 else base_ms + at
+            found = side.offsets(topic, dict.fromkeys(step["partitions"], requested), isolation, step["version"])
             for partition, (error, timestamp, offset, epoch) in found.items():
                 row: list[Any] = [error, timestamp - base_ms if timestamp > 0 else timestamp, offset, epoch]
                 by_time = at >= 0 or at == MAX_TIMESTAMP

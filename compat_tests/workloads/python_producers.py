@@ -174,7 +174,7 @@ async def _aiokafka(job: dict[str, Any]) -> Failed:
     failed: Failed = {}
     waiting: list[tuple[int, asyncio.Future[Any]]] = []
 
-    async def settle() -> None:
+    async def wait_until_stable() -> None:
         for index, future in waiting:
             try:
                 await asyncio.wait_for(future, TIMEOUT_S)
@@ -192,10 +192,10 @@ async def _aiokafka(job: dict[str, Any]) -> Failed:
             failed.setdefault(f"send: {type(error).__name__}", []).append(i)
         commit = _ends_transaction(job, i)
         if job["sync"] or commit is not None:
-            await settle()
+            await wait_until_stable()
         if commit is not None:
             await (producer.commit_transaction if commit else producer.abort_transaction)()
-    await settle()
+    await wait_until_stable()
     if _is_kept_open(job):
         _held[job["handle"]] = ("aiokafka", producer)
         return failed

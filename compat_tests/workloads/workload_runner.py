@@ -88,8 +88,8 @@ class WorkloadRun:
     def _offsets(self, index: int, at: int, isolation: int) -> dict[int, int]:
         partitions, out = range(self.workload["topics"][index]["partitions"]), {}
         for first in range(0, len(partitions), IN_FLIGHT_PARTITIONS):
-            asked = dict.fromkeys(partitions[first : first + IN_FLIGHT_PARTITIONS], at)
-            for partition, row in self.side.offsets(self.topic(index), asked, isolation).items():
+            requested = dict.fromkeys(partitions[first : first + IN_FLIGHT_PARTITIONS], at)
+            for partition, row in self.side.offsets(self.topic(index), requested, isolation).items():
                 out[partition] = row[2]
         return out
 

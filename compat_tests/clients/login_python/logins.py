@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
 VAGUE = ("_TRANSPORT", "_ALL_BROKERS_DOWN")
-SETTLED_S = 2.0
+STABLE_S = 2.0
 UNTRUSTED = "certificate verify failed"
 """Common part of the messages: librdkafka adds different details."""
 WITHIN_S = 20.0
@@ -44,20 +44,20 @@ def librdkafka(cell: Cell) -> dict[str, Any]:
 def confluent(cell: Cell) -> str:
     from confluent_kafka import KafkaException, Producer
 
-    told: list[str] = []
-    conf = librdkafka(cell) | {"log_level": 0, "error_cb": lambda error: told.append(error.name())}
+    error_names: list[str] = []
+    conf = librdkafka(cell) | {"log_level": 0, "error_cb": lambda error: error_names.append(error.name())}
     if "token" in cell:
         conf["oauth_cb"] = lambda _: (cell["token"], time.time() + 3600)
     producer, until_s = Producer(conf), time.monotonic() + WITHIN_S
-    settled_s = until_s
+    stable_s = until_s
     while time.monotonic() < until_s:
         producer.poll(0.05)
-        if errors := [name for name in told if name not in VAGUE]:
+        if errors := [name for name in error_names if name not in VAGUE]:
             return errors[0]
         # a connection that was closed has the same message: does the next attempt have a more specific one?
-        if VAGUE[0] in told:
-            settled_s = min(settled_s, time.monotonic() + SETTLED_S)
-            if time.monotonic() > settled_s:
+        if VAGUE[0] in error_names:
+            stable_s = min(stable_s, time.monotonic() + STABLE_S)
+            if time.monotonic() > stable_s:
                 return VAGUE[0]
         try:
             producer.list_topics(timeout=0.5)
@@ -118,12 +118,12 @@ def kafka_python(cell: Cell) -> str:
             return str(cell["token"])
 
     conf = python(cell) | ({"sasl_oauth_token_provider": Provider()} if "token" in cell else {})
-    told = listening(logging.getLogger("kafka"))
+    log_capture = listening(logging.getLogger("kafka"))
     for patience_ms in (1500, 20_000):  # a busy machine gets a second attempt
         try:
             KafkaProducer(**conf, bootstrap_timeout_ms=patience_ms).close()
         except Exception as error:  # any error: its class is the result
-            if told.classes:
+            if log_capture.classes:
                 return "refused"
             if patience_ms > 1500:
                 return type(error).__name__
@@ -140,14 +140,14 @@ async def aiokafka(cell: Cell) -> str:
         async def token(self) -> str:
             return str(cell["token"])
 
-    told = listening(logging.getLogger("aiokafka"))
+    log_capture = listening(logging.getLogger("aiokafka"))
     conf = python(cell) | ({"sasl_oauth_token_provider": Provider()} if "token" in cell else {})
     client = AIOKafkaClient(**conf)
     try:
         await asyncio.wait_for(client.bootstrap(), WITHIN_S)
         return "in" if client.cluster.brokers() else "no brokers"
     except Exception as error:  # without the reason, which is only in its log
-        return [*told.classes, type(error).__name__][0]
+        return [*log_capture.classes, type(error).__name__][0]
     finally:
         await client.close()
 
@@ -181,8 +181,8 @@ def main() -> None:
         return
     ask = {"confluent": confluent, "kafka-python": kafka_python, "kcat": kcat}[name]
     with (ProcessPoolExecutor if name == "kafka-python" else ThreadPoolExecutor)(6) as pool:
-        for cell, said in zip(cells, pool.map(ask, cells), strict=True):
-            print(json.dumps([cell["name"], said]), flush=True)
+        for cell, result in zip(cells, pool.map(ask, cells), strict=True):
+            print(json.dumps([cell["name"], result]), flush=True)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def idempotence(stage: ScenarioSession) -> None:
         items = [records.NewRecord(b"k", b"v%d" % i, BASE_MS + i) for i in range(count)]
         return records.build_batch(items, producer_id=pid, producer_epoch=epoch, base_sequence=sequence)
 
-    for what, raw in (
+    for name, raw in (
         ("first", batch(0)),
         ("again", batch(0)),
         ("next", batch(2)),
@@ -74,7 +74,7 @@ def idempotence(stage: ScenarioSession) -> None:
         ("near the end of the sequence", batch(2**31 - 2, pid=79)),
         ("over the end", batch(0, pid=79)),
     ):
-        stage.produce(what, "idempotent", raw)
+        stage.produce(name, "idempotent", raw)
     for number in range(7):
         stage.produce(f"many {number}", "idempotent", batch(2 + 2 * number, epoch=1))
     stage.produce("one of the last five", "idempotent", batch(8, epoch=1))
@@ -106,8 +106,14 @@ def rejected_records(stage: ScenarioSession) -> None:
     for version in (7, 8, 11):
         row = _old_records(stage, version)
         texts = [re.sub(r"[0-9]{6,}", "N", e.batch_index_error_message or "") for e in row.record_errors]
-        told = [row.error_code, row.base_offset, row.error_message, [e.batch_index for e in row.record_errors], texts]
-        stage.record(f"old records v{version}", told)
+        reported = [
+            row.error_code,
+            row.base_offset,
+            row.error_message,
+            [e.batch_index for e in row.record_errors],
+            texts,
+        ]
+        stage.record(f"old records v{version}", reported)
     stage.topic("compacted", cleanup_policy="compact")
     stage.produce(
         "a null key",
@@ -177,12 +183,12 @@ def sessions(stage: ScenarioSession) -> None:
     stage.topic("session", 2)
     stage.produce("one batch", "session", records.build_batch([records.NewRecord(b"k", b"v", BASE_MS)]))
 
-    def ask(what: str, ident: int, epoch: int, parts: dict[int, int], forget: tuple[int, ...] = ()) -> Any:
+    def ask(label: str, ident: int, epoch: int, parts: dict[int, int], forget: tuple[int, ...] = ()) -> Any:
         rows = [f.FetchPartition(n, fetch_offset=at, partition_max_bytes=1 << 20) for n, at in parts.items()]
         request = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_id=ident, session_epoch=epoch)
         request.topics = [f.FetchTopic("session", partitions=rows)] if rows else []
         request.forgotten_topics_data = [f.ForgottenTopic("session", partitions=list(forget))] if forget else []
-        return stage.call(what, ApiKey.FETCH, 12, request)
+        return stage.call(label, ApiKey.FETCH, 12, request)
 
     ident = ask("open", 0, 0, {0: 0, 1: 0}).session_id
     ask("nothing changed but the same again", ident, 1, {})
@@ -243,8 +249,8 @@ def settings(stage: ScenarioSession) -> None:
     )
     stage.describe_configs("broker default then", 4, "", "log.retention.ms", "message.max.bytes")
     stage.describe_configs("all that is set for all brokers", 4, "")
-    for what, rows in INVALID_BROKER_CONFIGS:
-        stage.alter_configs(f"broker: {what}", 4, "1", *rows)
+    for label, rows in INVALID_BROKER_CONFIGS:
+        stage.alter_configs(f"broker: {label}", 4, "1", *rows)
     for name, value in INVALID_TOPIC_CONFIGS:
         stage.alter_configs(f"topic: {name}={value}", 2, "set", (name, 0, value))
     for rows in ([("min.insync.replicas", 0, "2")], [("ssl.keystore.location", 0, "x")], [("listeners", 0, "x")]):
@@ -324,16 +330,16 @@ def run_scenarios(
     `kind` makes a session, from the port and the scenario's name.
     """
     first = ScenarioSession(port)
-    asked = fc.FindCoordinatorRequest(coordinator_keys=["x"])
-    wait_until(lambda: not first["a"].call(ApiKey.FIND_COORDINATOR, 4, asked).coordinators[0].error_code)
+    request = fc.FindCoordinatorRequest(coordinator_keys=["x"])
+    wait_until(lambda: not first["a"].call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code)
     first.topic("stories-ready")
     warm_up = commit("warm-up", topic="stories-ready")
     wait_until(lambda: not first["a"].call(ApiKey.OFFSET_COMMIT, 9, warm_up).topics[0].partitions[0].error_code)
     out = {}
-    for story in SCENARIOS:
-        stage = kind(port, story.__name__)
-        story(stage)
-        out[story.__name__] = stage.answers
+    for scenario in SCENARIOS:
+        stage = kind(port, scenario.__name__)
+        scenario(stage)
+        out[scenario.__name__] = stage.answers
         for peer in stage.clients.values():
             peer.close()
     return out

@@ -54,9 +54,9 @@ def _positions(group: str) -> Message:
     return of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group, topics=None)])
 
 
-def _enter(stage: ScenarioSession, group: str, who: str) -> str:
+def _enter(stage: ScenarioSession, group: str, client: str) -> str:
     """Join to get a member id."""
-    refused = stage.call(f"{who} asks for an id", ApiKey.JOIN_GROUP, 9, _join(group), who)
+    refused = stage.call(f"{client} asks for an id", ApiKey.JOIN_GROUP, 9, _join(group), client)
     member: str = refused.member_id
     return member
 

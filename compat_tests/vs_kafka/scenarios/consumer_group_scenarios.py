@@ -35,8 +35,8 @@ def _owned(has: AssignedPartitionsById) -> list[hb.ConsumerGroupHeartbeatRequest
 
 def join(group: str, member: str, *topics: str, **fields: Any) -> Any:
     """Return a heartbeat that joins."""
-    said = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": list(topics), "topic_partitions": []}
-    return hb.ConsumerGroupHeartbeatRequest(**{"group_id": group, "member_id": member, **said, **fields})
+    text = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": list(topics), "topic_partitions": []}
+    return hb.ConsumerGroupHeartbeatRequest(**{"group_id": group, "member_id": member, **text, **fields})
 
 
 def heartbeat(group: str, member: str, epoch: int, has: AssignedPartitionsById | None = None, **fields: Any) -> Any:
@@ -113,9 +113,9 @@ def consumer_refusals(stage: ScenarioSession) -> None:
         "an epoch below all": {"member_epoch": -3},
         "gone for a while, nobody's": {"member_epoch": -2},
     }
-    for number, (what, fields) in enumerate(odd.items()):
+    for number, (name, fields) in enumerate(odd.items()):
         stage.call(
-            what, HEARTBEAT, 1, join(f"{g}-{number}", "a", "consumer-none", **{"group_id": f"{g}-{number}", **fields})
+            name, HEARTBEAT, 1, join(f"{g}-{number}", "a", "consumer-none", **{"group_id": f"{g}-{number}", **fields})
         )
     stage.call("no id needed in v0", HEARTBEAT, 0, join(f"{g}-v0", "", "consumer-none"))
     stage.call("an id that is needed later", HEARTBEAT, 0, heartbeat(g, "", 3))
@@ -177,9 +177,15 @@ def consumer_handover(stage: ScenarioSession) -> None:
     stage.call("nobody", HEARTBEAT, 1, heartbeat(g, "x", 3))
     stage.call("nobody leaves", HEARTBEAT, 1, heartbeat(g, "x", -1))
     stage.call("an instance that is not", HEARTBEAT, 1, heartbeat(g, "a", 3, instance_id="i"))
-    for name, epoch, who in (("own", 3, "a"), ("old", 2, "a"), ("older", 1, "a"), ("next", 4, "a"), ("none", 3, "x")):
+    for name, epoch, identity in (
+        ("own", 3, "a"),
+        ("old", 2, "a"),
+        ("older", 1, "a"),
+        ("next", 4, "a"),
+        ("none", 3, "x"),
+    ):
         stage.call(
-            f"commit, {name} epoch", ApiKey.OFFSET_COMMIT, 9, offset_commit_request(g, epoch, who, "consumer-in")
+            f"commit, {name} epoch", ApiKey.OFFSET_COMMIT, 9, offset_commit_request(g, epoch, identity, "consumer-in")
         )
     stage.call("commit in an old version", ApiKey.OFFSET_COMMIT, 8, offset_commit_request(g, 3, "a", "consumer-in"))
     stage.call("commit from outside", ApiKey.OFFSET_COMMIT, 9, offset_commit_request(g, -1, "", "consumer-in"))
@@ -308,9 +314,9 @@ def consumer_patterns(stage: ScenarioSession) -> None:
     describe_group(stage, g, "a name, too")
     stage.call("only the name", HEARTBEAT, 1, heartbeat(g, "a", member_epoch(stage, g, "a"), subscribed_topic_regex=""))
     for bad in ("[", "(", "a(?=b)"):
-        told = peer.call(HEARTBEAT, 1, heartbeat(g, "a", member_epoch(stage, g, "a"), subscribed_topic_regex=bad))
+        response = peer.call(HEARTBEAT, 1, heartbeat(g, "a", member_epoch(stage, g, "a"), subscribed_topic_regex=bad))
         # the message of an invalid regular expression differs
-        stage.record_normalized(f"a bad pattern {bad}", told.error_code)
+        stage.record_normalized(f"a bad pattern {bad}", response.error_code)
     describe_group(stage, g, "only the name")
     gone = dt.DeleteTopicsRequest([dt.DeleteTopicState("consumer-re-1")], timeout_ms=10_000)
     stage.call(

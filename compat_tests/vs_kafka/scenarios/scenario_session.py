@@ -38,24 +38,24 @@ class ScenarioSession:
             self.clients[name] = RawClient(self.port)
         return self.clients[name]
 
-    def call(self, what: str, key: ApiKey, version: int, body: Message, who: str = "a") -> Any:
+    def call(self, label: str, key: ApiKey, version: int, body: Message, client: str = "a") -> Any:
         """Send a request and record its response."""
         try:
-            answer = self[who].call(key, version, body)
+            answer = self[client].call(key, version, body)
         except ConnectionError:
-            self.record_normalized(what, "closed")
-            del self.clients[who]
+            self.record_normalized(label, "closed")
+            del self.clients[client]
             return None
-        self.record(what, answer)
+        self.record(label, answer)
         return answer
 
-    def record(self, what: str, answer: Any) -> None:
+    def record(self, label: str, answer: Any) -> None:
         """Record a response in comparable form."""
-        self.record_normalized(what, self._named(to_json_value(answer)))
+        self.record_normalized(label, self._named(to_json_value(answer)))
 
-    def record_normalized(self, what: str, answer: Any) -> None:
+    def record_normalized(self, label: str, answer: Any) -> None:
         """Record a response without ids and times."""
-        self.answers.append((what, answer))
+        self.answers.append((label, answer))
 
     def _named(self, value: Any, field: str = "") -> Any:
         if isinstance(value, dict):
@@ -87,30 +87,30 @@ class ScenarioSession:
         )
         return ident
 
-    def produce(self, what: str, topic: str, raw: bytes, acks: int = -1, version: int = 11) -> Any:
+    def produce(self, label: str, topic: str, raw: bytes, acks: int = -1, version: int = 11) -> Any:
         """Produce one batch to partition 0."""
         data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(0, raw)])
-        return self.call(what, ApiKey.PRODUCE, version, p.ProduceRequest(None, acks, 10_000, [data]))
+        return self.call(label, ApiKey.PRODUCE, version, p.ProduceRequest(None, acks, 10_000, [data]))
 
-    def fetch(self, what: str, topic: str, offset: int, **more: Any) -> Any:
+    def fetch(self, label: str, topic: str, offset: int, **more: Any) -> Any:
         """Fetch partition 0."""
         part = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = f.FetchRequest(
             max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic(topic, partitions=[part])], **more
         )
-        return self.call(what, ApiKey.FETCH, 12, request)
+        return self.call(label, ApiKey.FETCH, 12, request)
 
     def alter_configs(
-        self, what: str, kind: int, name: str, *rows: tuple[str, int, str | None], dry: bool = False
+        self, label: str, kind: int, name: str, *rows: tuple[str, int, str | None], dry: bool = False
     ) -> None:
         """Change settings of a resource."""
         configs = [ia.AlterableConfig(k, op, v) for k, op, v in rows]
         request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, name, configs)], dry)
-        done = self.call(what, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+        done = self.call(label, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         if kind == 4 and done is not None and not done.responses[0].error_code:
             self.wait_until_current()
 
-    def set_oversized_value(self, what: str, topic: str, name: str, value: str) -> None:
+    def set_oversized_value(self, label: str, topic: str, name: str, value: str) -> None:
         """Set a topic's setting to a value above the length limit.
 
         Our encoder refuses it, so a short one is extended.
@@ -123,13 +123,13 @@ class ScenarioSession:
         peer = self["a"]
         peer.sock.sendall(len(body).to_bytes(4, "big") + body)
         try:
-            self.record_normalized(what, f"{len(peer.read())} bytes")
+            self.record_normalized(label, f"{len(peer.read())} bytes")
         except ConnectionError:
-            self.record_normalized(what, "closed")
+            self.record_normalized(label, "closed")
             del self.clients["a"]
 
-    def describe_configs(self, what: str, kind: int, name: str, *keys: str) -> None:
+    def describe_configs(self, label: str, kind: int, name: str, *keys: str) -> None:
         """Describe a resource's settings and their sources."""
         self.wait_until_current()
         resource = dc.DescribeConfigsResource(kind, name, list(keys) or None)
-        self.call(what, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))
+        self.call(label, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))

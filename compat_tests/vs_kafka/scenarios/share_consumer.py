@@ -17,7 +17,7 @@ from ottla.wire.record_batch import batch_header, records
 
 HEARTBEAT, DESCRIBE = ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-MEMBERS = {who: f"AAAAAAAAAAAAAAAAAAAA{who}A" for who in "abc"}
+MEMBERS = {name: f"AAAAAAAAAAAAAAAAAAAA{name}A" for name in "abc"}
 """Member ids as clients make them: 22 characters of base64url, which a share session requires."""
 AcknowledgementBatch = tuple[int, int, list[int]]
 """First and last offset, and acknowledgement types: one for all, or one for each record."""
@@ -44,8 +44,8 @@ def describe_group(stage: ScenarioSession, group: str, when: str) -> None:
 def describe_offsets(stage: ScenarioSession, group: str, when: str, topic: str | None = None, version: int = 1) -> None:
     """Describe the offsets of a group, in one topic or all."""
     topics = None if topic is None else [so.DescribeShareGroupOffsetsRequestTopic(topic, [0])]
-    asked = so.DescribeShareGroupOffsetsRequest([so.DescribeShareGroupOffsetsRequestGroup(group, topics)])
-    stage.call(f"offsets {when}", ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, version, asked, "looker")
+    request = so.DescribeShareGroupOffsetsRequest([so.DescribeShareGroupOffsetsRequestGroup(group, topics)])
+    stage.call(f"offsets {when}", ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, version, request, "looker")
 
 
 def prepare_share_group(stage: ScenarioSession, group: str, **settings: str) -> bytes:
@@ -86,26 +86,26 @@ class RawShareConsumer:
         self.stage.record(f"{self.name} has", has)
 
     def _request(self, words: list[AcknowledgementBatch], fields: dict[str, Any], version: int) -> Any:
-        said = [sf.AcknowledgementBatch(*word) for word in words]
-        asked = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
-        part = sf.FetchPartition(fields.pop("partition", 0), acknowledgement_batches=said)
+        text = [sf.AcknowledgementBatch(*word) for word in words]
+        requested = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
+        part = sf.FetchPartition(fields.pop("partition", 0), acknowledgement_batches=text)
         topics = [sf.FetchTopic(fields.pop("topic", self.topic), [part])]
         if version < 2:
             fields.pop("share_acquire_mode", None)
         everything = {"group_id": self.group, "member_id": MEMBERS[self.name], "share_session_epoch": self.epoch}
-        return sf.ShareFetchRequest(**{**everything, **asked, "topics": topics, **fields})
+        return sf.ShareFetchRequest(**{**everything, **requested, "topics": topics, **fields})
 
-    def fetch(self, what: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
+    def fetch(self, label: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
         """Send one request, and return its records by their offsets."""
         answer = self.stage[self.member_id].call(
             ApiKey.SHARE_FETCH, version, self._request(list(words), dict(fields), version)
         )
-        self._record(what, answer)
+        self._record(label, answer)
         if not answer.error_code:
             self.epoch = self.epoch + 1 if fields.get("share_session_epoch", 0) != -1 else 0
         return answer
 
-    def fetch_until_records(self, what: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
+    def fetch_until_records(self, label: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
         """Fetch until records arrive.
 
         Kafka answers without records, even where there are some, while it loads the share partition and while an
@@ -121,10 +121,10 @@ class RawShareConsumer:
             self.epoch, rows = self.epoch + 1, []
             if any(part.acquired_records for topic in answer.responses for part in topic.partitions):
                 break
-        self._record(what, answer)
+        self._record(label, answer)
         return answer
 
-    def _record(self, what: str, answer: Any) -> None:
+    def _record(self, label: str, answer: Any) -> None:
         for topic in answer.responses:
             for part in topic.partitions:
                 part.records = (
@@ -132,16 +132,16 @@ class RawShareConsumer:
                     if part.records is None
                     else [head.base_offset for _, head in batch_header.iterate_batches(bytes(part.records))]
                 )
-        self.stage.record(f"{self.name} {what}", answer)
+        self.stage.record(f"{self.name} {label}", answer)
 
-    def acknowledge(self, what: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
+    def acknowledge(self, label: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
         """Send an acknowledgement without a fetch."""
-        said = [sa.AcknowledgementBatch(*word) for word in words]
-        part = sa.AcknowledgePartition(fields.pop("partition", 0), said)
+        text = [sa.AcknowledgementBatch(*word) for word in words]
+        part = sa.AcknowledgePartition(fields.pop("partition", 0), text)
         topics = [sa.AcknowledgeTopic(fields.pop("topic", self.topic), [part])]
         everything = {"group_id": self.group, "member_id": MEMBERS[self.name], "share_session_epoch": self.epoch}
         request = sa.ShareAcknowledgeRequest(**{**everything, "topics": topics, **fields})
-        answer = self.stage.call(f"{self.name} {what}", ApiKey.SHARE_ACKNOWLEDGE, version, request, self.member_id)
+        answer = self.stage.call(f"{self.name} {label}", ApiKey.SHARE_ACKNOWLEDGE, version, request, self.member_id)
         if answer is not None and not answer.error_code:
             self.epoch = self.epoch + 1 if fields.get("share_session_epoch", 0) != -1 else 0
         return answer

@@ -45,11 +45,11 @@ def share_refusals(stage: ScenarioSession) -> None:
         "no rack": hb.ShareGroupHeartbeatRequest(g, "a", 0, "", ["share-none"]),
         "an epoch below all": heartbeat_request(g, "a", -2, "share-none"),
     }
-    for what, request in odd.items():
-        stage.call(what, HEARTBEAT, 1, request)
+    for name, request in odd.items():
+        stage.call(name, HEARTBEAT, 1, request)
     describe_group(stage, g, "still nothing")
     a = RawShareConsumer(stage, g, "a", own)
-    for what, fields in (
+    for name, fields in (
         ("acknowledges in no group", {"group_id": None}),
         ("acknowledges as nobody", {"member_id": None}),
         ("opens by an acknowledgement", {"share_session_epoch": 0}),
@@ -57,8 +57,8 @@ def share_refusals(stage: ScenarioSession) -> None:
         ("closes none by an acknowledgement", {"share_session_epoch": -1}),
     ):
         a.epoch = 0
-        a.acknowledge(what, (0, 0, [ACCEPT]), **fields)
-    for what, fields in (
+        a.acknowledge(name, (0, 0, [ACCEPT]), **fields)
+    for name, fields in (
         ("fetches in no group", {"group_id": None}),
         ("fetches as nobody", {"member_id": None}),
         ("fetches with an id that is none", {"member_id": "a"}),
@@ -70,7 +70,7 @@ def share_refusals(stage: ScenarioSession) -> None:
         ("asks for fewer than none", {"max_records": -1}),
     ):
         a.epoch = 0
-        a.fetch(what, **fields)
+        a.fetch(name, **fields)
     describe_offsets(stage, g, "of nothing", "share-none")
     describe_offsets(stage, g, "of nothing at all")
     stage.call("delete nothing", ApiKey.DELETE_GROUPS, 2, delete_groups_request(g))
@@ -106,10 +106,10 @@ def share_records(stage: ScenarioSession) -> None:
     a.fetch_until_records("gets exactly one", max_records=1, share_acquire_mode=1)
     a.fetch_until_records("gets the rest")
     a.fetch("gets nothing more")
-    for what, first, last, types in ACKNOWLEDGEMENTS:
-        a.acknowledge(what, (first, last, types))
+    for name, first, last, types in ACKNOWLEDGEMENTS:
+        a.acknowledge(name, (first, last, types))
         if len(types) == 3 or types in ([GAP], [REJECT]):
-            describe_offsets(stage, g, f"after it {what}")
+            describe_offsets(stage, g, f"after it {name}")
     a.acknowledge("speaks of two, one wrong", (7, 7, [ACCEPT]), (200, 200, [ACCEPT]))
     a.acknowledge("speaks in disorder", (8, 8, [ACCEPT]), (7, 7, [ACCEPT]))
     a.acknowledge("speaks of another partition", (7, 7, [ACCEPT]), partition=4)
@@ -174,8 +174,8 @@ def share_members(stage: ScenarioSession) -> None:
     a.acknowledge("refuses it", (6, 6, [REJECT]))
     describe_offsets(stage, g, "nothing is left")
     stage.call("a wants nothing more", HEARTBEAT, 1, hb.ShareGroupHeartbeatRequest(g, MEMBERS["a"], 99, None, []))
-    for who in "ab":
-        stage.call(f"{who} leaves", HEARTBEAT, 1, heartbeat_request(g, who, -1))
+    for identity in "ab":
+        stage.call(f"{identity} leaves", HEARTBEAT, 1, heartbeat_request(g, identity, -1))
 
 
 def share_transactions(stage: ScenarioSession) -> None:

@@ -95,16 +95,16 @@ def share_offsets(stage: ScenarioSession) -> None:
 def _other_kinds(stage: ScenarioSession, group: str) -> None:
     """Describe a share group as a group of another kind."""
     stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([group]))
-    asked = cd.ConsumerGroupDescribeRequest([group])
-    stage.call("as a consumer group", ApiKey.CONSUMER_GROUP_DESCRIBE, 1, asked)
+    request = cd.ConsumerGroupDescribeRequest([group])
+    stage.call("as a consumer group", ApiKey.CONSUMER_GROUP_DESCRIBE, 1, request)
     joins = cb.ConsumerGroupHeartbeatRequest(group, "m", 0, rebalance_timeout_ms=1000, subscribed_topic_names=["x"])
     joins.topic_partitions = []
     stage.call("a member of a consumer group", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joins)
     part = oc.OffsetCommitRequestPartition(0, 3, -1, "m")
     commits = oc.OffsetCommitRequest(group, -1, "", topics=[oc.OffsetCommitRequestTopic(group, partitions=[part])])
     stage.call("a commit", ApiKey.OFFSET_COMMIT, 9, commits)
-    asks = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group, topics=None)])
-    stage.call("positions", ApiKey.OFFSET_FETCH, 9, asks)
+    query = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group, topics=None)])
+    stage.call("positions", ApiKey.OFFSET_FETCH, 9, query)
 
 
 class _States:
@@ -113,41 +113,41 @@ class _States:
     def __init__(self, stage: ScenarioSession, group: str, topic: bytes) -> None:
         self.stage, self.group, self.topic = stage, group, topic
 
-    def initialize(self, what: str, epoch: int = 0, start: int = 0, partition: int = 0) -> None:
+    def initialize(self, label: str, epoch: int = 0, start: int = 0, partition: int = 0) -> None:
         rows = [ins.InitializeStateData(self.topic, [ins.PartitionData(partition, epoch, start)])]
         request = ins.InitializeShareGroupStateRequest(self.group, rows)
-        self.stage.call(f"initialize {what}", ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request)
+        self.stage.call(f"initialize {label}", ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request)
 
-    def read(self, what: str, leader_epoch: int = 0, partition: int = 0) -> None:
+    def read(self, label: str, leader_epoch: int = 0, partition: int = 0) -> None:
         rows = [rs.ReadStateData(self.topic, [rs.PartitionData(partition, leader_epoch)])]
         request = rs.ReadShareGroupStateRequest(self.group, rows)
-        self.stage.call(f"read {what}", ApiKey.READ_SHARE_GROUP_STATE, 0, request)
+        self.stage.call(f"read {label}", ApiKey.READ_SHARE_GROUP_STATE, 0, request)
 
-    def write(self, what: str, *rows: tuple[int, int, int, int], version: int = 1, **fields: Any) -> None:
-        said = {"partition": 0, "state_epoch": 1, "leader_epoch": 0, "start_offset": -1, **fields}
+    def write(self, label: str, *rows: tuple[int, int, int, int], version: int = 1, **fields: Any) -> None:
+        text = {"partition": 0, "state_epoch": 1, "leader_epoch": 0, "start_offset": -1, **fields}
         if version < 1:
-            said.pop("delivery_complete_count", None)
-        part = ws.PartitionData(**said, state_batches=[ws.StateBatch(*row) for row in rows])
+            text.pop("delivery_complete_count", None)
+        part = ws.PartitionData(**text, state_batches=[ws.StateBatch(*row) for row in rows])
         request = ws.WriteShareGroupStateRequest(self.group, [ws.WriteStateData(self.topic, [part])])
-        self.stage.call(f"write {what}", ApiKey.WRITE_SHARE_GROUP_STATE, version, request)
+        self.stage.call(f"write {label}", ApiKey.WRITE_SHARE_GROUP_STATE, version, request)
 
-    def sum_up(self, what: str, leader_epoch: int = -1, partition: int = 0, version: int = 1) -> None:
+    def sum_up(self, label: str, leader_epoch: int = -1, partition: int = 0, version: int = 1) -> None:
         rows = [su.ReadStateSummaryData(self.topic, [su.PartitionData(partition, leader_epoch)])]
         request = su.ReadShareGroupStateSummaryRequest(self.group, rows)
-        self.stage.call(f"sum up {what}", ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, version, request)
+        self.stage.call(f"sum up {label}", ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, version, request)
 
-    def delete(self, what: str, partition: int = 0) -> None:
+    def delete(self, label: str, partition: int = 0) -> None:
         rows = [ds.DeleteStateData(self.topic, [ds.PartitionData(partition)])]
         request = ds.DeleteShareGroupStateRequest(self.group, rows)
-        self.stage.call(f"delete {what}", ApiKey.DELETE_SHARE_GROUP_STATE, 0, request)
+        self.stage.call(f"delete {label}", ApiKey.DELETE_SHARE_GROUP_STATE, 0, request)
 
 
 def _coordinated(stage: ScenarioSession, g: str, own: bytes) -> None:
     """Find the coordinator of a share partition, and wait until it is loaded."""
     key = f"{g}:{_text(own)}:0"
     peer = stage["a"]
-    asked = fc.FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
-    wait_until(lambda: not peer.call(ApiKey.FIND_COORDINATOR, 6, asked).coordinators[0].error_code)
+    request = fc.FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
+    wait_until(lambda: not peer.call(ApiKey.FIND_COORDINATOR, 6, request).coordinators[0].error_code)
     for bad in ("x", f"{g}:{_text(own)}", f"{g}:x:0", f"{g}:{_text(own)}:y", f":{_text(own)}:0"):
         odd = fc.FindCoordinatorRequest(key_type=2, coordinator_keys=[bad])
         answer = peer.call(ApiKey.FIND_COORDINATOR, 6, odd)

@@ -30,8 +30,8 @@ def _tasks(**tasks: list[int]) -> list[hb.StreamsGroupHeartbeatRequestTaskIds]:
     return [hb.StreamsGroupHeartbeatRequestTaskIds(name[1:], numbers) for name, numbers in tasks.items()]
 
 
-def _owned(told: Any) -> list[hb.StreamsGroupHeartbeatRequestTaskIds]:
-    return [hb.StreamsGroupHeartbeatRequestTaskIds(row.subtopology_id, row.partitions) for row in told]
+def _owned(expected: Any) -> list[hb.StreamsGroupHeartbeatRequestTaskIds]:
+    return [hb.StreamsGroupHeartbeatRequestTaskIds(row.subtopology_id, row.partitions) for row in expected]
 
 
 READS = hb.Topology(0, [hb.Subtopology("0", ["streams-in"])])
@@ -53,9 +53,9 @@ COUNTS = hb.Topology(
 
 
 def _join(group: str, member: str, topology: hb.Topology | None = READS, **fields: Any) -> Any:
-    said = {"rebalance_timeout_ms": 60_000, "process_id": f"process-{member}", "topology": topology}
-    said |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-    return hb.StreamsGroupHeartbeatRequest(**{"group_id": group, "member_id": member, **said, **fields})
+    text = {"rebalance_timeout_ms": 60_000, "process_id": f"process-{member}", "topology": topology}
+    text |= {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    return hb.StreamsGroupHeartbeatRequest(**{"group_id": group, "member_id": member, **text, **fields})
 
 
 def _beat(group: str, member: str, epoch: int, active: Any = None, standby: Any = (), **fields: Any) -> Any:
@@ -65,10 +65,10 @@ def _beat(group: str, member: str, epoch: int, active: Any = None, standby: Any 
 
 def _ready(stage: ScenarioSession, group: str, **settings: str) -> None:
     """Create a group without delays for members and assignments."""
-    said = {"streams_initial_rebalance_delay_ms": "0", "streams_assignment_interval_ms": "0", **settings}
-    rows = [ia.AlterableConfig(name.replace("_", "."), 0, value) for name, value in said.items()]
-    asked = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP, group, rows)])
-    stage.call(f"settings of {group}", ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, asked)
+    text = {"streams_initial_rebalance_delay_ms": "0", "streams_assignment_interval_ms": "0", **settings}
+    rows = [ia.AlterableConfig(name.replace("_", "."), 0, value) for name, value in text.items()]
+    request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP, group, rows)])
+    stage.call(f"settings of {group}", ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
     peer = stage["a"]
 
     def is_led() -> bool:
@@ -115,8 +115,8 @@ def streams_refusals(stage: ScenarioSession) -> None:
         "a topology of who goes on": {"member_epoch": 1},
         "tags named twice": {"client_tags": [hb.KeyValue("k", "1"), hb.KeyValue("k", "2")]},
     }
-    for what, fields in odd.items():
-        stage.call(what, BEAT, 0, _join(g, "a", **fields))
+    for name, fields in odd.items():
+        stage.call(name, BEAT, 0, _join(g, "a", **fields))
     sub = hb.Subtopology
     topologies = {
         "a regular expression": [sub("0", ["streams-in"], ["s.*"])],
@@ -129,8 +129,8 @@ def streams_refusals(stage: ScenarioSession) -> None:
         "a place beyond the list": [sub("0", ["streams-in"], copartition_groups=[hb.CopartitionGroup([4])])],
         "named twice": [sub("0", ["streams-in"]), sub("0", ["streams-in"])],
     }
-    for what, rows in topologies.items():
-        stage.call(what, BEAT, 0, _join(g, "a", hb.Topology(0, rows)))
+    for name, rows in topologies.items():
+        stage.call(name, BEAT, 0, _join(g, "a", hb.Topology(0, rows)))
     stage.call("an epoch below zero", BEAT, 0, _join(g, "a", hb.Topology(-1, READS.subtopologies)))
     _look(stage, g, "still nothing")
 
@@ -161,13 +161,19 @@ def streams_tasks(stage: ScenarioSession) -> None:
     stage.call("a subtopology that is none", BEAT, 0, _beat(g, "a", 3, _tasks(_1=[0])))
     stage.call("another topology", BEAT, 0, _join(g, "c", COUNTS))
     stage.call("a later topology", BEAT, 0, _join(g, "c", hb.Topology(1, READS.subtopologies)))
-    for name, epoch, who in (("own", 3, "a"), ("old", 2, "a"), ("older", 1, "a"), ("next", 4, "a"), ("none", 3, "x")):
-        stage.call(f"commit, {name} epoch", ApiKey.OFFSET_COMMIT, 9, _commit(g, epoch, who))
+    for name, epoch, identity in (
+        ("own", 3, "a"),
+        ("old", 2, "a"),
+        ("older", 1, "a"),
+        ("next", 4, "a"),
+        ("none", 3, "x"),
+    ):
+        stage.call(f"commit, {name} epoch", ApiKey.OFFSET_COMMIT, 9, _commit(g, epoch, identity))
     stage.call("commit in an old version", ApiKey.OFFSET_COMMIT, 8, _commit(g, 3, "a"))
     stage.call("commit from outside", ApiKey.OFFSET_COMMIT, 9, _commit(g, -1, ""))
     for name, member, epoch in (("a", "a", 3), ("stale", "a", 1), ("nobody", "x", 3), ("from outside", None, -1)):
-        asked = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(g, member, epoch)])
-        stage.call(f"positions, {name}", ApiKey.OFFSET_FETCH, 9, asked)
+        request = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(g, member, epoch)])
+        stage.call(f"positions, {name}", ApiKey.OFFSET_FETCH, 9, request)
     for states, types in (([], ["streams"]), (["Stable"], ["STREAMS"]), (["not_ready"], ["streams"])):
         stage.call(f"list {states} {types}", ApiKey.LIST_GROUPS, 5, ls.ListGroupsRequest(states, types))
     stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([g]))
@@ -214,10 +220,11 @@ def streams_topics(stage: ScenarioSession) -> None:
     has = _owned(mine)
     for round_ in range(3):
         for name in ("a", "b"):
-            told = peer.call(BEAT, 0, _beat(g, name, epoch_of(describe(), name), has if name == "a" else None))
-            if name == "a" and told.active_tasks is not None:
+            response = peer.call(BEAT, 0, _beat(g, name, epoch_of(describe(), name), has if name == "a" else None))
+            if name == "a" and response.active_tasks is not None:
                 has = [
-                    hb.StreamsGroupHeartbeatRequestTaskIds(x.subtopology_id, x.partitions) for x in told.active_tasks
+                    hb.StreamsGroupHeartbeatRequestTaskIds(x.subtopology_id, x.partitions)
+                    for x in response.active_tasks
                 ]
         stage.record(f"after round {round_}", sorted_by_id(describe()))
     assert epoch > 0

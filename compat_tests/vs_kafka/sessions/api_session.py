@@ -278,8 +278,8 @@ def prepare(port: int) -> bytes:
     peer.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([topic], 10_000))
 
     def ready() -> bool:
-        asked = find_coordinator.FindCoordinatorRequest(coordinator_keys=[GROUP])
-        found = peer.call(ApiKey.FIND_COORDINATOR, 4, asked).coordinators[0].error_code
+        request = find_coordinator.FindCoordinatorRequest(coordinator_keys=[GROUP])
+        found = peer.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code
         listed = peer.call(ApiKey.LIST_GROUPS, 4, list_groups.ListGroupsRequest()).error_code
         committed = peer.call(ApiKey.OFFSET_COMMIT, 8, next(_offset_commit(8, ZERO_UUID)))
         return not found and not listed and not committed.topics[0].partitions[0].error_code
@@ -291,8 +291,8 @@ def prepare(port: int) -> bytes:
         return not done.topics[0].partitions[0].error_code
 
     def has_producer_ids() -> bool:
-        asked = init_producer_id.InitProducerIdRequest(None, 60_000)
-        return not peer.call(ApiKey.INIT_PRODUCER_ID, 4, asked).error_code
+        request = init_producer_id.InitProducerIdRequest(None, 60_000)
+        return not peer.call(ApiKey.INIT_PRODUCER_ID, 4, request).error_code
 
     wait_until(ready)
     for group in ("delete-0", "delete-1", "delete-2", "off-delete"):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from compat_tests.vs_kafka.sessions.three_node_session import ThreeNodeSession
 
 ANOTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
-SOMEBODY = b"nobody's dir id."
+UNKNOWN_DIRECTORY_ID = b"nobody's dir id."
 
 
 def quorum(three: ThreeNodeSession) -> None:
@@ -42,9 +42,9 @@ def quorum(three: ThreeNodeSession) -> None:
     _voters(three)
 
 
-def _both(three: ThreeNodeSession, what: str, key: ApiKey, version: int, request: object) -> None:
-    three.call_active_controller(what, key, version, request)  # type: ignore[arg-type]
-    three.call_standby_controller(what, key, version, request)  # type: ignore[arg-type]
+def _both(three: ThreeNodeSession, label: str, key: ApiKey, version: int, request: object) -> None:
+    three.call_active_controller(label, key, version, request)  # type: ignore[arg-type]
+    three.call_standby_controller(label, key, version, request)  # type: ignore[arg-type]
 
 
 def _described(three: ThreeNodeSession) -> None:
@@ -60,19 +60,19 @@ def _described(three: ThreeNodeSession) -> None:
 
 def _votes(three: ThreeNodeSession) -> None:
     for version in (0, 1, 2):
-        for what, cluster, topic, epoch in (
+        for name, cluster, topic, epoch in (
             ("of another cluster", ANOTHER_CLUSTER, METADATA_TOPIC, 0),
             ("of an old epoch", None, METADATA_TOPIC, 0),
             ("about another topic", None, "e", 0),
         ):
             row = v.VoteRequestPartitionData(0, epoch, 2)
             request = v.VoteRequest(cluster, -1, [v.VoteRequestTopicData(topic, [row])])
-            _both(three, f"vote {what}", ApiKey.VOTE, version, request)
+            _both(three, f"vote {name}", ApiKey.VOTE, version, request)
 
 
 def _quorum_epochs(three: ThreeNodeSession) -> None:
     for version in (0, 1):
-        for what, cluster, leader, epoch in (
+        for name, cluster, leader, epoch in (
             ("of another cluster", ANOTHER_CLUSTER, 1, 0),
             ("of an old epoch", None, 1, 0),
             ("of nobody", None, 9, 0),
@@ -81,15 +81,15 @@ def _quorum_epochs(three: ThreeNodeSession) -> None:
             begun = bq.BeginQuorumEpochRequest(
                 cluster, -1, [bq.BeginQuorumEpochRequestTopicData(METADATA_TOPIC, [row])]
             )
-            _both(three, f"begun {what}", ApiKey.BEGIN_QUORUM_EPOCH, version, begun)
+            _both(three, f"begun {name}", ApiKey.BEGIN_QUORUM_EPOCH, version, begun)
             end = eq.EndQuorumEpochRequestPartitionData(0, leader, epoch)
             ended = eq.EndQuorumEpochRequest(cluster, [eq.EndQuorumEpochRequestTopicData(METADATA_TOPIC, [end])])
-            _both(three, f"ended {what}", ApiKey.END_QUORUM_EPOCH, version, ended)
+            _both(three, f"ended {name}", ApiKey.END_QUORUM_EPOCH, version, ended)
 
 
 def _read(three: ThreeNodeSession) -> None:
     for version in range(13, 19):
-        for what, cluster, epoch, offset, last in (
+        for name, cluster, epoch, offset, last in (
             ("of another cluster", ANOTHER_CLUSTER, -1, 0, 0),
             ("of an old epoch", None, 0, 0, 0),
             ("of a younger last epoch", None, 0, 0, 1),
@@ -98,29 +98,31 @@ def _read(three: ThreeNodeSession) -> None:
             part = f.FetchPartition(0, epoch, offset, last, 0, 1 << 20)
             topics = [f.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[part])]
             request = f.FetchRequest(cluster, max_wait_ms=0, max_bytes=1 << 20, topics=topics)
-            _both(three, f"fetch {what}", ApiKey.FETCH, version, request)
+            _both(three, f"fetch {name}", ApiKey.FETCH, version, request)
     for version in (0, 1):  # Kafka returns UNKNOWN_SERVER_ERROR for an invalid snapshot id
         wanted = fs.FetchSnapshotRequestPartitionSnapshot(0, 0, fs.FetchSnapshotRequestSnapshotId(0, 0))
         snapshots = [fs.FetchSnapshotRequestTopicSnapshot(METADATA_TOPIC, [wanted])]
-        asked = fs.FetchSnapshotRequest(ANOTHER_CLUSTER, topics=snapshots)
-        _both(three, "snapshot of another cluster", ApiKey.FETCH_SNAPSHOT, version, asked)
+        query = fs.FetchSnapshotRequest(ANOTHER_CLUSTER, topics=snapshots)
+        _both(three, "snapshot of another cluster", ApiKey.FETCH_SNAPSHOT, version, query)
 
 
 def _voters(three: ThreeNodeSession) -> None:
     listeners = [av.Listener("CONTROLLER", "localhost", 9)]
     for version in (0, 1):
-        added = av.AddRaftVoterRequest(ANOTHER_CLUSTER, 1000, 7, SOMEBODY, listeners)
+        added = av.AddRaftVoterRequest(ANOTHER_CLUSTER, 1000, 7, UNKNOWN_DIRECTORY_ID, listeners)
         _both(three, "add to another cluster", ApiKey.ADD_RAFT_VOTER, version, added)
-    removed = rv.RemoveRaftVoterRequest(ANOTHER_CLUSTER, 7, SOMEBODY)
+    removed = rv.RemoveRaftVoterRequest(ANOTHER_CLUSTER, 7, UNKNOWN_DIRECTORY_ID)
     _both(three, "remove from another cluster", ApiKey.REMOVE_RAFT_VOTER, 0, removed)
-    updated = uv.UpdateRaftVoterRequest(ANOTHER_CLUSTER, 0, 7, SOMEBODY, [uv.Listener("CONTROLLER", "localhost", 9)])
+    updated = uv.UpdateRaftVoterRequest(
+        ANOTHER_CLUSTER, 0, 7, UNKNOWN_DIRECTORY_ID, [uv.Listener("CONTROLLER", "localhost", 9)]
+    )
     _both(three, "update of another cluster", ApiKey.UPDATE_RAFT_VOTER, 0, updated)
 
 
 def registration(three: ThreeNodeSession) -> None:
     """Send invalid requests of brokers to controllers, and requests that brokers forward."""
     for version in range(5):
-        request = br.BrokerRegistrationRequest(9, ANOTHER_CLUSTER, SOMEBODY, rack=None)
+        request = br.BrokerRegistrationRequest(9, ANOTHER_CLUSTER, UNKNOWN_DIRECTORY_ID, rack=None)
         _both(three, "of another cluster", ApiKey.BROKER_REGISTRATION, version, request)
     for version in (0, 1, 2):
         for broker, epoch in ((9, 1), (1, 0)):
@@ -129,7 +131,9 @@ def registration(three: ThreeNodeSession) -> None:
             )
     for broker in (1, 9):
         _both(three, f"ids for {broker}", ApiKey.ALLOCATE_PRODUCER_IDS, 0, pi.AllocateProducerIdsRequest(broker, 0))
-        where = ad.AssignReplicasToDirsRequest(broker, 0, [ad.AssignReplicasToDirsRequestDirectoryData(SOMEBODY)])
+        where = ad.AssignReplicasToDirsRequest(
+            broker, 0, [ad.AssignReplicasToDirsRequestDirectoryData(UNKNOWN_DIRECTORY_ID)]
+        )
         _both(three, f"place for {broker}", ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, where)
     _both(three, "strike off nobody", ApiKey.UNREGISTER_BROKER, 0, ub.UnregisterBrokerRequest(9))
     three.call("strike off nobody", 3, ApiKey.UNREGISTER_BROKER, 0, ub.UnregisterBrokerRequest(9))

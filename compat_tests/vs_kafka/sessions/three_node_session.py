@@ -48,7 +48,7 @@ class NodePorts(NamedTuple):
 class RecordedAnswer(NamedTuple):
     """Request and its response, in comparable form."""
 
-    what: str
+    label: str
     answer: Any
 
 
@@ -78,27 +78,27 @@ class ThreeNodeSession:
         """Send a broker a request that is not compared."""
         return self._client("broker", node).call(key, version, body)
 
-    def call(self, what: str, node: int, key: ApiKey, version: int, body: Message) -> Any:
+    def call(self, label: str, node: int, key: ApiKey, version: int, body: Message) -> Any:
         """Send a request to a broker."""
-        return self._record_call(f"{what}: broker {node}", "broker", node, key, version, body)
+        return self._record_call(f"{label}: broker {node}", "broker", node, key, version, body)
 
     def call_each_version(
-        self, what: str, key: ApiKey, versions: range, body: Callable[[int], Message], node: int = 2
+        self, label: str, key: ApiKey, versions: range, body: Callable[[int], Message], node: int = 2
     ) -> None:
         """Send a request to a broker in each version."""
         for version in versions:
-            self.call(what, node, key, version, body(version))
+            self.call(label, node, key, version, body(version))
 
-    def call_active_controller(self, what: str, key: ApiKey, version: int, body: Message) -> Any:
+    def call_active_controller(self, label: str, key: ApiKey, version: int, body: Message) -> Any:
         """Send a request to the active controller at its own listener."""
         return self._record_call(
-            f"{what}: active controller", "controller", self.active_controller_id(), key, version, body
+            f"{label}: active controller", "controller", self.active_controller_id(), key, version, body
         )
 
-    def call_standby_controller(self, what: str, key: ApiKey, version: int, body: Message) -> Any:
+    def call_standby_controller(self, label: str, key: ApiKey, version: int, body: Message) -> Any:
         """Send a request to a controller that is not active."""
         node = next(i for i in BROKERS if i != self.active_controller_id())
-        return self._record_call(f"{what}: another controller", "controller", node, key, version, body)
+        return self._record_call(f"{label}: another controller", "controller", node, key, version, body)
 
     def active_controller_id(self) -> int:
         """Return the leader of the quorum."""
@@ -110,16 +110,16 @@ class ThreeNodeSession:
         answer = self.call_unrecorded(1, ApiKey.DESCRIBE_QUORUM, 2, dq.DescribeQuorumRequest([wanted]))
         return answer.topics[0].partitions[0]
 
-    def _record_call(self, what: str, role: str, node: int, key: ApiKey, version: int, body: Message) -> Any:
-        what = f"{what}: {key.name} v{version}"
+    def _record_call(self, label: str, role: str, node: int, key: ApiKey, version: int, body: Message) -> Any:
+        label = f"{label}: {key.name} v{version}"
         try:
             answer = self._client(role, node).call(key, version, body)
         except ConnectionError:
             del self._clients[role, node]
-            self.answers.append(RecordedAnswer(what, "closed"))
+            self.answers.append(RecordedAnswer(label, "closed"))
             return None
         self.answers.append(
-            RecordedAnswer(what, without_variable_fields(to_json_value(answer), quorum=role == "controller"))
+            RecordedAnswer(label, without_variable_fields(to_json_value(answer), quorum=role == "controller"))
         )
         return answer
 
@@ -158,25 +158,25 @@ class ThreeNodeSession:
         answer = self.call_unrecorded(node, ApiKey.FETCH, 12, _fetched(12, self, index))
         return int(answer.responses[0].partitions[0].high_watermark)
 
-    def record_partitions(self, what: str, name: str) -> None:
+    def record_partitions(self, label: str, name: str) -> None:
         """Record a topic's partitions: equal at each broker once stable."""
         self.wait_until_current()
         request = dt.DescribeTopicPartitionsRequest([dt.TopicRequest(name)])
         for node in BROKERS:
-            self.call(what, node, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+            self.call(label, node, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
 
-    def elect(self, what: str, kind: int, name: str, partitions: list[int], version: int = 2) -> None:
+    def elect(self, label: str, kind: int, name: str, partitions: list[int], version: int = 2) -> None:
         """Run an election, and record the topic afterwards."""
         request = el.ElectLeadersRequest(kind, [el.TopicPartitions(name, partitions)], 10_000)
-        self.call(what, 2, ApiKey.ELECT_LEADERS, version, request)
+        self.call(label, 2, ApiKey.ELECT_LEADERS, version, request)
 
     def reassign(
-        self, what: str, name: str, to: dict[int, list[int] | None], version: int = 1, change: bool = True
+        self, label: str, name: str, to: dict[int, list[int] | None], version: int = 1, change: bool = True
     ) -> None:
         """Run a reassignment, and wait until it has completed."""
         rows = [ar.ReassignablePartition(number, replicas) for number, replicas in to.items()]
         request = ar.AlterPartitionReassignmentsRequest(10_000, change, [ar.ReassignableTopic(name, rows)])
-        self.call(what, 2, ApiKey.ALTER_PARTITION_REASSIGNMENTS, version, request)
+        self.call(label, 2, ApiKey.ALTER_PARTITION_REASSIGNMENTS, version, request)
         under_way = lr.ListPartitionReassignmentsRequest(10_000, None)
         wait_until(lambda: not self.call_unrecorded(2, ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, under_way).topics)
 
@@ -222,7 +222,7 @@ def elections(three: ThreeNodeSession) -> None:
 def reassignments(three: ThreeNodeSession) -> None:
     """Move replicas, validly and invalidly."""
     three.create_topic("m", [[1, 2], [2, 3]])
-    for what, to in (
+    for name, to in (
         ("away", {0: [3]}),
         ("back and more", {0: [1, 2, 3]}),
         ("the leader goes", {1: [1, 3]}),
@@ -234,8 +234,8 @@ def reassignments(three: ThreeNodeSession) -> None:
         ("no such broker", {0: [1, 8]}),
         ("a negative one", {0: [1, -2]}),
     ):
-        three.reassign(what, "m", to)
-        three.record_partitions(what, "m")
+        three.reassign(name, "m", to)
+        three.record_partitions(name, "m")
     three.reassign("fewer is not allowed", "m", {0: [1]}, change=False)
     three.reassign("as many is", "m", {0: [3, 1, 2]}, change=False)
     three.reassign("an older version", "m", {0: [2, 1]}, version=0)
@@ -249,7 +249,7 @@ def reassignments(three: ThreeNodeSession) -> None:
 
 def topic_creation(three: ThreeNodeSession) -> None:
     """Create topics with manual assignments, valid and invalid."""
-    for what, rows, count, factor in (
+    for name, rows, count, factor in (
         ("a hole", {0: [1], 2: [2]}, -1, -1),
         ("uneven", {0: [1], 1: [2, 3]}, -1, -1),
         ("twice the same", {0: [1, 1]}, -1, -1),
@@ -263,9 +263,9 @@ def topic_creation(three: ThreeNodeSession) -> None:
         assigned = [ct.CreatableReplicaAssignment(number, to) for number, to in rows.items()]
         for dry in (True, False):
             request = ct.CreateTopicsRequest([ct.CreatableTopic("c", count, factor, assigned)], 10_000, dry)
-            three.call(what, 2, ApiKey.CREATE_TOPICS, 6, request)
+            three.call(name, 2, ApiKey.CREATE_TOPICS, 6, request)
     three.create_topic("grows", [[1, 2]])
-    for what, count, to in (
+    for name, count, to in (
         ("as many", 1, None),
         ("wrong number", 3, [[1, 2]]),
         ("uneven", 2, [[3]]),
@@ -274,7 +274,7 @@ def topic_creation(three: ThreeNodeSession) -> None:
     ):
         more = None if to is None else [cp.CreatePartitionsAssignment(x) for x in to]
         request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic("grows", count, more)], 10_000)
-        three.call(what, 2, ApiKey.CREATE_PARTITIONS, 3, request)
+        three.call(name, 2, ApiKey.CREATE_PARTITIONS, 3, request)
     three.record_partitions("grown", "grows")
 
 
@@ -360,7 +360,7 @@ def offsets_and_epochs(three: ThreeNodeSession) -> None:
 
 def isr_changes(three: ThreeNodeSession) -> None:
     """Send changes of an ISR that the controller refuses."""
-    for what, broker, broker_epoch in (("nobody's", 9, 1), ("an old one's", 1, 0)):
+    for name, broker, broker_epoch in (("nobody's", 9, 1), ("an old one's", 1, 0)):
         for version in (2, 3):
             row = ap.AlterPartitionRequestPartitionData(0, 0, partition_epoch=0)
             if version == 2:
@@ -369,8 +369,8 @@ def isr_changes(three: ThreeNodeSession) -> None:
                 row.new_isr_with_epochs = [ap.BrokerState(1, -1), ap.BrokerState(2, -1)]
             topic = ap.AlterPartitionRequestTopicData(three.topic_ids["e"], [row])
             request = ap.AlterPartitionRequest(broker, broker_epoch, [topic])
-            three.call_active_controller(what, ApiKey.ALTER_PARTITION, version, request)
-            three.call_standby_controller(what, ApiKey.ALTER_PARTITION, version, request)
+            three.call_active_controller(name, ApiKey.ALTER_PARTITION, version, request)
+            three.call_standby_controller(name, ApiKey.ALTER_PARTITION, version, request)
 
 
 def run_session(nodes: Sequence[NodePorts]) -> list[RecordedAnswer]:

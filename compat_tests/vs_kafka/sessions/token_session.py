@@ -63,45 +63,45 @@ class TokenSession:
         self._hmacs: dict[str, str] = {}
         self._issued_ms = 0
 
-    async def channel_of(self, who: str) -> Channel:
+    async def channel_of(self, client: str) -> Channel:
         """Return the connection of a user."""
-        if who not in self._open:
-            self._open[who] = await self.dial(SaslLogin("SCRAM-SHA-512", who, USERS[who]))
-        return self._open[who]
+        if client not in self._open:
+            self._open[client] = await self.dial(SaslLogin("SCRAM-SHA-512", client, USERS[client]))
+        return self._open[client]
 
     async def dial(self, login: SaslLogin) -> Channel:
         """Open a connection."""
         return await open_channel(self._env, ("127.0.0.1", self._port), "talk", 20.0, ConnectionSecurity(None, login))
 
-    async def call(self, what: str, request: Message, version: int, who: str = "alice") -> Any:
+    async def call(self, label: str, request: Message, version: int, client: str = "alice") -> Any:
         """Send a request and record its response."""
-        channel = self._open[who] if who in self._open else await self.channel_of(who)
+        channel = self._open[client] if client in self._open else await self.channel_of(client)
         try:
             answer = await channel.call(request, version)
         except OSError:
-            self.answers.append((what, "closed"))
+            self.answers.append((label, "closed"))
             return None
-        self.answers.append((what, self.normalize(to_json_value(answer))))
+        self.answers.append((label, self.normalize(to_json_value(answer))))
         return answer
 
-    async def log_in(self, what: str, login: SaslLogin, who: str) -> None:
+    async def log_in(self, label: str, login: SaslLogin, client: str) -> None:
         """Log in."""
         try:
-            self._open[who] = await self.dial(login)
-            self.answers.append((what, "in"))
+            self._open[client] = await self.dial(login)
+            self.answers.append((label, "in"))
         except AuthenticationFailed as error:
-            self.answers.append((what, str(error).replace(login.user, "a token")))
+            self.answers.append((label, str(error).replace(login.user, "a token")))
 
     async def sleep_past(self, time_ms: int) -> None:
         """Wait until the clock is later than this: both nodes read the same clock."""
         await trio.sleep(max(0, time_ms + 1 - self._env.now_ms()) / 1000)
 
     async def wait_until(
-        self, request: Message, version: int, is_so: Callable[[Any], bool], who: str = "admin"
+        self, request: Message, version: int, is_so: Callable[[Any], bool], client: str = "admin"
     ) -> None:
         """Repeat a request: Kafka's broker learns of a change a little after its controller has made it."""
         for _ in range(400):
-            if is_so(await (await self.channel_of(who)).call(request, version)):
+            if is_so(await (await self.channel_of(client)).call(request, version)):
                 return
             await trio.sleep(0.05)
         raise TimeoutError(f"{request}")
@@ -132,8 +132,8 @@ def describe_by_owner(*names: str) -> dd.DescribeDelegationTokenRequest:
     return dd.DescribeDelegationTokenRequest([dd.DescribeDelegationTokenOwner("User", x) for x in names])
 
 
-def acl_creation(who: str, operation: int, kind: int, name: str) -> ca.AclCreation:
-    return ca.AclCreation(kind, name, 3, f"User:{who}", "*", operation, 3)
+def acl_creation(client: str, operation: int, kind: int, name: str) -> ca.AclCreation:
+    return ca.AclCreation(kind, name, 3, f"User:{client}", "*", operation, 3)
 
 
 async def run_session(port: int) -> list[tuple[str, Any]]:
@@ -169,17 +169,17 @@ async def _create(talk: TokenSession) -> cd.CreateDelegationTokenResponse:
 async def _describe(talk: TokenSession) -> None:
     everything = dd.DescribeDelegationTokenRequest(None)
     await talk.wait_until(everything, 3, lambda answer: len(answer.tokens) == 9)
-    for who in ("alice", "bob", "carol", "admin"):
-        await talk.call(f"all, as {who}", everything, 3, who)
-        await talk.call(f"nobody's, as {who}", describe_by_owner(), 3, who)
-        await talk.call(f"carol's, as {who}", describe_by_owner("carol"), 2, who)
-        await talk.call(f"bob's and alice's, as {who}", describe_by_owner("bob", "alice"), 1, who)
+    for identity in ("alice", "bob", "carol", "admin"):
+        await talk.call(f"all, as {identity}", everything, 3, identity)
+        await talk.call(f"nobody's, as {identity}", describe_by_owner(), 3, identity)
+        await talk.call(f"carol's, as {identity}", describe_by_owner("carol"), 2, identity)
+        await talk.call(f"bob's and alice's, as {identity}", describe_by_owner("bob", "alice"), 1, identity)
 
 
 async def _renew_and_expire(talk: TokenSession, made: cd.CreateDelegationTokenResponse) -> None:
-    for who in ("bob", "carol", "alice", "admin"):
-        await talk.call(f"renew as {who}", rd.RenewDelegationTokenRequest(made.hmac, 7_200_000), 2, who)
-        await talk.call(f"expire as {who}", ed.ExpireDelegationTokenRequest(made.hmac, 10_800_000), 2, who)
+    for identity in ("bob", "carol", "alice", "admin"):
+        await talk.call(f"renew as {identity}", rd.RenewDelegationTokenRequest(made.hmac, 7_200_000), 2, identity)
+        await talk.call(f"expire as {identity}", ed.ExpireDelegationTokenRequest(made.hmac, 10_800_000), 2, identity)
     await talk.call("renew for ever", rd.RenewDelegationTokenRequest(made.hmac, NEVER), 1, "bob")
     await talk.call("expire never", ed.ExpireDelegationTokenRequest(made.hmac, NEVER), 1, "bob")
     await talk.call("renew nothing", rd.RenewDelegationTokenRequest(b"nothing", 1), 2)
@@ -217,13 +217,13 @@ async def _log_in(talk: TokenSession, made: cd.CreateDelegationTokenResponse) ->
     await talk.log_in("a user's name", token_login(made, user="alice", password=USERS["alice"]), "nobody")
     await talk.log_in("not as a token", SaslLogin("SCRAM-SHA-256", made.token_id, token_login(made).password), "nobody")
     await talk.call("metadata of a token", md.MetadataRequest([]), 12, "token")
-    for what, request, version in (
+    for body, request, version in (
         ("create", cd.CreateDelegationTokenRequest(), 3),
         ("renew", rd.RenewDelegationTokenRequest(made.hmac, 1), 2),
         ("expire", ed.ExpireDelegationTokenRequest(made.hmac, 1), 2),
         ("describe", dd.DescribeDelegationTokenRequest(None), 3),
     ):
-        await talk.call(f"{what} by a token", request, version, "token")
+        await talk.call(f"{body} by a token", request, version, "token")
     await talk.call("rules by a token", ca.CreateAclsRequest([acl_creation("carol", 8, 2, "walk")]), 3, "token")
     await talk.call("remove", ed.ExpireDelegationTokenRequest(made.hmac, -1), 2, "carol")
     await talk.wait_until(describe_by_owner("carol"), 3, lambda answer: all(x.hmac != made.hmac for x in answer.tokens))

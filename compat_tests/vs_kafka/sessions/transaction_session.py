@@ -22,7 +22,7 @@ TRANSACTIONS = frozenset(
         ApiKey.LIST_TRANSACTIONS,
     }
 )
-WHO = (4_000_000, 3)
+PRODUCER = (4_000_000, 3)
 
 
 def _add_partitions(version: int) -> Iterator[Message]:
@@ -30,10 +30,10 @@ def _add_partitions(version: int) -> Iterator[Message]:
         topics = [ap.AddPartitionsToTxnTopic(name, [number])]
         for transactional_id in ("unheard-of", ""):
             if version < 4:
-                yield ap.AddPartitionsToTxnRequest([], transactional_id, *WHO, topics)
+                yield ap.AddPartitionsToTxnRequest([], transactional_id, *PRODUCER, topics)
             else:
                 for verify in (True, False):
-                    one = ap.AddPartitionsToTxnTransaction(transactional_id, *WHO, verify, topics)
+                    one = ap.AddPartitionsToTxnTransaction(transactional_id, *PRODUCER, verify, topics)
                     yield ap.AddPartitionsToTxnRequest([one])
 
 
@@ -44,16 +44,16 @@ def transactions(key: ApiKey, version: int) -> Iterator[Message]:
             yield from _add_partitions(version)
         case ApiKey.ADD_OFFSETS_TO_TXN:
             for transactional_id in ("unheard-of", ""):
-                yield ao.AddOffsetsToTxnRequest(transactional_id, *WHO, "a group")
+                yield ao.AddOffsetsToTxnRequest(transactional_id, *PRODUCER, "a group")
         case ApiKey.END_TXN:
             for transactional_id in ("unheard-of", ""):
                 for commits in (True, False):
-                    yield e.EndTxnRequest(transactional_id, *WHO, commits)
+                    yield e.EndTxnRequest(transactional_id, *PRODUCER, commits)
         case ApiKey.DESCRIBE_TRANSACTIONS:
             yield dt.DescribeTransactionsRequest(["unheard-of", ""])
             yield dt.DescribeTransactionsRequest([])
         case _:
-            yield lt.ListTransactionsRequest(["Ongoing", "Nonsense"], [WHO[0]])
+            yield lt.ListTransactionsRequest(["Ongoing", "Nonsense"], [PRODUCER[0]])
             if version >= 1:
                 yield lt.ListTransactionsRequest(duration_filter=10**15)
             if version >= 2:

@@ -108,8 +108,8 @@ BAD: list[tuple[list[tuple[int, bytes]], dict[str, Any], str]] = [
     ([(0, batch(0)), (1, batch(0))], {"most": 2 * SIZE - 1}, "limit"),
     ([(0, batch(0)), (1, batch(0))], {"most": 1}, "limit"),
     ([(0, batch(0)), (0, batch(0))], {}, "answered twice"),
-    ([(0, b""), (1, b"")], {"asked": (0,)}, "was not asked for"),
-    ([(0, b"")], {"asked": (0, 1)}, "1 partitions are not answered"),
+    ([(0, b""), (1, b"")], {"requested": (0,)}, "was not asked for"),
+    ([(0, b"")], {"requested": (0, 1)}, "1 partitions are not answered"),
 ]
 
 
