@@ -49,8 +49,8 @@ def test_cve_page_has_a_test_for_each_cve(cve: str) -> None:
     named = [test for ids, tests in rows() if cve in ids for test in tests]
     assert named, f"{PAGE.name} names no test"
     for file, name in named:
-        named = described_tests(ROOT / file).get(name)
-        assert named is not None, f"{file} has no {name}"
+        text = described_tests(ROOT / file).get(name)
+        assert text is not None, f"{file} has no {name}"
     assert any(cve in described_tests(ROOT / file)[name] for file, name in named), "none of them names it"
 
 

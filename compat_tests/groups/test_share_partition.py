@@ -119,7 +119,7 @@ class SharePartitionDriver:
         if not changes.changes:
             return True
         # Kafka joins adjacent batches in its state, Ottla joins them when it sends them
-        rows = "".join(map(self.told, changes.changes))
+        rows = "".join(map(self.format_change, changes.changes))
         self.written = f" {self.share.start_offset}/{self.share.delivery_complete_count}:{rows}"
         if self.writes == "later":
             self.held.append(changes)

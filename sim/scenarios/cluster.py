@@ -357,13 +357,11 @@ class ClusterScenario(SimulationScenario):
         out = []
         names = {number: name for name, number in self.numbers.items()}
         image = self.image()
-        for topic, number, state in iterate_partitions(image):
+        for topic, number, row in iterate_partitions(image):
             if topic == COMPACTED_TOPIC or topic.startswith("__"):
                 continue
-            copies = {
-                names[x]: read_replica(self.simulation.host(names[x]).disk, topic, number) for x in state.replicas
-            }
-            begin = self._log_start(topic, number, state.leader)
+            copies = {names[x]: read_replica(self.simulation.host(names[x]).disk, topic, number) for x in row.replicas}
+            begin = self._log_start(topic, number, row.leader)
             out += [f"{topic}-{number} {x}" for x in find_replica_differences(copies, begin=begin)]
         logs = {name: read_replica(self.simulation.host(name).disk, METADATA_TOPIC, 0) for name in self.numbers}
         out += [f"{METADATA_TOPIC} {x}" for x in find_replica_differences(logs, image.offset)]
