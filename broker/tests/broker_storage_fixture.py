@@ -47,7 +47,7 @@ class SlowEnv(VirtualEnv):
             self.is_beside = False
 
 
-def led_topic(name: str, count: int, topic_id: bytes | None = None, **told: Any) -> TopicImage:
+def led_topic(name: str, count: int, topic_id: bytes | None = None, **expected: Any) -> TopicImage:
     """Return a topic with partitions that this node leads as their only replica."""
     state: dict[str, Any] = {
         "replicas": (NODE_ID,),
@@ -56,7 +56,7 @@ def led_topic(name: str, count: int, topic_id: bytes | None = None, **told: Any)
         "leader_epoch": 0,
         "partition_epoch": 0,
     }
-    state.update(told)
+    state.update(expected)
     partition = PartitionRegistration(directories=(UNASSIGNED,) * len(state["replicas"]), **state)
     return TopicImage(name, topic_id or name.encode().ljust(16, b"-"), dict.fromkeys(range(count), partition))
 
@@ -152,9 +152,9 @@ class BrokerStorageFixture:
         """Return a list of the later calls that wait for the disk on the event loop: there should be none."""
         waited: list[tuple[str, str]] = []
 
-        def fault(what: str, path: str) -> OSError | None:
-            if what in ("fsync", "fsync_dir") and not self.env.is_beside:
-                waited.append((what, path))
+        def fault(call: str, path: str) -> OSError | None:
+            if call in ("fsync", "fsync_dir") and not self.env.is_beside:
+                waited.append((call, path))
             return None
 
         self.env.disk.fault = fault

@@ -61,7 +61,7 @@ class ClientStream:
         self.is_closed = False
         self.receives = 0
         self.most_bytes = 2**31
-        self._said = bytearray()
+        self._sent = bytearray()
         self._left = False
         self._changed = trio.Event()
         self._gone: Callable[[], None] | None = None
@@ -71,7 +71,7 @@ class ClientStream:
         self._changed = trio.Event()
 
     def send_bytes(self, raw: bytes) -> None:
-        self._said += raw
+        self._sent += raw
         self._notify()
 
     def disconnect(self) -> None:
@@ -86,16 +86,16 @@ class ClientStream:
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         self.receives += 1
-        while not self._said:
+        while not self._sent:
             if self.is_closed:
                 raise trio.ClosedResourceError
             if self._left:
                 return 0
             self.receive_waits += 1
             await self._changed.wait()
-        count = min(len(self._said), len(buffer), self.most_bytes)
-        buffer[:count] = self._said[:count]
-        del self._said[:count]
+        count = min(len(self._sent), len(buffer), self.most_bytes)
+        buffer[:count] = self._sent[:count]
+        del self._sent[:count]
         return count
 
     async def send(self, chunks: Sequence[Any]) -> None:

@@ -154,9 +154,9 @@ class ConsumerMemberClient:
             self.epoch = 0
             return answer
         self.epoch = answer.member_epoch
-        told = assignment_by_letter(answer.assignment)
-        if told is not None:
-            self.owned = told
+        response = assignment_by_letter(answer.assignment)
+        if response is not None:
+            self.owned = response
         return answer
 
 

@@ -66,7 +66,7 @@ class RegisterStateMachine:
     def __init__(self) -> None:
         self.values: dict[str, str | None] = {}
         self.parked: list[Any] = []
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
         self.slow_start = 0
         self.greeted: Any = None
         """Who hears that this is loaded."""
@@ -79,24 +79,24 @@ class RegisterStateMachine:
             yield f"many-{number}", "x"
 
     def handle(self, now_ms: int, event: Any) -> Effects[Pair]:
-        self.heard.append(event)
+        self.received.append(event)
         match event:
-            case PutPairs(ticket, pairs):
-                return Effects(list(pairs), [RequestReply(ticket, "put")])
-            case PutWithResult(ticket, pairs):
-                return Effects(list(pairs), on_commit_outcome=ticket)
-            case PutManyInSlices(ticket, _, settle):
-                fx: Effects[Pair] = Effects(replies=[RequestReply(ticket, "done")], on_commit_outcome=settle)
+            case PutPairs(pending, pairs):
+                return Effects(list(pairs), [RequestReply(pending, "put")])
+            case PutWithResult(pending, pairs):
+                return Effects(list(pairs), on_commit_outcome=pending)
+            case PutManyInSlices(pending, _, transitions):
+                fx: Effects[Pair] = Effects(replies=[RequestReply(pending, "done")], on_commit_outcome=transitions)
                 fx.add_records(self._many(event))
                 return fx
-            case PutAndCount(ticket, pairs):
-                return Effects(list(pairs), immediate_replies=[RequestReply(ticket, f"{len(self.values)} values")])
-            case ParkRequest(ticket):
-                self.parked.append(ticket)
+            case PutAndCount(pending, pairs):
+                return Effects(list(pairs), immediate_replies=[RequestReply(pending, f"{len(self.values)} values")])
+            case ParkRequest(pending):
+                self.parked.append(pending)
             case SetTimer(timer):
                 return Effects(timers=[timer])
-            case WriteResult(what, error):
-                return Effects(replies=[RequestReply(what, ("settled", error))])
+            case WriteResult(value, error):
+                return Effects(replies=[RequestReply(value, ("settled", error))])
             case ShardUnloaded(error):
                 return Effects(replies=[RequestReply(t, ("unloaded", error)) for t in self.parked])
             case ShardLoaded() if self.greeted is not None:
@@ -179,7 +179,7 @@ class RegisterRuntime:
         return next(iter(self.runtime)).state
 
     def put(self, *pairs: Pair) -> PendingBrokerRequest:
-        return self.runtime.submit(0, lambda ticket: PutPairs(ticket, list(pairs)))
+        return self.runtime.submit(0, lambda pending: PutPairs(pending, list(pairs)))
 
     def commit(self) -> None:
         """Advance the high watermark to the log end."""
@@ -193,9 +193,9 @@ class RegisterRuntime:
             self.replica.append(bytearray(batch), 1, AppendOrigin.COORDINATOR)
 
 
-def code_of(ticket: PendingBrokerRequest) -> ErrorCode:
-    assert isinstance(ticket.answer, ProtocolError), ticket.answer
-    return ticket.answer.code
+def code_of(pending: PendingBrokerRequest) -> ErrorCode:
+    assert isinstance(pending.answer, ProtocolError), pending.answer
+    return pending.answer.code
 
 
 def with_runtime(fixture: RegisterRuntime, scenario: Callable[[], Awaitable[None]]) -> None:

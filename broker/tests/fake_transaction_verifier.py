@@ -19,7 +19,7 @@ class FakeTransactionVerifier(TransactionVerifier):
             )
         )
         self.codes = list(codes) or [ErrorCode.NONE]
-        self.asked: list[add_partitions_to_txn.AddPartitionsToTxnTransaction] = []
+        self.requested: list[add_partitions_to_txn.AddPartitionsToTxnTransaction] = []
         self.at_ms: list[float] = []
         self.meanwhile: Any = None
 
@@ -31,7 +31,7 @@ class FakeTransactionVerifier(TransactionVerifier):
     ) -> add_partitions_to_txn.AddPartitionsToTxnResponse:
         assert version == 5
         (transaction,) = request.transactions
-        self.asked.append(transaction)
+        self.requested.append(transaction)
         self.at_ms.append(self._dependencies.env.monotonic_ms())
         code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
         if self.meanwhile is not None:

@@ -32,7 +32,7 @@ class GroupCoordinatorNode:
         self.timers = Timers(env)
         self.failures: list[Any] = []
         self.groups = GroupCoordinator(
-            env, self.fixture.config, self.timers, lambda *told: self.failures.append(told), lambda: partitions
+            env, self.fixture.config, self.timers, lambda *expected: self.failures.append(expected), lambda: partitions
         )
         self.fixture.services.groups = self.groups
         if led:

@@ -135,8 +135,8 @@ class FakeReplicaManager:
     ) -> HostedPartition:
         """Host a topic; return its first partition."""
         topic_id = topic_id_of(name)
-        told = PartitionRegistration(replicas, isr, leader, 3, 0)
-        topic = TopicImage(name, topic_id, dict.fromkeys(range(partitions), told))
+        registration = PartitionRegistration(replicas, isr, leader, 3, 0)
+        topic = TopicImage(name, topic_id, dict.fromkeys(range(partitions), registration))
         self.image = MetadataImage(
             topics={**self.image.topics, name: topic}, topic_names={**self.image.topic_names, topic_id: name}
         )
@@ -145,7 +145,7 @@ class FakeReplicaManager:
             path = f"/data/{name}-{number}"
             log = create_log(self._env.disk, path, name, number, topic_id, settings or LogConfig(), NOW_MS)
             replica = HostedPartition(log, topic_id, self._purgatory.check_and_complete, lambda r: None, rules)
-            replica.apply_partition_state(1, told, NOW_MS)
+            replica.apply_partition_state(1, registration, NOW_MS)
             self.replicas[name, number] = replica
         return self.replicas[name, 0]
 

@@ -56,14 +56,14 @@ class LogDirMovesFixture(BrokerStorageFixture):
     def commit(self, directory_id: bytes, **more: int) -> None:
         """Commit the assignment of the partition to that directory."""
         known = self.image.topics["t"]
-        told = replace(known.partitions[0], directories=(directory_id,), **more)
-        self.commit_topics(replace(known, partitions={0: told}))
+        registration = replace(known.partitions[0], directories=(directory_id,), **more)
+        self.commit_topics(replace(known, partitions={0: registration}))
 
     def create_partition(self, directory: int = 0) -> None:
         """Create the topic in that directory."""
         known = led_topic("t", 1)
-        told = replace(known.partitions[0], directories=(self.ids[directory],))
-        self.commit_topics(replace(known, partitions={0: told}))
+        registration = replace(known.partitions[0], directories=(self.ids[directory],))
+        self.commit_topics(replace(known, partitions={0: registration}))
 
     @property
     def replica(self) -> HostedPartition:

@@ -129,8 +129,8 @@ class ScriptedLeaderFetcher(HandlerFixture):
         if isinstance(answer, Exception):
             raise answer
         error, offset = answer
-        told = list_offsets.ListOffsetsPartitionResponse(0, error_code=error, offset=offset)
-        return list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse("t", [told])])
+        result = list_offsets.ListOffsetsPartitionResponse(0, error_code=error, offset=offset)
+        return list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse("t", [result])])
 
     def close(self) -> None:
         self.close_count += 1

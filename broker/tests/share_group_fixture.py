@@ -31,8 +31,8 @@ class FakePersister:
         self.calls: list[tuple[str, SharePartitionKey]] = []
         self.refusal: Exception | None = None
 
-    async def _asked(self, what: str, key: SharePartitionKey) -> None:
-        self.calls.append((what, key))
+    async def _asked(self, label: str, key: SharePartitionKey) -> None:
+        self.calls.append((label, key))
         if self.refusal is not None:
             raise self.refusal
 
@@ -43,7 +43,7 @@ class FakePersister:
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         await self._asked("initialize", key)
 
-    async def write(self, key: SharePartitionKey, *said: Any) -> None:
+    async def write(self, key: SharePartitionKey, *batches: Any) -> None:
         await self._asked("write", key)
 
     async def delete(self, key: SharePartitionKey) -> None:

@@ -80,11 +80,11 @@ class StreamsGroupShard(ConsumerGroupShard):
             fields = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], **fields}
         request = streams_group_heartbeat.StreamsGroupHeartbeatRequest("g", member, epoch, **fields)
         self._count += 1
-        ticket, before = f"streams-{self._count}", len(self.log)
+        pending, before = f"streams-{self._count}", len(self.log)
         rule = partial(heartbeat, call=GroupRequest(None, request, 0, "c", "10.0.0.1"))
-        self.apply(self.machine.handle(self.now, StreamsGroupCommand(ticket, rule)))
+        self.apply(self.machine.handle(self.now, StreamsGroupCommand(pending, rule)))
         self.kinds = self.records(before)
-        answer = self.answers[ticket]
+        answer = self.answers[pending]
         if isinstance(answer, ProtocolError):
             return answer
         assert isinstance(answer, StreamsHeartbeatResult)

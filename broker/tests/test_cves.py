@@ -34,11 +34,11 @@ from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import produce as p
 from ottla.wire.record_batch.compression import CompressionType, compress
 
-WHO = "User:ANONYMOUS"
-READ = acl(operation=AclOperation.READ, who=WHO)
-WRITE = acl(operation=AclOperation.WRITE, who=WHO)
-ACTION = acl(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, who=WHO, kind=ResourceType.CLUSTER)
-WRITE_AS = acl("x", AclOperation.WRITE, who=WHO, kind=ResourceType.TRANSACTIONAL_ID)
+PRINCIPAL = "User:ANONYMOUS"
+READ = acl(operation=AclOperation.READ, principal=PRINCIPAL)
+WRITE = acl(operation=AclOperation.WRITE, principal=PRINCIPAL)
+ACTION = acl(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, principal=PRINCIPAL, kind=ResourceType.CLUSTER)
+WRITE_AS = acl("x", AclOperation.WRITE, principal=PRINCIPAL, kind=ResourceType.TRANSACTIONAL_ID)
 
 # ---------------------------------------------------------------- authorization
 
@@ -55,10 +55,10 @@ def test_replica_id_without_cluster_action_does_not_act_as_replica(
     led = LeaderPartitionFixture()
     led.services.authorizer = holding(*rules)
     for replica, offset in ((2, 9), (3, 12)):
-        what = by(replica, offset)
+        value = by(replica, offset)
         if version < 15:
-            what.replica_id = replica
-        answer, _ = send(led, what, version)
+            value.replica_id = replica
+        answer, _ = send(led, value, version)
         assert [row.error_code for row in rows_of(answer)] == [code]
     assert led.replica.log.high_watermark == high_watermark
     assert {x.end_offset > 0 for x in led.leading.followers.values()} == {code is ErrorCode.NONE}
@@ -71,16 +71,16 @@ def test_transactional_batch_requires_permission_of_its_transactional_id(version
     fixture, coordinator = verifying_fixture()
     fixture.services.authorizer = holding(WRITE, *([WRITE_AS] if may else []))
     for transactional_id in ("x", "somebody-else", "", None):
-        what = bringing(
+        value = bringing(
             ("t", 0, make_batch(0)), ("t", 1, make_batch(0)), ("t", 2, data()), transactional_id=transactional_id
         )
-        answer = run_virtual(partial(resolve, produce.handle(fixture.context(ApiKey.PRODUCE, version), what)))
+        answer = run_virtual(partial(resolve, produce.handle(fixture.context(ApiKey.PRODUCE, version), value)))
         codes = {row.error_code for topic in answer.responses for row in topic.partition_responses}
         allowed = may and transactional_id == "x"
         assert codes == ({ErrorCode.NONE} if allowed else {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}), (
             transactional_id
         )
-    assert len(coordinator.asked) == may
+    assert len(coordinator.requested) == may
     assert {x.log.log_end_offset > 0 for at, x in fixture.hosted.replicas.items() if at[0] == "t"} == {may}
 
 
@@ -89,8 +89,8 @@ def test_consumer_group_describe_requires_describe_or_implying_operation(operati
     """CVE-2026-41115: ConsumerGroupDescribe required another permission than documented."""
     node = served()
     beat(node)
-    topic = acl(operation=AclOperation.DESCRIBE, who=WHO)
-    node.fixture.services.authorizer = holding(topic, acl("g", operation, who=WHO, kind=ResourceType.GROUP))
+    topic = acl(operation=AclOperation.DESCRIBE, principal=PRINCIPAL)
+    node.fixture.services.authorizer = holding(topic, acl("g", operation, principal=PRINCIPAL, kind=ResourceType.GROUP))
     row = node.ask(
         ApiKey.CONSUMER_GROUP_DESCRIBE, 1, consumer_group_describe.ConsumerGroupDescribeRequest(["g"])
     ).groups[0]
@@ -105,13 +105,15 @@ PLANTED = "pl4nted"
 SECRET_KEYS = [name for name, key in BROKER_KEYS.items() if key.type == "PASSWORD"]
 
 
-def said_of(fixture: HandlerFixture, broker: str) -> bytes:
+def logged_by(fixture: HandlerFixture, broker: str) -> bytes:
     """Return the encoded description of a broker's configs."""
-    what = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(4, broker)], True, True)
-    answer = run_virtual(partial(resolve, describe_configs.handle(fixture.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
-    said = as_decoded(answer, 4)
-    assert said.results[0].error_code == 0
-    return b"".join(bytes(chunk) for chunk in compiler.encode_chunks(said, 4))
+    request = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(4, broker)], True, True)
+    answer = run_virtual(
+        partial(resolve, describe_configs.handle(fixture.context(ApiKey.DESCRIBE_CONFIGS, 4), request))
+    )
+    text = as_decoded(answer, 4)
+    assert text.results[0].error_code == 0
+    return b"".join(bytes(chunk) for chunk in compiler.encode_chunks(text, 4))
 
 
 def test_describe_configs_of_broker_contains_no_secret() -> None:
@@ -127,9 +129,9 @@ def test_describe_configs_of_broker_contains_no_secret() -> None:
     }
     fixture.hosted.image = MetadataImage(configs={(RESOURCE_BROKER, "1"): own, (RESOURCE_BROKER, ""): own})
     for broker in ("1", ""):
-        said = said_of(fixture, broker)
-        assert PLANTED.encode() not in said
-        assert b"\x027" in said, "what is no secret is told"
+        text = logged_by(fixture, broker)
+        assert PLANTED.encode() not in text
+        assert b"\x027" in text, "what is no secret is told"
 
 
 # ---------------------------------------------------------------- classes named in settings

@@ -155,10 +155,10 @@ def test_renamed_directories_are_deleted_after_their_delay(caplog: pytest.LogCap
             await trio.sleep(2)
             assert not env.disk.exists("/a/x-delete")
             assert env.disk.exists("/a/y-delete")
-            env.disk.fault = lambda what, path: OSError(errno.EMFILE, "short", path) if "y-delete" in path else None
+            env.disk.fault = lambda call, path: OSError(errno.EMFILE, "short", path) if "y-delete" in path else None
             await trio.sleep(30)
             assert "y-delete" not in caplog.text, "it is tried again"
-            env.disk.fault = lambda what, path: OSError(errno.EIO, "no", path) if "y-delete" in path else None
+            env.disk.fault = lambda call, path: OSError(errno.EIO, "no", path) if "y-delete" in path else None
             await trio.sleep(60)
             env.disk.fault = None
             assert "Failed to delete the directory of a deleted partition: '/a/y-delete'" in caplog.text

@@ -175,10 +175,10 @@ def test_client_requests_are_forwarded_to_controller() -> None:
         again = await cluster.broker.ask(request, 2)
         assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         part = describe_quorum.DescribeQuorumRequestPartitionData(0)
-        asked = describe_quorum.DescribeQuorumRequest(
+        query = describe_quorum.DescribeQuorumRequest(
             [describe_quorum.DescribeQuorumRequestTopicData("__cluster_metadata", [part])]
         )
-        row = (await cluster.broker.ask(asked, 2)).topics[0].partitions[0]
+        row = (await cluster.broker.ask(query, 2)).topics[0].partitions[0]
         assert (row.error_code, row.leader_id, [v.replica_id for v in row.current_voters]) == (0, 1, [1])
 
     TwoNodeCluster().play(scenario)

@@ -99,7 +99,7 @@ class TransactionCoordinatorNode:
             env,
             self.fixture.config,
             self.timers,
-            lambda *told: self.failures.append(told),
+            lambda *expected: self.failures.append(expected),
             lambda: self.partitions,
             lambda: self.level,
             self.ids.next_id,
@@ -151,24 +151,24 @@ class TransactionCoordinatorNode:
         )
 
     def add(
-        self, who: tuple[int, int], *numbers: int, transactional_id: str = "x", version: int = 2
+        self, client: tuple[int, int], *numbers: int, transactional_id: str = "x", version: int = 2
     ) -> PendingBrokerRequest:
         parts = frozenset(("t", number) for number in numbers)
         return self.transactions.submit(
-            transactional_id, lambda own: ev.AddPartitions(own, transactional_id, *who, parts, version)
+            transactional_id, lambda own: ev.AddPartitions(own, transactional_id, *client, parts, version)
         )
 
-    def verify(self, who: tuple[int, int], *numbers: int, transactional_id: str = "x") -> PendingBrokerRequest:
+    def verify(self, client: tuple[int, int], *numbers: int, transactional_id: str = "x") -> PendingBrokerRequest:
         parts = frozenset(("t", number) for number in numbers)
         return self.transactions.submit(
-            transactional_id, lambda own: ev.VerifyPartitions(own, transactional_id, *who, parts)
+            transactional_id, lambda own: ev.VerifyPartitions(own, transactional_id, *client, parts)
         )
 
     def end(
-        self, who: tuple[int, int], *, commits: bool, bumps: bool = True, transactional_id: str = "x"
+        self, client: tuple[int, int], *, commits: bool, bumps: bool = True, transactional_id: str = "x"
     ) -> PendingBrokerRequest:
         return self.transactions.submit(
-            transactional_id, lambda own: ev.EndTransaction(own, transactional_id, *who, commits, bumps)
+            transactional_id, lambda own: ev.EndTransaction(own, transactional_id, *client, commits, bumps)
         )
 
     def api(self, key: ApiKey, version: int, request: Any) -> Any:
@@ -203,9 +203,9 @@ def run(node: TransactionCoordinatorNode, scenario: Callable[[], Awaitable[None]
     run_virtual(main)
 
 
-def response_of(ticket: PendingBrokerRequest) -> Any:
+def response_of(pending: PendingBrokerRequest) -> Any:
     """Return a response, or the code of a refusal."""
-    return ticket.answer.code if isinstance(ticket.answer, ProtocolError) else ticket.answer
+    return pending.answer.code if isinstance(pending.answer, ProtocolError) else pending.answer
 
 
 def states(node: TransactionCoordinatorNode) -> list[tuple[str, TransactionState | None, int]]:

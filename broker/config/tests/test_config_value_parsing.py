@@ -101,11 +101,11 @@ def test_topic_config_spellings_parse_alike_at_every_level(name: str) -> None:
         own = image_with(metadata_records.ConfigRecord(RESOURCE_TOPIC, "t", name, text))
         out = [read_topic(NodeConfig(), own, name)]
         if key.broker_key is not None:
-            for who in ("", "1"):
+            for broker_id in ("", "1"):
                 out.append(
                     read_topic(
                         NodeConfig(),
-                        image_with(metadata_records.ConfigRecord(RESOURCE_BROKER, who, key.broker_key, text)),
+                        image_with(metadata_records.ConfigRecord(RESOURCE_BROKER, broker_id, key.broker_key, text)),
                         name,
                     )
                 )
@@ -188,8 +188,10 @@ def test_canonical_value_of_unknown_key_is_unchanged() -> None:
 
 
 def rows_of(fixture: HandlerFixture, kind: int, name: str, *keys: str) -> list[dc.DescribeConfigsResourceResult]:
-    what = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(kind, name, list(keys) or None)], True)
-    answer = run_virtual(partial(resolve, describe_configs.handle(fixture.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
+    request = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(kind, name, list(keys) or None)], True)
+    answer = run_virtual(
+        partial(resolve, describe_configs.handle(fixture.context(ApiKey.DESCRIBE_CONFIGS, 4), request))
+    )
     configs: list[dc.DescribeConfigsResourceResult] = as_decoded(answer, 4).results[0].configs
     return configs
 

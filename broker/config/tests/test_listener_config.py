@@ -128,8 +128,8 @@ def test_controller_endpoints_are_in_order_of_listener_names() -> None:
 
 def test_registered_listeners_replace_wildcard_host_and_port_0() -> None:
     config = NodeConfig({"listeners": "P://0.0.0.0:0,Q://[::]:0"}, host="0.0.0.0", port=0, host_name="machine")
-    told = config.registered_listeners({"P": 41, "Q": 42})
-    assert told == [ListenerAddress("P", "machine", 41), ListenerAddress("Q", "machine", 42)]
+    result = config.registered_listeners({"P": 41, "Q": 42})
+    assert result == [ListenerAddress("P", "machine", 41), ListenerAddress("Q", "machine", 42)]
 
 
 def test_node_without_settings_is_standalone_with_any_controller_port() -> None:
@@ -218,11 +218,11 @@ REFUSED = [
 
 
 @pytest.mark.behaviour("R-239")
-@pytest.mark.parametrize(("text", "changed", "key", "says"), REFUSED)
-def test_inconsistent_settings_are_refused(text: str, changed: dict[str, str], key: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "changed", "key", "problem"), REFUSED)
+def test_inconsistent_settings_are_refused(text: str, changed: dict[str, str], key: str, problem: str) -> None:
     values = {**values_of(text), **changed}
     found = list(find_config_problems(values, int(values["node.id"])))
-    assert any(k == key and says in why for k, why in found), found
+    assert any(k == key and problem in why for k, why in found), found
     assert all("\n" not in why for _, why in found)
 
 

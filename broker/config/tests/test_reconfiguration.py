@@ -21,14 +21,14 @@ RETENTION = "log.retention.ms must be unlimited (-1) or, greater than or equal t
 
 def wrapped(why: str) -> str:
     """Return the message of a component that refuses a reconfiguration."""
-    what = f"Invalid value org.apache.kafka.common.config.ConfigException: {why}"
-    return f"{what} for configuration Invalid dynamic configuration"
+    text = f"Invalid value org.apache.kafka.common.config.ConfigException: {why}"
+    return f"{text} for configuration Invalid dynamic configuration"
 
 
 def threads(name: str, count: int, limit: str) -> tuple[str, str, str]:
     """Return a row of a thread count."""
-    what = f"Dynamic thread count update validation failed for {name}={count}, value should {limit}"
-    return name, str(count), wrapped(what)
+    text = f"Dynamic thread count update validation failed for {name}={count}, value should {limit}"
+    return name, str(count), wrapped(text)
 
 
 def local(value: int, why: str) -> tuple[str, str, str]:

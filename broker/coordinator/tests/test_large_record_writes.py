@@ -34,9 +34,9 @@ def pauses_at_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
 class PutInSlice:
     """Event with one record and one reply, both written in a slice."""
 
-    def __init__(self, ticket: Any, slice_ticket: Any) -> None:
-        self.pending_request = ticket
-        self.slice_ticket = slice_ticket
+    def __init__(self, pending: Any, slice_pending: Any) -> None:
+        self.pending_request = pending
+        self.slice_pending = slice_pending
 
 
 def start_with_slow_encoding() -> tuple[RegisterRuntime, PendingBrokerRequest, PendingBrokerRequest]:
@@ -50,10 +50,10 @@ def start_with_slow_encoding() -> tuple[RegisterRuntime, PendingBrokerRequest, P
         return encode(record)
 
     fixture.shard._serde = fixture.shard._serde._replace(encode_job=encode_job)
-    handle, slice_ticket = fixture.machine.handle, PendingBrokerRequest()
+    handle, slice_pending = fixture.machine.handle, PendingBrokerRequest()
 
     def slices(event: PutInSlice) -> Iterator[Effects[Pair]]:
-        yield Effects([("a", "1")], [RequestReply(event.slice_ticket, "written")])
+        yield Effects([("a", "1")], [RequestReply(event.slice_pending, "written")])
 
     def handle_slices(now_ms: int, event: Any) -> Effects[Pair]:
         if isinstance(event, PutInSlice):
@@ -61,7 +61,7 @@ def start_with_slow_encoding() -> tuple[RegisterRuntime, PendingBrokerRequest, P
         return handle(now_ms, event)
 
     fixture.machine.handle = handle_slices  # type: ignore[method-assign]
-    return fixture, fixture.runtime.submit(0, lambda ticket: PutInSlice(ticket, slice_ticket)), slice_ticket
+    return fixture, fixture.runtime.submit(0, lambda pending: PutInSlice(pending, slice_pending)), slice_pending
 
 
 def test_record_encoded_in_steps_is_appended_after_last_step() -> None:

@@ -100,16 +100,16 @@ def test_disconnect_is_reported_to_machine_only_for_unanswered_requests() -> Non
     parked, answered = fixture.runtime.submit(0, ParkRequest), fixture.put()
     fixture.runtime.on_disconnect(0, "k", answered)
     fixture.runtime.on_disconnect(7, "k", parked)
-    assert not any(isinstance(e, RequestDisconnected) for e in fixture.machine.heard)
+    assert not any(isinstance(e, RequestDisconnected) for e in fixture.machine.received)
     fixture.runtime.on_disconnect(0, "k", parked)
-    assert fixture.machine.heard[-1] == RequestDisconnected("k", parked)
+    assert fixture.machine.received[-1] == RequestDisconnected("k", parked)
 
 
 # ---------------------------------------------------------------------- the high watermark
 
 
-@pytest.mark.parametrize("asks", [True, False])
-def test_append_advancing_high_watermark_completes_earlier_requests_first(*, asks: bool) -> None:
+@pytest.mark.parametrize("requested", [True, False])
+def test_append_advancing_high_watermark_completes_earlier_requests_first(*, requested: bool) -> None:
     fixture = start_leading(RegisterRuntime())
     replica, now_ms = fixture.replica, fixture.env.now_ms()
     replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, replica.leader_epoch, 9), now_ms)
@@ -118,7 +118,7 @@ def test_append_advancing_high_watermark_completes_earlier_requests_first(*, ask
     first = fixture.put(("a", "1"))
     assert first.answer is None
     replica._isr = replica._isr._replace(is_eligible=lambda broker, epoch: False)
-    if asks:
+    if requested:
         assert fixture.put(("b", "2")).answer == "put"
     else:
         fixture.runtime.submit(0, lambda t: PutAndCount(t, [("b", "2")]))
@@ -127,9 +127,9 @@ def test_append_advancing_high_watermark_completes_earlier_requests_first(*, ask
 
 def test_commit_completes_many_pending_writes() -> None:
     fixture = start_leading(RegisterRuntime())
-    asked = [fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")])) for _ in range(1000)]
+    started = [fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")])) for _ in range(1000)]
     fixture.commit()
-    assert {ticket.answer for ticket in asked} == {("settled", E.NONE)}
+    assert {pending.answer for pending in started} == {("settled", E.NONE)}
 
 
 def test_append_committed_in_part_completes_requests_up_to_high_watermark() -> None:
@@ -162,7 +162,7 @@ def test_load_replays_log_to_its_end_before_serving_requests() -> None:
         fixture.runtime.submit_to_all("an event for all")
         await trio.testing.wait_all_tasks_blocked()
         assert fixture.machine.values == {"k0": "v", "k1": "v", "k2": "v", "k3": None, "k4": "v"}
-        assert fixture.machine.heard == [ShardLoaded(), "an event for all"]
+        assert fixture.machine.received == [ShardLoaded(), "an event for all"]
         assert fixture.put(("new", "1")).answer == "put"
 
     with_runtime(fixture, scenario)
@@ -235,7 +235,7 @@ def test_shard_loaded_event_runs_in_slices() -> None:
             await trio.lowlevel.checkpoint()
         assert turns >= 5
         await trio.sleep(1)
-        assert sum(isinstance(e, TimerExpired) for e in fixture.machine.heard) == 5
+        assert sum(isinstance(e, TimerExpired) for e in fixture.machine.received) == 5
 
     with_runtime(fixture, scenario)
 
@@ -253,7 +253,7 @@ def test_undecodable_record_fails_only_its_shard(key: bytes | None, caplog: pyte
         assert fixture.shard_state() is CoordinatorState.FAILED
         assert fixture.runtime.submit(1, lambda t: PutPairs(t, [])).answer == "put"
         fixture.runtime.submit_to_all("event")
-        assert "event" not in fixture.machines[0].heard
+        assert "event" not in fixture.machines[0].received
         fixture.runtime.on_resignation(fixture.replica)
 
     with_runtime(fixture, scenario)
@@ -339,7 +339,7 @@ def test_resignation_during_load_stops_it_and_next_election_loads_again(monkeypa
         fixture.runtime.on_resignation(fixture.replica)
         await trio.testing.wait_all_tasks_blocked()
         assert len(fixture.machine.values) < 50
-        assert not any(isinstance(e, ShardLoaded) for e in fixture.machine.heard)
+        assert not any(isinstance(e, ShardLoaded) for e in fixture.machine.received)
         assert code_of(fixture.put()) is E.NOT_COORDINATOR
         fixture.runtime.on_election(fixture.replica)
         await trio.testing.wait_all_tasks_blocked()

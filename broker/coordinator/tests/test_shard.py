@@ -87,7 +87,7 @@ def test_base_sequence_of_batches_is_configurable() -> None:
 
 @pytest.mark.behaviour("C-107")
 @pytest.mark.parametrize(
-    ("error", "heard"),
+    ("error", "expected"),
     [
         (E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
         (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
@@ -101,11 +101,11 @@ def test_base_sequence_of_batches_is_configurable() -> None:
         (E.REBALANCE_IN_PROGRESS, E.REBALANCE_IN_PROGRESS),
     ],
 )
-def test_append_error_is_mapped_to_client_error(error: ErrorCode, heard: ErrorCode) -> None:
-    assert to_client_error(error) is heard
+def test_append_error_is_mapped_to_client_error(error: ErrorCode, expected: ErrorCode) -> None:
+    assert to_client_error(error) is expected
     fixture = start_leading(RegisterRuntime())
     fixture.shard.replica = failing_replica(fixture, ProtocolError(error))
-    assert code_of(fixture.put(("a", "1"))) is heard
+    assert code_of(fixture.put(("a", "1"))) is expected
     assert fixture.machine.values == {}, "nothing was replayed, so nothing is rolled back"
 
 
@@ -124,26 +124,26 @@ def test_append_os_error_unloading_shard_answers_each_request_once() -> None:
     shard = fixture.shard
     shard.replica = failing_replica(fixture, OSError(5, "gone"))
     fixture.on_failure = shard.unload
-    promised = fixture.runtime.submit(0, lambda ticket: PutWithResult(ticket, [("b", "2")]))
+    promised = fixture.runtime.submit(0, lambda pending: PutWithResult(pending, [("b", "2")]))
     assert code_of(held) is E.NOT_COORDINATOR
     assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
     assert promised.answer == ("settled", E.NOT_COORDINATOR)
-    assert [type(e) for e in fixture.machine.heard].count(ShardUnloaded) == 1
+    assert [type(e) for e in fixture.machine.received].count(ShardUnloaded) == 1
 
 
 def test_write_result_is_delivered_when_record_is_committed() -> None:
     fixture = start_leading(RegisterRuntime())
-    ticket = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
-    assert ticket.answer is None
+    pending = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
+    assert pending.answer is None
     fixture.commit()
-    assert ticket.answer == ("settled", E.NONE)
+    assert pending.answer == ("settled", E.NONE)
 
 
 def test_write_result_of_refused_append_has_error() -> None:
     fixture = start_leading(RegisterRuntime())
     fixture.shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS))
-    ticket = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
-    assert ticket.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
+    pending = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
+    assert pending.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
@@ -278,21 +278,21 @@ def test_read_barrier_completes_when_earlier_records_are_committed() -> None:
     fixture = start_leading(RegisterRuntime())
     assert fixture.shard.read_barrier() is None
     fixture.put(("a", "1"))
-    ticket = fixture.shard.read_barrier()
-    assert ticket is not None
-    assert ticket.answer is None
+    pending = fixture.shard.read_barrier()
+    assert pending is not None
+    assert pending.answer is None
     fixture.commit()
-    assert ticket.answer is True
+    assert pending.answer is True
     assert fixture.shard.read_barrier() is None
 
 
 def test_read_barrier_of_unloaded_shard_returns_not_coordinator() -> None:
     fixture = start_leading(RegisterRuntime())
     fixture.put(("a", "1"))
-    ticket = fixture.shard.read_barrier()
+    pending = fixture.shard.read_barrier()
     fixture.runtime.on_resignation(fixture.replica)
-    assert ticket is not None
-    assert code_of(ticket) is E.NOT_COORDINATOR
+    assert pending is not None
+    assert code_of(pending) is E.NOT_COORDINATOR
 
 
 # ---------------------------------------------------------------------- slices
@@ -342,12 +342,12 @@ def test_append_error_in_a_slice_stops_the_event() -> None:
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
         fixture.shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS), after=2)
-        settled = PendingBrokerRequest()
-        long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled))
+        completion = PendingBrokerRequest()
+        long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, completion))
         answer = await long.wait()
         assert answer.code is E.COORDINATOR_NOT_AVAILABLE
         await trio.testing.wait_all_tasks_blocked()
-        assert settled.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
+        assert completion.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
         assert len(fixture.machine.values) == 2 * RECORDS_PER_STEP
 
     with_runtime(fixture, scenario)
@@ -358,14 +358,14 @@ def test_event_error_in_a_slice_is_returned_and_written_records_stay() -> None:
 
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        settled = PendingBrokerRequest()
+        completion = PendingBrokerRequest()
         long = fixture.runtime.submit(
-            0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled, 3 * RECORDS_PER_STEP - 1)
+            0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, completion, 3 * RECORDS_PER_STEP - 1)
         )
         queued = fixture.put(("b", "2"))
         assert (await long.wait()).code is E.GROUP_MAX_SIZE_REACHED
         assert await queued.wait() == "put"
-        assert settled.answer == ("settled", E.GROUP_MAX_SIZE_REACHED)
+        assert completion.answer == ("settled", E.GROUP_MAX_SIZE_REACHED)
         assert len(fixture.machine.values) == 2 * RECORDS_PER_STEP + 1, "what was written before stays"
 
     with_runtime(fixture, scenario)
@@ -376,18 +376,18 @@ def test_shard_unloaded_between_slices_answers_long_and_queued_events() -> None:
 
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        settled = PendingBrokerRequest()
-        long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled))
+        completion = PendingBrokerRequest()
+        long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, completion))
         queued = fixture.put(("b", "2"))
         await trio.lowlevel.checkpoint()
         fixture.runtime.on_resignation(fixture.replica)
         assert code_of(long) is E.NOT_COORDINATOR
         assert code_of(queued) is E.NOT_COORDINATOR
-        assert settled.answer == ("settled", E.NOT_COORDINATOR)
+        assert completion.answer == ("settled", E.NOT_COORDINATOR)
         end = fixture.replica.log.log_end_offset
         await trio.testing.wait_all_tasks_blocked()
         assert fixture.replica.log.log_end_offset == end, "nothing is written any more"
-        assert [type(e) for e in fixture.machine.heard].count(WriteResult) == 1
+        assert [type(e) for e in fixture.machine.received].count(WriteResult) == 1
 
     with_runtime(fixture, scenario)
 

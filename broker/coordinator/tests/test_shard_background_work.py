@@ -30,9 +30,9 @@ def test_timers_fire_at_latest_deadline_and_not_when_cancelled() -> None:
         fixture.runtime.submit_to_all(SetTimer(ScheduleTimer(("a",), now + 3000)))
         fixture.runtime.submit_to_all(SetTimer(CancelTimer(("b",))))
         await trio.sleep(2)
-        assert [e for e in fixture.machine.heard if isinstance(e, TimerExpired)] == [TimerExpired(("c",))]
+        assert [e for e in fixture.machine.received if isinstance(e, TimerExpired)] == [TimerExpired(("c",))]
         await trio.sleep(2)
-        assert fixture.machine.heard[-1] == TimerExpired(("a",))
+        assert fixture.machine.received[-1] == TimerExpired(("a",))
 
     with_runtime(fixture, scenario)
 
@@ -51,7 +51,7 @@ def test_timer_rescheduled_while_its_event_is_queued_does_not_fire() -> None:
         for name, arming in (("moved", 1), ("kept", 2), ("gone", 3)):
             fixture.shard._on_timer((name,), arming)
         await trio.testing.wait_all_tasks_blocked()
-        assert [e for e in fixture.machine.heard if isinstance(e, TimerExpired)] == [TimerExpired(("kept",))]
+        assert [e for e in fixture.machine.received if isinstance(e, TimerExpired)] == [TimerExpired(("kept",))]
 
     with_runtime(fixture, scenario)
 

@@ -139,8 +139,8 @@ def test_shard_failed_in_load_answers_not_coordinator(method: str) -> None:
     fixture = RegisterRuntime(followed=False, partitions=2)
     fixture.write(b"x")
 
-    def when(what: Any) -> bool:
-        return isinstance(what, ShardLoaded) and bool(fixture.machine.values) if method == "handle" else what[0] == "x"
+    def when(call: Any) -> bool:
+        return isinstance(call, ShardLoaded) and bool(fixture.machine.values) if method == "handle" else call[0] == "x"
 
     fails_on(fixture, method, when)
 
@@ -148,7 +148,7 @@ def test_shard_failed_in_load_answers_not_coordinator(method: str) -> None:
         assert fixture.shard_state() is CoordinatorState.FAILED
         assert code_of(fixture.put()) is E.NOT_COORDINATOR
         fixture.runtime.submit_to_all("event")
-        assert "event" not in fixture.machines[1].heard
+        assert "event" not in fixture.machines[1].received
 
     run(fixture, scenario)
 
@@ -177,7 +177,7 @@ def test_timer_event_that_raises_fails_only_its_shard() -> None:
         fixture.shard.enqueue(SetTimer(ScheduleTimer(("u",), fixture.env.now_ms() + 60)))
         await trio.sleep(0.1)
         assert fixture.shard_state() is CoordinatorState.FAILED
-        assert sum(isinstance(event, TimerExpired) for event in fixture.machines[0].heard) == 0, (
+        assert sum(isinstance(event, TimerExpired) for event in fixture.machines[0].received) == 0, (
             "the first raised, no other came"
         )
 
@@ -269,7 +269,7 @@ def test_replay_error_answers_all_replies_of_its_event(in_slices: bool) -> None:
         machine = fixture.machines[-1]
 
         def handle(now_ms: int, event: Any) -> Any:
-            fx: Any = Effects([("x", "1")], [RequestReply(ticket, "released") for ticket in machine.parked])
+            fx: Any = Effects([("x", "1")], [RequestReply(pending, "released") for pending in machine.parked])
             machine.parked = []
             del machine.handle  # type: ignore[method-assign]
             return Effects(continuation=iter([fx])) if in_slices else fx
@@ -306,12 +306,12 @@ def test_continuation_of_shard_unloaded_during_pause_is_not_resumed() -> None:
 
 def test_unanswered_requests_keeps_only_open_requests() -> None:
     open_tickets, waiting = UnansweredRequests(), [PendingBrokerRequest() for _ in range(3)]
-    for ticket in waiting:
-        open_tickets.add(ticket)
+    for pending in waiting:
+        open_tickets.add(pending)
     for _ in range(10 * MIN_TRACKED_REQUESTS):
         done = PendingBrokerRequest()
         open_tickets.add(done)
         done.deliver("done")
     assert len(open_tickets._references) <= MIN_TRACKED_REQUESTS
     open_tickets.fail_all(E.NOT_COORDINATOR)
-    assert [code_of(ticket) for ticket in waiting] == [E.NOT_COORDINATOR] * 3
+    assert [code_of(pending) for pending in waiting] == [E.NOT_COORDINATOR] * 3

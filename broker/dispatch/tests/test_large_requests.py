@@ -142,8 +142,8 @@ def test_bind_error_names_address(error: OSError, host: str, text: str) -> None:
 
     async def run() -> None:
         env: Any = SimpleNamespace(net=SimpleNamespace(listen=refuse))
-        with pytest.raises(BindError) as told:
+        with pytest.raises(BindError) as raised:
             await BoundListeners(env, NodeConfig(host=host, port=9092)).bind_clients()
-        assert str(told.value) == f"Socket server failed to bind to {text}"
+        assert str(raised.value) == f"Socket server failed to bind to {text}"
 
     in_virtual_time(run)

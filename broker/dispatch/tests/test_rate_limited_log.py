@@ -46,14 +46,14 @@ def test_rate_limited_log_suppresses_messages_over_limit_per_minute(caplog: pyte
 def test_failed_logins_are_rate_limited_in_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fixture, asked = DispatcherFixture(monkeypatch), listener_security()
+    fixture, security = DispatcherFixture(monkeypatch), listener_security()
     caplog.set_level(logging.INFO)
 
     async def run() -> None:
         for _ in range(3 * MAX_LOG_LINES_PER_MINUTE):
             stream = ClientStream()
             stream.send_bytes(login("wrong"))
-            await SecureConnection(fixture.dispatcher, stream, asked).serve()
+            await SecureConnection(fixture.dispatcher, stream, security).serve()
 
     in_virtual_time(run)
     assert len(caplog.messages) == MAX_LOG_LINES_PER_MINUTE + 1

@@ -33,7 +33,7 @@ class PendingLogCreator:
 
     def __init__(self) -> None:
         self.left = {("t", 1), ("t", 2), (OFFSETS.name, 0)}
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
 
     def __len__(self) -> int:
         return len(self.left)
@@ -41,9 +41,9 @@ class PendingLogCreator:
     def __contains__(self, at: Any) -> bool:
         return at in self.left
 
-    async def wait_created(self, asked: Any, patience_s: float) -> bool:
+    async def wait_created(self, requested: Any, patience_s: float) -> bool:
         assert patience_s == LOG_CREATION_TIMEOUT_S
-        self.asked.append(list(asked))
+        self.requested.append(list(requested))
         await trio.sleep(2)
         return True
 
@@ -54,7 +54,7 @@ def parts(make: Any, *numbers: int) -> list[Any]:
 
 BY_NAME = produce.TopicProduceData("t", partition_data=parts(produce.PartitionProduceData, 0, 1, 1))
 BY_ID = produce.TopicProduceData("", ID, parts(produce.PartitionProduceData, 1))
-OF_NOBODY = produce.TopicProduceData("", b"?" * 16, parts(produce.PartitionProduceData, 1))
+OF_UNKNOWN_TOPIC = produce.TopicProduceData("", b"?" * 16, parts(produce.PartitionProduceData, 1))
 FETCHED = fetch.FetchTopic("t", partitions=parts(fetch.FetchPartition, 1, 7))
 FETCHED_BY_ID = fetch.FetchTopic("", ID, parts(fetch.FetchPartition, 0, 1))
 LISTED = list_offsets.ListOffsetsTopic("t", parts(list_offsets.ListOffsetsPartition, 1))
@@ -62,7 +62,7 @@ EPOCHS = ole.OffsetForLeaderTopic("t", parts(ole.OffsetForLeaderPartition, 1))
 DELETED = delete_records.DeleteRecordsTopic("t", parts(delete_records.DeleteRecordsPartition, 1))
 NAMED = [
     (ApiKey.PRODUCE, 9, produce.ProduceRequest(None, 1, 1, [BY_NAME])),
-    (ApiKey.PRODUCE, 13, produce.ProduceRequest(None, 1, 1, [BY_ID, OF_NOBODY])),
+    (ApiKey.PRODUCE, 13, produce.ProduceRequest(None, 1, 1, [BY_ID, OF_UNKNOWN_TOPIC])),
     (ApiKey.FETCH, 12, fetch.FetchRequest(topics=[FETCHED])),
     (ApiKey.FETCH, 13, fetch.FetchRequest(topics=[FETCHED_BY_ID])),
     (ApiKey.LIST_OFFSETS, 5, list_offsets.ListOffsetsRequest(topics=[LISTED])),
@@ -81,18 +81,21 @@ OF_COORDINATORS = [
 ROWS = [(*row, [("t", 1)]) for row in NAMED] + [(*row, [(OFFSETS.name, 0)]) for row in OF_COORDINATORS]
 
 
-@pytest.mark.parametrize(("key", "version", "body", "asked"), ROWS)
+@pytest.mark.parametrize(("key", "version", "body", "requested"), ROWS)
 @pytest.mark.parametrize("left", ["one", "others"])
 def test_request_waits_for_creation_of_its_partitions(
-    monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, body: Any, asked: list[Any], left: str
+    monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, body: Any, requested: list[Any], left: str
 ) -> None:
     assert {row[0] for row in ROWS} == {spec.key for spec in API_SPECS if spec.partitions is not None}
 
     async def run() -> None:
-        fixture, making = DispatcherFixture(monkeypatch), PendingLogCreator()
+        fixture, creation = DispatcherFixture(monkeypatch), PendingLogCreator()
         if left == "others":
-            making.left -= set(asked)
-        fixture.services.log_creator, fixture.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
+            creation.left -= set(requested)
+        fixture.services.log_creator, fixture.services.replica_manager = (
+            creation,
+            type("Replicas", (), {"image": IMAGE}),
+        )
         fixture.serve(key, lambda context, request: context.now_ms, 0, 20, partitions=BROKER_APIS[key].partitions)
         request = parse_request(memoryview(frame(key, version, 1, body))[4:])
         result = fixture.dispatcher.handle_request(Peer("h", ("a", 1)), request)
@@ -100,15 +103,18 @@ def test_request_waits_for_creation_of_its_partitions(
         began = fixture.env.now_ms()
         assert await resolve(result) == fixture.env.now_ms(), "the handler's time is that after the waiting"
         assert fixture.env.now_ms() - began == (2000 if left == "one" else 0)
-        assert making.asked == ([asked] if left == "one" else [])
+        assert creation.requested == ([requested] if left == "one" else [])
 
     in_virtual_time(run)
 
 
 def test_request_without_pending_partitions_is_handled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        fixture, making = DispatcherFixture(monkeypatch), PendingLogCreator()
-        fixture.services.log_creator, fixture.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
+        fixture, creation = DispatcherFixture(monkeypatch), PendingLogCreator()
+        fixture.services.log_creator, fixture.services.replica_manager = (
+            creation,
+            type("Replicas", (), {"image": IMAGE}),
+        )
         fixture.serve(ApiKey.HEARTBEAT, lambda context, request: "at once")
         fields = BROKER_APIS[ApiKey.FETCH].partitions
         fixture.serve(ApiKey.FETCH, lambda context, request: "at once", 0, 20, partitions=fields)
@@ -119,7 +125,7 @@ def test_request_without_pending_partitions_is_handled_at_once(monkeypatch: pyte
 
         assert answer(ApiKey.HEARTBEAT, 0, HeartbeatRequest()) == "at once"
         assert isinstance(answer(*NAMED[2]), GeneratorType)
-        making.left.clear()
+        creation.left.clear()
         assert answer(*NAMED[2]) == "at once"
 
     in_virtual_time(run)

@@ -46,7 +46,7 @@ def in_node(work: Callable[[NodeFaults], Awaitable[None]]) -> None:
 
 
 def test_advanced_clock_ends_waits_and_deadlines_that_are_over() -> None:
-    async def story(faults: NodeFaults) -> None:
+    async def scenario(faults: NodeFaults) -> None:
         env, ended = faults.env, []
 
         async def sleep(days: int) -> None:
@@ -73,7 +73,7 @@ def test_advanced_clock_ends_waits_and_deadlines_that_are_over() -> None:
         assert sorted(ended)[4:] == [(8, "deadline"), (8, "sleep")]
 
     async def bounded(faults: NodeFaults) -> None:
-        await story(faults)
+        await scenario(faults)
 
     trio.run(_run_unbounded, bounded, clock=trio.testing.MockClock(autojump_threshold=0.001))
 
@@ -85,7 +85,7 @@ async def _run_unbounded(work: Callable[[NodeFaults], Awaitable[None]]) -> None:
 
 
 def test_advanced_clock_fires_the_timers_of_sessions() -> None:
-    async def story(faults: NodeFaults) -> None:
+    async def scenario(faults: NodeFaults) -> None:
         timers, fired = Timers(faults.env), []
         timers.arm("member", faults.env.now_ms() + 45_000, lambda: fired.append("member"))
         async with trio.open_nursery() as nursery:
@@ -97,11 +97,11 @@ def test_advanced_clock_fires_the_timers_of_sessions() -> None:
             assert fired == ["member"]
             nursery.cancel_scope.cancel()
 
-    in_node(story)
+    in_node(scenario)
 
 
 def test_clock_of_the_controller_is_steady() -> None:
-    async def story(faults: NodeFaults) -> None:
+    async def scenario(faults: NodeFaults) -> None:
         steady = steady_env(faults.env)
         before_ms = steady.monotonic_ms()
         faults.clock.advance(WEEK_MS)
@@ -110,7 +110,7 @@ def test_clock_of_the_controller_is_steady() -> None:
         assert steady.net is faults.env.net
         assert steady_env(steady) is steady
 
-    in_node(story)
+    in_node(scenario)
 
 
 def test_environment_without_faults_is_its_own_steady_one() -> None:
@@ -119,7 +119,7 @@ def test_environment_without_faults_is_its_own_steady_one() -> None:
 
 
 def test_paused_node_receives_and_sends_later() -> None:
-    async def story(faults: NodeFaults) -> None:
+    async def scenario(faults: NodeFaults) -> None:
         listener = await faults.env.net.listen("127.0.0.1", 0)
         client = ClientStream()
         await faults.base_env.net.listener.send.send(client)  # type: ignore[attr-defined]
@@ -141,11 +141,11 @@ def test_paused_node_receives_and_sends_later() -> None:
             await trio.testing.wait_all_tasks_blocked()
             assert (received, client.received) == ([7], b"response")
 
-    in_node(story)
+    in_node(scenario)
 
 
 def test_paused_node_makes_tls_handshakes_later() -> None:
-    async def story(faults: NodeFaults) -> None:
+    async def scenario(faults: NodeFaults) -> None:
         listener = await faults.env.net.listen("127.0.0.1", 0)
         client: Any = ClientStream()
         subjects: list[str | None] = []
@@ -167,11 +167,11 @@ def test_paused_node_makes_tls_handshakes_later() -> None:
             faults.gate.set_state(is_paused=False)
         assert subjects == ["CN=client"]
 
-    in_node(story)
+    in_node(scenario)
 
 
 def test_blocked_address_is_connected_to_once_it_is_open() -> None:
-    async def story(faults: NodeFaults) -> None:
+    async def scenario(faults: NodeFaults) -> None:
         net = faults.env.net
         reached = []
         faults.gate.set_state(blocked=frozenset({("127.0.0.1", 9093)}))
@@ -190,21 +190,21 @@ def test_blocked_address_is_connected_to_once_it_is_open() -> None:
             await trio.testing.wait_all_tasks_blocked()
             assert reached == [9092, 9093]
 
-    in_node(story)
+    in_node(scenario)
 
 
 def test_faulty_listener_passes_attributes_of_the_acceptor_on() -> None:
-    async def story(faults: NodeFaults) -> None:
+    async def scenario(faults: NodeFaults) -> None:
         listener = await faults.env.net.listen("127.0.0.1", 0)
         listener.on_descriptors_low = lambda: 3
         assert faults.base_env.net.listener.on_descriptors_low() == 3  # type: ignore[attr-defined]
         assert listener.port == 9092
 
-    in_node(story)
+    in_node(scenario)
 
 
 def test_full_disk_fails_writes_and_nothing_else() -> None:
-    async def story(faults: NodeFaults) -> None:
+    async def scenario(faults: NodeFaults) -> None:
         disk = faults.env.disk
         disk.makedirs("/a/t-0")
         file = disk.open("/a/t-0/0.log", create=True)
@@ -220,11 +220,11 @@ def test_full_disk_fails_writes_and_nothing_else() -> None:
         file.pwrite(b"def", 2)
         assert file.size() == 5
 
-    in_node(story)
+    in_node(scenario)
 
 
 def test_full_disk_fails_the_metadata_log() -> None:
-    async def story(faults: NodeFaults) -> None:
+    async def scenario(faults: NodeFaults) -> None:
         disk = faults.env.disk.private()
         disk.makedirs("/a")
         file = disk.open("/a/0.log", create=True)
@@ -232,4 +232,4 @@ def test_full_disk_fails_the_metadata_log() -> None:
         with pytest.raises(OSError):
             file.pwrite(b"abc", 0)
 
-    in_node(story)
+    in_node(scenario)

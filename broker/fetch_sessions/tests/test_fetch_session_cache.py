@@ -51,23 +51,23 @@ class SessionConsumer:
         self.fixture.env.monotonic_ms = lambda: self.now_ms  # type: ignore[method-assign]
         self.sessions = FetchSessionCache(self.fixture.env, slots)  # type: ignore[arg-type]
 
-    def ask(self, what: fetch.FetchRequest, version: int = 13) -> Any:
+    def ask(self, request: fetch.FetchRequest, version: int = 13) -> Any:
         context = self.fixture.context(ApiKey.FETCH, version)
-        return run_steps(self.sessions.new_context(self.fixture.hosted.image.topic_names, version, what, context))
+        return run_steps(self.sessions.new_context(self.fixture.hosted.image.topic_names, version, request, context))
 
-    def answer(self, what: fetch.FetchRequest, version: int = 13, **news: Any) -> fetch.FetchResponse:
-        """Send a request, and answer every partition with ``news``."""
-        context = self.ask(what, version)
+    def answer(self, request: fetch.FetchRequest, version: int = 13, **changes: Any) -> fetch.FetchResponse:
+        """Send a request, and answer every partition with ``changes``."""
+        context = self.ask(request, version)
         assert not isinstance(context, fetch.FetchResponse), context.error_code
         rows = [
-            (want, fetch.PartitionData(want.partition, **{"high_watermark": 5, "records": b"", **news}))
+            (want, fetch.PartitionData(want.partition, **{"high_watermark": 5, "records": b"", **changes}))
             for want in context.requested_partitions()
         ]
         out: fetch.FetchResponse = run_steps(context.build_response(rows))
         return out
 
-    def names(self, what: fetch.FetchRequest, version: int = 13) -> list[tuple[str | None, int]]:
-        return [(want.topic, want.partition) for want in self.ask(what, version).requested_partitions()]
+    def names(self, request: fetch.FetchRequest, version: int = 13) -> list[tuple[str | None, int]]:
+        return [(want.topic, want.partition) for want in self.ask(request, version).requested_partitions()]
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_session_without_partitions_is_closed(reader: SessionConsumer) -> None:
     assert len(reader.sessions) == 0
 
 
-NEWS = [
+CHANGED_FIELDS = [
     pytest.param({"records": b"x"}, True, id="records"),
     pytest.param({"error_code": 3}, True, id="an error"),
     pytest.param({"high_watermark": 6}, True, id="a new high watermark"),
@@ -157,13 +157,13 @@ NEWS = [
 ]
 
 
-@pytest.mark.parametrize(("news", "told"), NEWS)
+@pytest.mark.parametrize(("changes", "expected"), CHANGED_FIELDS)
 def test_incremental_response_contains_only_changed_partitions(
-    reader: SessionConsumer, news: dict[str, Any], told: bool
+    reader: SessionConsumer, changes: dict[str, Any], expected: bool
 ) -> None:
     session = reader.answer(request(wanted={"a": (0,)}), log_start_offset=0).session_id
-    answer = reader.answer(request(session, 1), **{"log_start_offset": 0, **news})
-    assert shown(answer) == ([("a", 0)] if told else [])
+    answer = reader.answer(request(session, 1), **{"log_start_offset": 0, **changes})
+    assert shown(answer) == ([("a", 0)] if expected else [])
     assert answer.session_id == session
 
 
@@ -259,14 +259,14 @@ def test_least_recently_used_session_is_evicted_after_two_minutes_idle(idle_ms: 
 def test_replica_id_in_either_field_makes_request_a_follower_fetch(
     reader: SessionConsumer, replica: int, state: int, *, follows: bool
 ) -> None:
-    what = request(wanted={"a": (0,)})
-    what.replica_id, what.replica_state.replica_id = replica, state
-    assert reader.ask(what, 15).is_follower is follows
+    body = request(wanted={"a": (0,)})
+    body.replica_id, body.replica_state.replica_id = replica, state
+    assert reader.ask(body, 15).is_follower is follows
 
 
-def by_broker(what: fetch.FetchRequest) -> fetch.FetchRequest:
-    what.replica_state.replica_id = 2
-    return what
+def by_broker(request: fetch.FetchRequest) -> fetch.FetchRequest:
+    request.replica_state.replica_id = 2
+    return request
 
 
 def test_follower_session_evicts_consumer_and_is_not_evicted_by_one() -> None:
@@ -294,8 +294,8 @@ def test_follower_session_has_no_partition_limit(monkeypatch: pytest.MonkeyPatch
 
 
 def test_session_creation_yields_every_64_partitions_and_topics(reader: SessionConsumer) -> None:
-    def stops(what: fetch.FetchRequest) -> int:
-        return sum(1 for _ in reader.sessions.new_context({}, 13, what, reader.fixture.context(ApiKey.FETCH, 13)))
+    def stops(body: fetch.FetchRequest) -> int:
+        return sum(1 for _ in reader.sessions.new_context({}, 13, body, reader.fixture.context(ApiKey.FETCH, 13)))
 
     assert stops(request(wanted={"a": tuple(range(62))})) == 0
     assert stops(request(wanted={"a": tuple(range(640))})) == 10 + 10, "and as often where its state is made"

@@ -33,7 +33,7 @@ class FollowerSessionNode(HandlerFixture):
         super().__init__()
         self.hosted.host("t", partitions=partitions, isr=ISR.isr, replicas=ISR.replicas)
         for replica in self.hosted.replicas.values():
-            replica._isr = IsrDependencies(30_000, lambda broker, epoch: True, lambda asked: None)
+            replica._isr = IsrDependencies(30_000, lambda broker, epoch: True, lambda requested: None)
         self.session = self.epoch = 0
         self.looked: list[int] = []
 
@@ -234,15 +234,15 @@ def test_new_leader_epoch_and_lost_leadership_return_error(node: FollowerSession
 def test_replica_outside_isr_is_always_visited_so_that_it_may_join(node: FollowerSessionNode) -> None:
     async def scenario() -> None:
         node.replica(0).apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 3), 1, 3, 1), NOW_MS)
-        asked: list[Any] = []
+        requested: list[Any] = []
         eligible = [False]
-        node.replica(0)._isr = IsrDependencies(30_000, lambda broker, epoch: eligible[0], asked.append)
+        node.replica(0)._isr = IsrDependencies(30_000, lambda broker, epoch: eligible[0], requested.append)
         await node.settled()
         await node.fetch({})
-        assert (node.looked, asked) == ([0], [])
+        assert (node.looked, requested) == ([0], [])
         eligible[0] = True
         await node.fetch({})
-        assert len(asked) == 1
+        assert len(requested) == 1
 
     run_virtual(scenario)
 

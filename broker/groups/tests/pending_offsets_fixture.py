@@ -20,9 +20,9 @@ PID = 7
 class PendingOffsetsNode(GroupCoordinatorNode):
     """Group coordinator beside a transaction coordinator that accepts everything."""
 
-    def __init__(self, *said: ErrorCode, **more: bool) -> None:
+    def __init__(self, *fields: ErrorCode, **more: bool) -> None:
         super().__init__(**more)
-        self.coordinator = FakeTransactionVerifier(self.fixture.services, *said)
+        self.coordinator = FakeTransactionVerifier(self.fixture.services, *fields)
         self.fixture.services.transaction_verifier = lambda: self.coordinator
 
     async def txn_commit(

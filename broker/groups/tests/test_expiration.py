@@ -28,11 +28,11 @@ def commit(
     keep_ms: int = -1,
 ) -> None:
     new = [OffsetToCommit(topic, bytes(16), 0, 5, -1, "")]
-    ticket = f"commit-{next(_tickets)}"
+    pending = f"commit-{next(_tickets)}"
     shard.apply(
-        shard.machine.handle(shard.now, CommitOffsets(ticket, group, member, None, generation, keep_ms, new, 9))
+        shard.machine.handle(shard.now, CommitOffsets(pending, group, member, None, generation, keep_ms, new, 9))
     )
-    assert shard.answers[ticket] == 0
+    assert shard.answers[pending] == 0
 
 
 def loaded(shard: GroupShardFixture) -> GroupShardFixture:

@@ -20,17 +20,17 @@ from ottla.wire.messages import consumer_group_heartbeat, share_group_heartbeat
 LONGEST_SESSION_S = 50
 
 
-def consumer(ticket: Any, epoch: int = 0) -> Any:
+def consumer(pending: Any, epoch: int = 0) -> Any:
     names = ["t"] if epoch == 0 else None
     request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
         "g", "a", epoch, None, None, 30_000, names, None, None, []
     )
-    return GroupRequest(ticket, request, 1, "c", "h")
+    return GroupRequest(pending, request, 1, "c", "h")
 
 
-def share(ticket: Any) -> Any:
+def share(pending: Any) -> Any:
     call = GroupRequest(None, share_group_heartbeat.ShareGroupHeartbeatRequest("g", "a", 0, None, ["t"]), 1, "c", "h")
-    return ShareGroupCommand(ticket, partial(share_heartbeat, call=call))
+    return ShareGroupCommand(pending, partial(share_heartbeat, call=call))
 
 
 @pytest.mark.parametrize("joins", [consumer, share, streams])
@@ -64,7 +64,7 @@ def test_member_with_heartbeat_while_log_refuses_writes_is_kept() -> None:
         shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS))
         await trio.sleep(LONGEST_SESSION_S)
         shard.replica = replica
-        await fixture.runtime.submit(0, lambda ticket: consumer(ticket, joined.member_epoch)).wait()
+        await fixture.runtime.submit(0, lambda pending: consumer(pending, joined.member_epoch)).wait()
         await trio.sleep(LONGEST_SESSION_S - 20)
         assert list(machine.find_consumer_group("g").members) == ["a"]
         await trio.sleep(20)

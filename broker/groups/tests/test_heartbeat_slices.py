@@ -33,26 +33,26 @@ from ottla.wire.messages import consumer_group_heartbeat, share_group_heartbeat,
 TOPICS = {"t": 5 * RECORDS_PER_STEP} | {f"t{number}": 1 for number in range(RECORDS_PER_STEP + 1)}
 
 
-def consumer(ticket: Any) -> Any:
+def consumer(pending: Any) -> Any:
     request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
         "g", "a", 0, None, None, 30_000, [*TOPICS], None, None, []
     )
-    return GroupRequest(ticket, request, 1, "c", "h")
+    return GroupRequest(pending, request, 1, "c", "h")
 
 
-def share(ticket: Any) -> Any:
+def share(pending: Any) -> Any:
     call = GroupRequest(
         None, share_group_heartbeat.ShareGroupHeartbeatRequest("g", "a", 0, None, [*TOPICS]), 1, "c", "h"
     )
-    return ShareGroupCommand(ticket, partial(share_heartbeat, call=call))
+    return ShareGroupCommand(pending, partial(share_heartbeat, call=call))
 
 
-def streams(ticket: Any) -> Any:
+def streams(pending: Any) -> Any:
     joins: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], "process_id": "p"}
     request = streams_group_heartbeat.StreamsGroupHeartbeatRequest(
         "g", "a", 0, topology=streams_group_fixture.PLAIN, rebalance_timeout_ms=30_000, **joins
     )
-    return StreamsGroupCommand(ticket, partial(streams_heartbeat, call=GroupRequest(None, request, 0, "c", "h")))
+    return StreamsGroupCommand(pending, partial(streams_heartbeat, call=GroupRequest(None, request, 0, "c", "h")))
 
 
 def groups() -> RegisterRuntime:
@@ -76,9 +76,9 @@ def test_heartbeat_in_slices_is_answered_after_last_slice(joins: Any) -> None:
 
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        ticket = fixture.runtime.submit(0, joins)
-        assert ticket.answer is None, "it goes in slices"
-        answer = await ticket.wait()
+        pending = fixture.runtime.submit(0, joins)
+        assert pending.answer is None, "it goes in slices"
+        answer = await pending.wait()
         assert getattr(answer, "response", answer).member_id == "a"
 
     with_runtime(fixture, scenario)
@@ -90,9 +90,9 @@ def test_heartbeat_in_slices_shard_unloaded_returns_not_coordinator(joins: Any) 
 
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        ticket = fixture.runtime.submit(0, joins)
+        pending = fixture.runtime.submit(0, joins)
         fixture.runtime.on_resignation(fixture.replica)
-        assert code_of(ticket) is E.NOT_COORDINATOR
+        assert code_of(pending) is E.NOT_COORDINATOR
 
     with_runtime(fixture, scenario)
 
@@ -105,9 +105,9 @@ def test_heartbeat_in_slices_append_error_returns_coordinator_not_available(join
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
         fixture.shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS), after)
-        ticket = fixture.runtime.submit(0, joins)
+        pending = fixture.runtime.submit(0, joins)
         with trio.move_on_after(60):
-            await ticket.wait()
-        assert code_of(ticket) is E.COORDINATOR_NOT_AVAILABLE
+            await pending.wait()
+        assert code_of(pending) is E.COORDINATOR_NOT_AVAILABLE
 
     with_runtime(fixture, scenario)

@@ -148,17 +148,17 @@ def test_join_of_classic_member_with_large_subscription_runs_in_slices(
 ) -> None:
     shard = with_classic_member()
     for first in (0, 7, 7):  # it joins, changes its subscription, and repeats it
-        said = cp.ConsumerProtocolSubscription(counted_names(first))
+        fields = cp.ConsumerProtocolSubscription(counted_names(first))
 
-        def decode(_: bytes, said: Any = said) -> Iterator[None]:
+        def decode(_: bytes, fields: Any = fields) -> Iterator[None]:
             yield
-            return said
+            return fields
 
         monkeypatch.setattr(consumer_protocol, "decode_subscription", decode)
         most, _ = ask(shard, join_request(bytes(classic_join.MAX_BYTES_AT_ONCE + 1)))
         assert most <= MOST_BETWEEN_PAUSES
         assert shard.answers["join"].error_code == ErrorCode.NONE
-        assert set(shard.consumer.subscribed_topic_names) == {"t", *said.topics}
+        assert set(shard.consumer.subscribed_topic_names) == {"t", *fields.topics}
 
 
 def test_subscription_that_does_not_fit_into_a_record_is_refused_before_it_is_sorted() -> None:
@@ -186,7 +186,7 @@ def heartbeat_of(names: Any, epoch: int = 0) -> GroupRequest:
 def share_heartbeat_of(names: Any, epoch: int = 0) -> ShareGroupCommand:
     request = share_group_heartbeat.ShareGroupHeartbeatRequest("g", "large", epoch, subscribed_topic_names=names)
     call = GroupRequest("beat", request, 1, "c", "h")
-    return ShareGroupCommand("beat", lambda groups, ticket, now: share_heartbeat(groups, ticket, now, call=call))
+    return ShareGroupCommand("beat", lambda groups, pending, now: share_heartbeat(groups, pending, now, call=call))
 
 
 @pytest.mark.parametrize("event_of", [heartbeat_of, share_heartbeat_of])

@@ -21,7 +21,7 @@ from ottla.wire.errors import ErrorCode
 class PendingOffsetCase(NamedTuple):
     """Sequence of commits: ``a`` and ``b`` in transactions, ``p`` without; upper case ends the transaction."""
 
-    what: str
+    description: str
     seen: int
 
 
@@ -41,16 +41,16 @@ ORDERS = [
 @pytest.mark.parametrize("again", [True, False])
 def test_committed_offset_is_that_of_record_with_highest_log_offset(order: PendingOffsetCase, *, again: bool) -> None:
     fixture = PendingOffsetsNode()
-    whose = {"a": 1, "b": 2}
+    identity = {"a": 1, "b": 2}
 
     async def scenario() -> None:
-        for step in order.what:
+        for step in order.description:
             if step == "p":
                 fixture.commit(offset=9)
-            elif step in whose:
-                assert await fixture.txn_commit(whose[step], pid=whose[step]) == 0
+            elif step in identity:
+                assert await fixture.txn_commit(identity[step], pid=identity[step]) == 0
             else:
-                assert await fixture.end(pid=whose[step.lower()]) == 0
+                assert await fixture.end(pid=identity[step.lower()]) == 0
         if again:
             fixture.reload()
             await trio.testing.wait_all_tasks_blocked()
@@ -65,8 +65,8 @@ def test_tombstone_removes_pending_offsets() -> None:
 
     async def scenario() -> None:
         await fixture.txn_commit(5)
-        ticket = fixture.groups.submit("g", lambda own: DeleteOffsets(own, "g", [("t", 0)]))
-        assert ticket.answer == set()
+        pending = fixture.groups.submit("g", lambda own: DeleteOffsets(own, "g", [("t", 0)]))
+        assert pending.answer == set()
         assert await fixture.fetch(stable=True) == (-1, 0)
         await fixture.end()
         assert await fixture.fetch(stable=True) == (-1, 0)

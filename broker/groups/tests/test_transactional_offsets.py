@@ -94,8 +94,8 @@ def test_txn_offset_commit_writes_one_transactional_batch() -> None:
         (header,) = [header for header, _ in fixture.replica.log.segments.batches()]
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (PID, 4, 0)
         assert (header.records_count, header.attributes) == (3, TRANSACTIONAL_BIT)
-        (asked,) = fixture.coordinator.asked
-        assert [(t.name, t.partitions) for t in asked.topics] == [(TOPIC, [0])]
+        (requested,) = fixture.coordinator.requested
+        assert [(t.name, t.partitions) for t in requested.topics] == [(TOPIC, [0])]
 
     run(fixture, scenario)
 
@@ -135,11 +135,11 @@ def test_txn_offset_commit_of_many_offsets_in_slices_precedes_marker() -> None:
 
 class VerificationErrorCase(NamedTuple):
     version: int
-    said: ErrorCode
-    told: ErrorCode
+    received: ErrorCode
+    reported: ErrorCode
 
 
-SAID = [
+VERIFICATION_ERRORS = [
     VerificationErrorCase(3, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
     VerificationErrorCase(4, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
     VerificationErrorCase(5, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
@@ -155,19 +155,19 @@ SAID = [
 
 
 @pytest.mark.behaviour("C-153")
-@pytest.mark.parametrize("row", SAID, ids=str)
+@pytest.mark.parametrize("row", VERIFICATION_ERRORS, ids=str)
 def test_txn_offset_commit_maps_verification_errors(
     row: VerificationErrorCase,
 ) -> None:
-    fixture = PendingOffsetsNode(row.said)
+    fixture = PendingOffsetsNode(row.received)
 
     async def scenario() -> None:
-        assert await fixture.txn_commit(version=row.version) == row.told
+        assert await fixture.txn_commit(version=row.version) == row.reported
         assert fixture.replica.log.log_end_offset == 0
-        assert len(fixture.coordinator.asked) == (row.said is not ErrorCode.NOT_COORDINATOR), (
+        assert len(fixture.coordinator.requested) == (row.received is not ErrorCode.NOT_COORDINATOR), (
             "51 is not asked about again"
         )
-        assert all(asked.verify_only is (row.version < 5) for asked in fixture.coordinator.asked)
+        assert all(requested.verify_only is (row.version < 5) for requested in fixture.coordinator.requested)
 
     run(fixture, scenario)
 
@@ -182,12 +182,12 @@ REFUSED = [
 
 
 @pytest.mark.behaviour("C-153")
-@pytest.mark.parametrize(("what", "code"), REFUSED, ids=str)
-def test_txn_offset_commit_invalid_request_returns_error_code(what: dict[str, Any], code: ErrorCode) -> None:
+@pytest.mark.parametrize(("fields", "code"), REFUSED, ids=str)
+def test_txn_offset_commit_invalid_request_returns_error_code(fields: dict[str, Any], code: ErrorCode) -> None:
     fixture = PendingOffsetsNode()
 
     async def scenario() -> None:
-        assert await fixture.txn_commit(**what) == code
+        assert await fixture.txn_commit(**fields) == code
         assert fixture.replica.log.log_end_offset == 0
 
     run(fixture, scenario)
@@ -204,10 +204,10 @@ MEMBERS = [
 
 @pytest.mark.behaviour("C-153", "C-154")
 @pytest.mark.parametrize(
-    ("generation", "member", "code", "what"), MEMBERS, ids=lambda x: x if isinstance(x, str) else ""
+    ("generation", "member", "code", "label"), MEMBERS, ids=lambda x: x if isinstance(x, str) else ""
 )
 def test_txn_offset_commit_checks_member_of_group_with_members(
-    generation: int, member: str, code: ErrorCode, what: str
+    generation: int, member: str, code: ErrorCode, label: str
 ) -> None:
     fixture = PendingOffsetsNode()
 
@@ -215,7 +215,7 @@ def test_txn_offset_commit_checks_member_of_group_with_members(
         group = fixture.machine.classic_groups.groups["g"] = ClassicGroup("g")
         group.state, group.generation = ClassicGroupState.COMPLETING_REBALANCE, 4
         group.members["m"] = ClassicGroupMember("m", None, "client", "/host", 0, 0, [])
-        assert await fixture.txn_commit(generation=generation, member=member) == code, what
+        assert await fixture.txn_commit(generation=generation, member=member) == code, label
 
     run(fixture, scenario)
 
@@ -226,7 +226,7 @@ def test_txn_offset_commit_fenced_producer_is_refused_before_verification() -> N
     async def scenario() -> None:
         await fixture.end(epoch=5)
         assert await fixture.txn_commit(epoch=4) == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert not fixture.coordinator.asked
+        assert not fixture.coordinator.requested
 
     run(fixture, scenario)
 

@@ -126,11 +126,11 @@ def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
     return SimpleNamespace(transaction_coordinator=SimpleNamespace(shard_for=lambda _: None))
 
 
-def all_in_order(monkeypatch: pytest.MonkeyPatch, *what: Any) -> Any:
+def all_in_order(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> Any:
     """Return the response; check that it takes more steps when fewer items are sorted per step."""
-    answer, few = asked(*what)
+    answer, few = asked(*arguments)
     monkeypatch.setattr(sequences, "SORT_CHUNK", 10)
-    again, more = asked(*what)
+    again, more = asked(*arguments)
     assert again == answer
     assert more >= few + COUNT / 10
     return answer

@@ -142,9 +142,9 @@ def test_describe_producers_partition_named_twice_is_described_once() -> None:
     async def run() -> None:
         fixture = HandlerFixture()
         fixture.hosted.host("a", partitions=3)
-        asked = [ProducersOf("a", [1, 1, 7, 0]), ProducersOf("a", [1, 2, 7])]
+        requests = [ProducersOf("a", [1, 1, 7, 0]), ProducersOf("a", [1, 2, 7])]
         answer: Any = start(
-            describe_producers.handle(fixture.context(ApiKey.DESCRIBE_PRODUCERS, 0), DescribeProducersRequest(asked))
+            describe_producers.handle(fixture.context(ApiKey.DESCRIBE_PRODUCERS, 0), DescribeProducersRequest(requests))
         )
         rows = [[(row.partition_index, row.error_code) for row in topic.partitions] for topic in answer.topics]
         assert rows == [[(1, 0), (7, 3), (0, 0)], [(2, 0)]]
@@ -171,12 +171,12 @@ def test_long_produce_of_disconnected_client_is_appended(acks: int) -> None:
         context = fixture.context(ApiKey.PRODUCE, 11)
         answer = start(produce.handle(context, produce_request(100, acks)), SLICE_MS)
         context.peer.mark_disconnected()
-        told = await resolve(answer)
+        response = await resolve(answer)
         assert all(replica.log.log_end_offset == 3 for replica in fixture.hosted.replicas.values())
         if acks == 0:
-            assert told is None
+            assert response is None
         else:
-            rows = as_decoded(told, 11).responses[0].partition_responses
+            rows = as_decoded(response, 11).responses[0].partition_responses
             assert [(row.index, row.error_code, row.base_offset) for row in rows] == [(n, 0, 0) for n in range(100)]
 
     run_virtual(run)
@@ -184,16 +184,16 @@ def test_long_produce_of_disconnected_client_is_appended(acks: int) -> None:
 
 def test_long_produce_returns_same_rows_as_short_one() -> None:
     async def run() -> None:
-        said = []
+        collected = []
         for count in (60, 600):
             fixture = HandlerFixture()
             fixture.hosted.host("t", partitions=50)
             request = produce_request(count, 1, bad=7)
             answer = await resolve(produce.handle(fixture.context(ApiKey.PRODUCE, 11), request))
-            said.append(as_decoded(answer, 11).responses[0].partition_responses)
-        assert said[1][:60] == said[0]
-        assert [row.error_code for row in said[1]] == [0] * 7 + [87] + [0] * 42 + [3] * 550
-        assert [row.index for row in said[1]] == list(range(600))
+            collected.append(as_decoded(answer, 11).responses[0].partition_responses)
+        assert collected[1][:60] == collected[0]
+        assert [row.error_code for row in collected[1]] == [0] * 7 + [87] + [0] * 42 + [3] * 550
+        assert [row.index for row in collected[1]] == list(range(600))
 
     run_virtual(run)
 
@@ -230,14 +230,14 @@ def test_long_fetch_returns_same_rows_as_short_one(monkeypatch: pytest.MonkeyPat
         fixture.hosted.host("elsewhere", leader=2)
         for replica in fixture.hosted.replicas.values():
             replica.append(make_batch(0), NOW)
-        asked = [*((n, n % 4) for n in range(40)), (3, 0), (5, 9), (99, 0), (99, 1)]
-        said = []
+        requests = [*((n, n % 4) for n in range(40)), (3, 0), (5, 9), (99, 0), (99, 1)]
+        collected = []
         for most in (10_000, 10):
             monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", most)
             context = fixture.context(ApiKey.FETCH, version)
-            said.append(as_decoded(start(fetch.handle(context, long_fetch(version, *asked))), version))
-        assert said[0] == said[1]
-        assert len(said[1].responses[0].partitions) == 41, "what is asked for twice is read once"
+            collected.append(as_decoded(start(fetch.handle(context, long_fetch(version, *requests))), version))
+        assert collected[0] == collected[1]
+        assert len(collected[1].responses[0].partitions) == 41, "what is asked for twice is read once"
 
     run_virtual(run)
 

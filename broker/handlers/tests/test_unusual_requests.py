@@ -88,14 +88,14 @@ def test_describe_topic_partitions_cursor_must_match_a_topic(
 
 
 def test_describe_configs_unknown_resource_type_refuses_whole_request() -> None:
-    asked = [DescribeConfigsResource(3, "x"), DescribeConfigsResource(2, "a", ["retention.ms"])]
-    answer = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(asked))
+    requests = [DescribeConfigsResource(3, "x"), DescribeConfigsResource(2, "a", ["retention.ms"])]
+    answer = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(requests))
     assert [(row.error_code, row.resource_type, row.configs) for row in answer.results] == [
         (E.INVALID_REQUEST, 3, []),
         (E.INVALID_REQUEST, 2, []),
     ]
     assert {row.error_message for row in answer.results} == {E.INVALID_REQUEST.text}
-    known = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(asked[1:]))
+    known = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(requests[1:]))
     assert [(row.error_code, len(row.configs)) for row in known.results] == [(E.NONE, 1)]
 
 
@@ -116,16 +116,16 @@ def test_describe_configs_wrong_resource_name_returns_message(kind: int, name: s
 
 @pytest.mark.parametrize(("level", "code"), [(-1, E.UNKNOWN_SERVER_ERROR), (0, 0), (1, 0), (2, E.UNKNOWN_SERVER_ERROR)])
 def test_list_offsets_unknown_isolation_level_returns_unknown_server_error(level: int, code: int) -> None:
-    asked = ListOffsetsTopic("a", [ListOffsetsPartition(0, -1, -1)])
-    answer = answered(list_offsets, ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(-1, level, [asked]))
+    requested = ListOffsetsTopic("a", [ListOffsetsPartition(0, -1, -1)])
+    answer = answered(list_offsets, ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(-1, level, [requested]))
     assert [part.error_code for part in answer.topics[0].partitions] == [code]
 
 
 @pytest.mark.parametrize("field", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"])
 def test_describe_acls_unknown_enum_closes_connection_and_other_code_does_not(field: str) -> None:
-    asked = DescribeAclsRequest(2, "a", 3, None, None, 3, 3)
-    setattr(asked, field, 0)
+    request = DescribeAclsRequest(2, "a", 3, None, None, 3, 3)
+    setattr(request, field, 0)
     with pytest.raises(WireError, match="UNKNOWN"):
-        answered(describe_acls, ApiKey.DESCRIBE_ACLS, 2, asked)
-    setattr(asked, field, 85)
-    assert answered(describe_acls, ApiKey.DESCRIBE_ACLS, 2, asked).error_code == E.SECURITY_DISABLED
+        answered(describe_acls, ApiKey.DESCRIBE_ACLS, 2, request)
+    setattr(request, field, 85)
+    assert answered(describe_acls, ApiKey.DESCRIBE_ACLS, 2, request).error_code == E.SECURITY_DISABLED

@@ -43,14 +43,14 @@ class LivenessProbeFixture:
         self.is_active = True
         self.epoch = 1
         self.machine = SimpleNamespace(probes=BrokerProbes())
-        self.told: list[tuple[float, BrokerConnectionRefused]] = []
+        self.reported: list[tuple[float, BrokerConnectionRefused]] = []
         self.error: Exception | None = None
         watched: Any = self
         self.probe = BrokerLivenessProbe(self.env, ME, watched)
 
     async def submit(self, request: BrokerConnectionRefused, version: int = 0) -> bool:
         await trio.lowlevel.checkpoint()
-        self.told.append((trio.current_time(), request))
+        self.reported.append((trio.current_time(), request))
         if self.error is not None:
             raise self.error
         return True
@@ -91,7 +91,7 @@ def test_active_controller_connects_once_to_each_other_unfenced_broker() -> None
         assert dialled.count(("h2", PORT + 2)) == 1
         assert dialled.count(("h3", PORT + 3)) >= 10  # the connection is refused, and retried
         assert {host for host, _ in dialled} == {"h2", "h3"}
-        assert fixture.told == []
+        assert fixture.reported == []
 
     fixture.play(scenario)
 
@@ -114,12 +114,12 @@ def test_refused_connection_after_disconnect_is_reported_at_once() -> None:
         connection = peer()
         for _ in range(3):
             fixture.probe.on_heartbeat(connection, 2, EPOCH)
-        fixture.told.clear()
+        fixture.reported.clear()
         began = trio.current_time()
         fixture.dies()
         connection.mark_disconnected()
         await trio.sleep(5)
-        ((at, gone),) = fixture.told
+        ((at, gone),) = fixture.reported
         assert at - began < 0.01
         assert (gone.broker_id, gone.broker_epoch) == (2, EPOCH)
         assert gone.probe_started_ms == pytest.approx(began * 1000, abs=5)
@@ -133,12 +133,12 @@ def test_port_closed_shortly_after_disconnect_is_probed_again() -> None:
     async def scenario() -> None:
         connection = peer()
         fixture.probe.on_heartbeat(connection, 2, EPOCH)
-        fixture.told.clear()
+        fixture.reported.clear()
         connection.mark_disconnected()
         await trio.sleep(0.2)
         fixture.dies()
         await trio.sleep(5)
-        assert len(fixture.told) == 1
+        assert len(fixture.reported) == 1
 
     fixture.play(scenario)
 
@@ -153,7 +153,7 @@ def test_broker_that_reconnects_is_not_reported() -> None:
         fixture.probe.on_heartbeat(connection, 2, EPOCH)
         connection.mark_disconnected()
         await trio.sleep(5)
-        assert fixture.told == []
+        assert fixture.reported == []
         assert len(fixture.net.connect_attempts) == len(PROBE_DELAYS_S)
 
     fixture.play(scenario)
@@ -172,11 +172,11 @@ def test_connect_timeout_is_not_reported_as_refusal(error: OSError | None) -> No
     async def scenario() -> None:
         connection = peer()
         fixture.probe.on_heartbeat(connection, 2, EPOCH)
-        fixture.told.clear()
+        fixture.reported.clear()
         fixture.env.net.connect = connect
         connection.mark_disconnected()
         await trio.sleep(20)
-        assert fixture.told == []
+        assert fixture.reported == []
 
     fixture.play(scenario)
 
@@ -187,14 +187,14 @@ def test_elected_controller_probes_all_brokers_once_per_epoch() -> None:
 
     async def scenario() -> None:
         await trio.sleep(3)
-        assert fixture.told == []
+        assert fixture.reported == []
         fixture.is_active, fixture.epoch = True, 7
         began = trio.current_time()
         await trio.sleep(3)
-        assert [(gone.broker_id, at - began < 0.2) for at, gone in fixture.told] == [(3, True)]
+        assert [(gone.broker_id, at - began < 0.2) for at, gone in fixture.reported] == [(3, True)]
         fixture.epoch = 8
         await trio.sleep(3)
-        assert [gone.broker_id for _, gone in fixture.told] == [3, 3]
+        assert [gone.broker_id for _, gone in fixture.reported] == [3, 3]
 
     fixture.play(scenario)
 
@@ -204,12 +204,12 @@ def test_broker_failure_before_first_heartbeat_is_reported_at_once() -> None:
 
     async def scenario() -> None:
         (connection,) = (side for side in fixture.net.accepted if not side.peer_stream.is_closed)
-        assert fixture.told == []
+        assert fixture.reported == []
         began = trio.current_time()
         fixture.dies()
         connection.close()
         await trio.sleep(3)
-        ((at, gone),) = fixture.told
+        ((at, gone),) = fixture.reported
         assert at - began < 0.01
         assert (gone.broker_id, gone.broker_epoch) == (2, EPOCH)
 
@@ -267,7 +267,7 @@ def test_inactive_controller_reports_no_failure() -> None:
         fixture.dies()
         connection.mark_disconnected()
         await trio.sleep(5)
-        assert fixture.told == []
+        assert fixture.reported == []
 
     fixture.play(scenario)
 
@@ -284,7 +284,7 @@ def test_failure_report_error_does_not_stop_the_probe(error: Exception) -> None:
             fixture.dies()
             connection.mark_disconnected()
             await trio.sleep(2)
-        assert len(fixture.told) >= 2
+        assert len(fixture.reported) >= 2
 
     fixture.play(scenario)
 

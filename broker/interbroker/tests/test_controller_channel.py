@@ -351,7 +351,7 @@ def code_row(code: ErrorCode) -> create_topics.CreateTopicsResponse:
 
 @pytest.mark.behaviour("R-305")
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (EnvelopeResponse(None, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), code_row(ErrorCode.UNKNOWN_SERVER_ERROR)),
         (EnvelopeResponse(None, ErrorCode.NONE), code_row(ErrorCode.UNKNOWN_SERVER_ERROR)),
@@ -361,17 +361,17 @@ def code_row(code: ErrorCode) -> create_topics.CreateTopicsResponse:
     ],
     ids=["refused", "nothing", "another's answer", "torn", "unreadable"],
 )
-def test_envelope_error_is_mapped_for_client(fixture: ControllerChannelFixture, answer: Any, told: Any) -> None:
+def test_envelope_error_is_mapped_for_client(fixture: ControllerChannelFixture, answer: Any, expected: Any) -> None:
     there = fixture.add_remote(1)
     there.responses = [EnvelopeResponse(None, ErrorCode.NOT_CONTROLLER), answer]
     fixture.local_controller.address = ("h", 1)
 
     async def scenario() -> None:
-        if told is None:
+        if expected is None:
             with pytest.raises(WireError):
                 await fixture.channel.forward(fixture.forwardable_request(CREATE, 5), CREATE)
         else:
-            assert await fixture.channel.forward(fixture.forwardable_request(CREATE, 5), CREATE) == told
+            assert await fixture.channel.forward(fixture.forwardable_request(CREATE, 5), CREATE) == expected
 
     fixture.run(scenario, there)
     assert len(there.requests) == 2

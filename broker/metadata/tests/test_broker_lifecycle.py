@@ -41,7 +41,7 @@ class FakeLifecycleController:
 
     def __init__(self, *, delay_s: float = SEEN_S, **values: str) -> None:
         self.env: Any = VirtualEnv()
-        self.said: list[tuple[float, Any]] = []
+        self.received: list[tuple[float, Any]] = []
         self.refusals: list[Any] = []
         """What is answered first, in order: an error, or None for silence."""
         self.truth = MetadataImage()
@@ -101,7 +101,7 @@ class FakeLifecycleController:
 
     async def submit(self, request: Any, version: int = 0) -> Any:
         await trio.lowlevel.checkpoint()
-        self.said.append((trio.current_time(), request))
+        self.received.append((trio.current_time(), request))
         if self.refusals:
             refusal = self.refusals.pop(0)
             if refusal is None:
@@ -115,9 +115,9 @@ class FakeLifecycleController:
             self.next_epoch += 1
             self.commit(broker_epoch=self.next_epoch, fenced=True, incarnation_id=request.incarnation_id)
             return BrokerRegistrationResponse(broker_epoch=self.next_epoch)
-        return self._heard(request)
+        return self._respond(request)
 
-    def _heard(self, beat: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    def _respond(self, beat: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         known = self.truth.brokers.get(ME)
         if known is None or known.broker_epoch != beat.broker_epoch:
             return BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
@@ -150,11 +150,11 @@ class FakeLifecycleController:
 
     @property
     def beats(self) -> list[BrokerHeartbeatRequest]:
-        return [x for _, x in self.said if isinstance(x, BrokerHeartbeatRequest)]
+        return [x for _, x in self.received if isinstance(x, BrokerHeartbeatRequest)]
 
     @property
     def registrations(self) -> list[BrokerRegistrationRequest]:
-        return [x for _, x in self.said if isinstance(x, BrokerRegistrationRequest)]
+        return [x for _, x in self.received if isinstance(x, BrokerRegistrationRequest)]
 
 
 async def at_once() -> None:
@@ -169,15 +169,15 @@ def test_registration_contains_endpoints_directories_and_features() -> None:
     assert (request.broker_id, request.cluster_id, request.rack) == (ME, "cluster", "r")
     assert request.listeners == [Listener("PLAINTEXT", "h", 9092, 0)]
     assert request.log_dirs == [b"a" * 16, b"b" * 16]
-    told = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
-    assert told == SUPPORTED_FEATURES
+    reported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    assert reported == SUPPORTED_FEATURES
     assert request.incarnation_id != bytes(16)
     assert fixture.led == [fixture.life.broker_epoch] == [41]
 
 
 @pytest.mark.behaviour("R-272")
 @pytest.mark.parametrize(
-    ("brokers", "clean_epoch", "told"),
+    ("brokers", "clean_epoch", "expected"),
     [
         ({}, 33, 33),
         ({}, -1, -1),
@@ -188,7 +188,7 @@ def test_registration_contains_endpoints_directories_and_features() -> None:
     ],
 )
 def test_registration_previous_epoch_comes_from_clean_shutdown_files(
-    brokers: dict[int, int], clean_epoch: int, told: int
+    brokers: dict[int, int], clean_epoch: int, expected: int
 ) -> None:
     fixture = FakeLifecycleController()
     fixture.cache.image = fixture.committed = fixture.truth = MetadataImage(
@@ -196,7 +196,7 @@ def test_registration_previous_epoch_comes_from_clean_shutdown_files(
     )
     fixture.storage.clean_shutdown_epoch = clean_epoch
     fixture.run_lifecycle(at_once)
-    assert fixture.registrations[0].previous_broker_epoch == told
+    assert fixture.registrations[0].previous_broker_epoch == expected
 
 
 @pytest.mark.behaviour("R-278")
@@ -212,7 +212,7 @@ def test_refused_registration_is_retried_with_same_incarnation_id(refusals: list
     fixture = FakeLifecycleController()
     fixture.refusals = list(refusals)
     fixture.run_lifecycle(at_once)
-    times = [at for at, x in fixture.said if isinstance(x, BrokerRegistrationRequest)]
+    times = [at for at, x in fixture.received if isinstance(x, BrokerRegistrationRequest)]
     assert times == pytest.approx([n * RETRY_S for n in range(len(refusals) + 1)])
     assert len({x.incarnation_id for x in fixture.registrations}) == 1
     assert fixture.led == [41]
@@ -241,7 +241,7 @@ def test_heartbeats_want_fence_until_registration_is_applied() -> None:
     assert [b.want_fence for b in beats] == [True] * (len(beats) - 1) + [False]
     assert {b.broker_epoch for b in beats} == {41}
     assert beats[-1].current_metadata_offset >= 0
-    first, second = [at for at, x in fixture.said if isinstance(x, BrokerHeartbeatRequest)][:2]
+    first, second = [at for at, x in fixture.received if isinstance(x, BrokerHeartbeatRequest)][:2]
     assert second - first == pytest.approx(CATCH_UP_INTERVAL_S)
 
 
@@ -260,7 +260,7 @@ def test_standalone_node_is_unfenced_without_waiting() -> None:
 
     async def scenario() -> None:
         assert trio.current_time() < CATCH_UP_INTERVAL_S * 2
-        assert len(fixture.said) <= 3
+        assert len(fixture.received) <= 3
 
     fixture.run_lifecycle(scenario)
 
@@ -270,9 +270,9 @@ def test_heartbeat_every_two_seconds_contains_applied_offset() -> None:
     fixture = FakeLifecycleController()
 
     async def scenario() -> None:
-        fixture.said.clear()
+        fixture.received.clear()
         await trio.sleep(3 * BEAT_S + 0.5)
-        times = [at for at, _ in fixture.said]
+        times = [at for at, _ in fixture.received]
         assert [b - a for a, b in itertools.pairwise(times)] == pytest.approx([BEAT_S] * 2, abs=0.01)
         assert len(times) == 3
         assert {(b.current_metadata_offset, b.want_fence, b.want_shut_down) for b in fixture.beats} == {
@@ -299,9 +299,9 @@ def test_failed_heartbeat_is_followed_by_another() -> None:
 
     async def scenario() -> None:
         fixture.refusals = [ProtocolError(ErrorCode.REQUEST_TIMED_OUT), ErrorCode.NOT_CONTROLLER]
-        fixture.said.clear()
+        fixture.received.clear()
         await trio.sleep(3 * BEAT_S)
-        assert len(fixture.said) >= 3
+        assert len(fixture.received) >= 3
         assert len(fixture.registrations) == 0
 
     fixture.run_lifecycle(scenario)
@@ -327,10 +327,10 @@ def test_shutdown_of_another_broker_triggers_heartbeat() -> None:
     fixture = FakeLifecycleController()
 
     async def scenario() -> None:
-        fixture.said.clear()
+        fixture.received.clear()
         fixture.commit(7, fenced=False, broker_epoch=3)
         await trio.sleep(0.1)
-        assert fixture.said == []
+        assert fixture.received == []
         fixture.commit(7, in_controlled_shutdown=True)
         await trio.sleep(0.1)
         assert len(fixture.beats) == 1
@@ -344,7 +344,7 @@ def test_controlled_shutdown_sends_heartbeats_until_allowed(waits: int, beats: i
     fixture.waits_for_others = waits
 
     async def scenario() -> None:
-        fixture.said.clear()
+        fixture.received.clear()
         began = trio.current_time()
         await fixture.life.controlled_shutdown()
         assert [b.want_shut_down for b in fixture.beats] == [True] * beats
@@ -387,6 +387,6 @@ def test_controlled_shutdown_before_registration_sends_no_request() -> None:
 
     async def scenario() -> None:
         await fixture.life.controlled_shutdown()
-        assert fixture.said == []
+        assert fixture.received == []
 
     fixture.run_lifecycle(scenario, keeps=False)

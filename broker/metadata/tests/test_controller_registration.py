@@ -30,12 +30,12 @@ class FakeActiveController:
     """Active controller that refuses a number of requests, then accepts."""
 
     def __init__(self, refusals: list[Any]) -> None:
-        self.asked: list[tuple[float, ControllerRegistrationRequest]] = []
+        self.requested: list[tuple[float, ControllerRegistrationRequest]] = []
         self.refusals = refusals
 
     async def submit(self, request: Any, version: int = 0) -> Any:
         await trio.lowlevel.checkpoint()
-        self.asked.append((trio.current_time(), request))
+        self.requested.append((trio.current_time(), request))
         refusal = self.refusals.pop(0) if self.refusals else ErrorCode.NONE
         if isinstance(refusal, Exception):
             raise refusal
@@ -48,7 +48,7 @@ def image(incarnation: bytes | None, features: dict[str, int] = NEW) -> Metadata
 
 
 def controller_after(
-    news: list[tuple[MetadataImage, MetadataDelta]], refusals: list[Any] | None = None, for_s: float = 1000.0
+    changes: list[tuple[MetadataImage, MetadataDelta]], refusals: list[Any] | None = None, for_s: float = 1000.0
 ) -> FakeActiveController:
     """Return the controller after these metadata changes, one every second."""
     active = FakeActiveController(refusals or [])
@@ -60,7 +60,7 @@ def controller_after(
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(registration.run)
-            for one in news:
+            for one in changes:
                 registration.publish(*one)
                 await trio.sleep(1)
             await trio.sleep(for_s)
@@ -78,7 +78,7 @@ FEATURES, OWN, OTHERS = (
 
 
 @pytest.mark.parametrize(
-    ("news", "asked"),
+    ("changes", "requested"),
     [
         ([(image(None), FEATURES)], 1),
         ([(image(None, {"metadata.version": 14}), FEATURES)], 0),
@@ -94,13 +94,13 @@ FEATURES, OWN, OTHERS = (
     ],
 )
 def test_controller_registers_whenever_metadata_lacks_it(
-    news: list[tuple[MetadataImage, MetadataDelta]], asked: int
+    changes: list[tuple[MetadataImage, MetadataDelta]], requested: int
 ) -> None:
-    assert len(controller_after(news).asked) == asked
+    assert len(controller_after(changes).requested) == requested
 
 
 def test_controller_registration_contains_endpoints_and_features() -> None:
-    ((_, request),) = controller_after([(image(None), FEATURES)]).asked
+    ((_, request),) = controller_after([(image(None), FEATURES)]).requested
     assert (request.controller_id, request.incarnation_id, request.zk_migration_ready) == (ME, MINE, False)
     assert request.listeners == [Listener("C", "h", 9, 0), Listener("D", "i", 8, 0)]
     features = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
@@ -110,7 +110,7 @@ def test_controller_registration_contains_endpoints_and_features() -> None:
 def test_refused_controller_registration_backs_off_up_to_two_minutes() -> None:
     refusals: list[Any] = [ProtocolError(ErrorCode.REQUEST_TIMED_OUT), *[ErrorCode.NOT_CONTROLLER] * 12]
     active = controller_after([(image(None), FEATURES)], refusals)
-    times = [at for at, _ in active.asked]
+    times = [at for at, _ in active.requested]
     pauses = [b - a for a, b in itertools.pairwise(times)]
     assert pauses == pytest.approx([min(0.1 * 2**n, MAX_BACKOFF_S) for n in range(13)])
     assert MAX_BACKOFF_S == 120.0

@@ -103,7 +103,7 @@ class FakeTopicCreator:
     """Controller that answers topic creations when it is released."""
 
     def __init__(self, answer: Any = None) -> None:
-        self.asked: list[tuple[Any, int]] = []
+        self.requested: list[tuple[Any, int]] = []
         self.may = trio.Event()
         self.answer = answer
 
@@ -111,32 +111,34 @@ class FakeTopicCreator:
         return await self.submit(request, asking)
 
     async def submit(self, request: Any, version: int = 0) -> Any:
-        self.asked.append((request, version))
+        self.requested.append((request, version))
         await self.may.wait()
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer or create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("x")])
 
 
-def created(asked: FakeTopicCreator) -> list[tuple[str, int, int]]:
-    return [(t.name, t.num_partitions, t.replication_factor) for request, _ in asked.asked for t in request.topics]
+def created(requested: FakeTopicCreator) -> list[tuple[str, int, int]]:
+    return [
+        (t.name, t.num_partitions, t.replication_factor) for request, _ in requested.requested for t in request.topics
+    ]
 
 
 def with_admin(
     controller: FakeTopicCreator, scenario: Callable[[ControllerForwarder], Awaitable[None]], **values: str
 ) -> list[str]:
-    settled: list[str] = []
+    stable_at: list[str] = []
 
-    async def settle() -> None:
-        settled.append("settled")
+    async def wait_until_stable() -> None:
+        stable_at.append("settled")
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             config = NodeConfig({k.replace("_", "."): v for k, v in values.items()})
-            await scenario(ControllerForwarder(controller, config, nursery.start_soon, settle))
+            await scenario(ControllerForwarder(controller, config, nursery.start_soon, wait_until_stable))
 
     play(main)
-    return settled
+    return stable_at
 
 
 def test_forwarded_response_waits_until_metadata_is_applied() -> None:
@@ -147,7 +149,7 @@ def test_forwarded_response_waits_until_metadata_is_applied() -> None:
         assert await admin.forward("who asks", "request") == "answer"  # type: ignore[arg-type]
 
     assert with_admin(controller, scenario) == ["settled"]
-    assert controller.asked == [("request", "who asks")]
+    assert controller.requested == [("request", "who asks")]
 
 
 def test_auto_create_sends_one_request_per_topic_at_a_time() -> None:
@@ -158,7 +160,7 @@ def test_auto_create_sends_one_request_per_topic_at_a_time() -> None:
             admin.auto_create(name)
         await trio.sleep(1)
         assert created(controller) == [("a", -1, -1), ("b", -1, -1)] or created(controller)[0][0] == "b"
-        assert {(request.timeout_ms, version) for request, version in controller.asked} == {(60_000, 7)}
+        assert {(request.timeout_ms, version) for request, version in controller.requested} == {(60_000, 7)}
         controller.may.set()
         await trio.sleep(1)
         admin.auto_create("a")
@@ -188,7 +190,7 @@ def test_auto_create_of_offsets_topic_uses_its_settings() -> None:
 
     with_admin(controller, scenario, offsets_topic_num_partitions="7", offsets_topic_segment_bytes="99")
     assert created(controller) == [("__consumer_offsets", 7, 1)]
-    settings = {c.name: c.value for c in controller.asked[0][0].topics[0].configs}
+    settings = {c.name: c.value for c in controller.requested[0][0].topics[0].configs}
     assert settings == {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": "99"}
 
 
@@ -265,7 +267,7 @@ class FakeIdBlockController:
     """Assigns blocks of three from 1,000 on, or refuses."""
 
     def __init__(self) -> None:
-        self.asked: list[AllocateProducerIdsRequest] = []
+        self.requested: list[AllocateProducerIdsRequest] = []
         self.refusal: ErrorCode | ProtocolError | None = None
 
     async def submit(self, request: Any, version: int = 0) -> Any:
@@ -274,8 +276,8 @@ class FakeIdBlockController:
             raise self.refusal
         if self.refusal is not None:
             return AllocateProducerIdsResponse(error_code=self.refusal)
-        self.asked.append(request)
-        return AllocateProducerIdsResponse(producer_id_start=997 + 3 * len(self.asked), producer_id_len=3)
+        self.requested.append(request)
+        return AllocateProducerIdsResponse(producer_id_start=997 + 3 * len(self.requested), producer_id_len=3)
 
 
 def test_producer_ids_come_from_consecutive_blocks() -> None:
@@ -297,7 +299,7 @@ def test_producer_ids_come_from_consecutive_blocks() -> None:
 
     play(scenario)
     assert sorted(found) == [1000, 1003, 1004, 1005, 1006]
-    assert blocks.asked == [AllocateProducerIdsRequest(5, epoch) for epoch in (-1, 9, 9)]
+    assert blocks.requested == [AllocateProducerIdsRequest(5, epoch) for epoch in (-1, 9, 9)]
     assert [ids.try_generate() for _ in range(3)] == [1007, 1008, None]
 
 
@@ -345,12 +347,12 @@ def test_wait_created_applies_only_to_few_partitions(count: int, *, waits: bool)
 
 def test_assign_replicas_to_dirs_rows_per_request_are_limited() -> None:
     fixture = BrokerStorageFixture("/a,/b")
-    told: list[int] = []
+    reported: list[int] = []
 
     class Counting:
         async def submit(self, request: Any, version: int = 0) -> Any:
             await trio.lowlevel.checkpoint()
-            told.append(sum(len(t.partitions) for d in request.directories for t in d.topics))
+            reported.append(sum(len(t.partitions) for d in request.directories for t in d.topics))
             return AssignReplicasToDirsResponse()
 
     directories = DirectoryAssignments(fixture.env, NODE_ID, Counting(), fixture.cache, fixture.log_dirs)
@@ -366,7 +368,7 @@ def test_assign_replicas_to_dirs_rows_per_request_are_limited() -> None:
             nursery.cancel_scope.cancel()
 
     fixture.run(scenario)
-    assert told == [MAX_ASSIGNMENTS_PER_REQUEST, 1] == [2250, 1]
+    assert reported == [MAX_ASSIGNMENTS_PER_REQUEST, 1] == [2250, 1]
     assert RETRY_S == 1.0
 
 

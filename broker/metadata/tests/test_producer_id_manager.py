@@ -20,7 +20,7 @@ class ProducerIdsFixture:
     """Node with a controller that assigns blocks of 1,000 or refuses."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, int]] = []
+        self.requested: list[tuple[int, int]] = []
         self.refuses: Exception | int | None = None
         self.takes_s = 0.0
         self.beside: list[Callable[[], Awaitable[None]]] = []
@@ -28,11 +28,11 @@ class ProducerIdsFixture:
         self.ids.set_broker_epoch(70)
 
     async def submit(self, request: Any) -> Any:
-        self.asked.append((request.broker_id, request.broker_epoch))
+        self.requested.append((request.broker_id, request.broker_epoch))
         await trio.sleep(self.takes_s)
         if isinstance(self.refuses, Exception):
             raise self.refuses
-        first = (len(self.asked) - 1) * BLOCK + 5000
+        first = (len(self.requested) - 1) * BLOCK + 5000
         return SimpleNamespace(error_code=self.refuses or 0, producer_id_start=first, producer_id_len=BLOCK)
 
     async def do_beside(self) -> None:
@@ -52,14 +52,14 @@ def test_next_block_is_requested_at_90_percent_and_used_afterwards() -> None:
 
     async def scenario() -> None:
         assert await node.used(899) == 5898
-        assert (node.asked, node.beside) == ([(7, 70)], [])
+        assert (node.requested, node.beside) == ([(7, 70)], [])
         assert await node.used(1) == 5899
         assert len(node.beside) == 1
         await node.used(10)
         assert len(node.beside) == 1, "once"
         node.ids.set_broker_epoch(71)
         await node.do_beside()
-        assert node.asked == [(7, 70), (7, 71)]
+        assert node.requested == [(7, 70), (7, 71)]
         assert await node.used(90) == 5999
         assert node.beside == [], "it is there"
         assert await node.used(1) == 6000
@@ -77,12 +77,12 @@ def test_generate_waits_for_next_block_when_none_is_left() -> None:
 
     async def scenario() -> None:
         assert await node.used(1000) == 5999
-        assert len(node.asked) == 1
+        assert len(node.requested) == 1
         began = trio.current_time()
         assert await node.used(1) == 6000
         assert trio.current_time() - began == 3
         await node.do_beside()
-        assert len(node.asked) == 2, "who was to ask ahead finds that it is there"
+        assert len(node.requested) == 2, "who was to ask ahead finds that it is there"
 
     run_virtual(scenario)
 
@@ -99,7 +99,7 @@ def test_concurrent_generate_calls_share_one_request() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one)
             nursery.start_soon(one)
-        assert (sorted(got), len(node.asked)) == ([5000, 5001], 1)
+        assert (sorted(got), len(node.requested)) == ([5000, 5001], 1)
 
     run_virtual(scenario)
 
@@ -108,14 +108,14 @@ def test_concurrent_generate_calls_fail_together() -> None:
     node = ProducerIdsFixture()
     node.takes_s = 30
     node.refuses = ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
-    heard: list[float] = []
+    received: list[float] = []
 
     async def one(after_s: float) -> None:
         await trio.sleep(after_s)
         began = trio.current_time()
         with pytest.raises(ProtocolError):
             await node.ids.generate()
-        heard.append(trio.current_time() - began)
+        received.append(trio.current_time() - began)
 
     async def scenario() -> None:
         async with trio.open_nursery() as nursery:
@@ -123,8 +123,8 @@ def test_concurrent_generate_calls_fail_together() -> None:
                 nursery.start_soon(one, number)
 
     run_virtual(scenario)
-    assert max(heard) == 30, "not one after the other"
-    assert len(node.asked) == 1
+    assert max(received) == 30, "not one after the other"
+    assert len(node.requested) == 1
 
 
 @pytest.mark.parametrize("refusal", [ProtocolError(ErrorCode.NOT_CONTROLLER), ErrorCode.STALE_BROKER_EPOCH.value])
@@ -143,7 +143,7 @@ def test_generate_without_block_raises_coordinator_load_in_progress(refusal: Exc
         assert node.ids.try_generate() is None, "it has asked again meanwhile"
         node.refuses = None
         await node.do_beside()
-        assert node.ids.try_generate() == (len(node.asked) - 1) * BLOCK + 5000
+        assert node.ids.try_generate() == (len(node.requested) - 1) * BLOCK + 5000
 
     run_virtual(scenario)
 

@@ -19,9 +19,11 @@ from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 def test_image_is_visible_when_applied_and_subscribers_are_called_in_order() -> None:
     fixture = BrokerStorageFixture()
-    heard: list[tuple[int, bool]] = []
+    received: list[tuple[int, bool]] = []
     fixture.publisher.subscribe(
-        lambda image, delta: heard.append((image.offset, fixture.cache.image is image is fixture.replica_manager.image))
+        lambda image, delta: received.append(
+            (image.offset, fixture.cache.image is image is fixture.replica_manager.image)
+        )
     )
 
     async def scenario() -> None:
@@ -35,7 +37,7 @@ def test_image_is_visible_when_applied_and_subscribers_are_called_in_order() -> 
         await fixture.publisher.wait_applied()  # no publication is left: the call returns at once
 
     fixture.run(scenario)
-    assert heard == [(0, True), (1, True), (2, True)]
+    assert received == [(0, True), (1, True), (2, True)]
 
 
 def test_wait_applied_and_created_waits_only_for_few_partitions() -> None:
@@ -194,7 +196,7 @@ class FakeAssignmentController:
     """Accepts requests after refusing a number of them."""
 
     def __init__(self, refuses: int = 0) -> None:
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
         self.refuses = refuses
 
     async def submit(self, request: Any, version: int = 0) -> Any:
@@ -207,7 +209,7 @@ class FakeAssignmentController:
                 raise ProtocolError(ErrorCode.NOT_CONTROLLER)
             answer.error_code = ErrorCode.STALE_BROKER_EPOCH
             return answer
-        self.told.append(request)
+        self.reported.append(request)
         return answer
 
 
@@ -227,7 +229,7 @@ def test_directory_assignments_and_offline_directories_are_retried(refuses: int)
             nursery.start_soon(directories.run)
             directories.assign(b"t" * 16, 0, b"d" * 16)
             await trio.sleep(RETRY_S / 2)
-            assert controller.told == []  # this broker is not registered yet
+            assert controller.reported == []  # this broker is not registered yet
             registered(fixture)
             directories.assign(b"t" * 16, 0, b"e" * 16)
             directories.assign(b"t" * 16, 1, b"e" * 16)
@@ -237,7 +239,7 @@ def test_directory_assignments_and_offline_directories_are_retried(refuses: int)
             nursery.cancel_scope.cancel()
 
     fixture.run(scenario)
-    assert controller.told == [
+    assert controller.reported == [
         BrokerHeartbeatRequest(
             NODE_ID, 7, fixture.cache.image.offset, offline_log_dirs=[fixture.log_dirs.directories[1].id]
         ),
@@ -261,4 +263,4 @@ def test_directory_assignment_is_sent_once() -> None:
             nursery.cancel_scope.cancel()
 
     fixture.run(scenario)
-    assert len(controller.told) == 1
+    assert len(controller.reported) == 1

@@ -18,12 +18,12 @@ class FakeTopicController:
         self.now = 0
         self.errors: dict[str, tuple[E, str | None]] = {}
         self.raises: Exception | None = None
-        self.asked: list[list[str]] = []
+        self.requested: list[list[str]] = []
         self.begun: list[Any] = []
         self.topics = StreamsInternalTopics(self._submit, self.begun.append, lambda: self.now, 30_000)
 
     async def _submit(self, request: Any, version: int) -> CreateTopicsResponse:
-        self.asked.append([topic.name for topic in request.topics])
+        self.requested.append([topic.name for topic in request.topics])
         if self.raises is not None:
             raise self.raises
         rows = [CreatableTopicResult(t.name, error_code=self.errors.get(t.name, (E.NONE,))[0]) for t in request.topics]
@@ -47,10 +47,10 @@ def test_internal_topic_is_requested_once_at_a_time() -> None:
     controller.create("a", "b")
     controller.create("b", "c")
     controller.run()
-    assert sorted(controller.asked) == [["a", "b"], ["c"]]
+    assert sorted(controller.requested) == [["a", "b"], ["c"]]
     controller.create("a")
     controller.run()
-    assert controller.asked[-1] == ["a"], "it may be asked for again once that has ended"
+    assert controller.requested[-1] == ["a"], "it may be asked for again once that has ended"
 
 
 def test_failed_internal_topic_is_not_requested_for_a_while() -> None:
@@ -66,7 +66,7 @@ def test_failed_internal_topic_is_not_requested_for_a_while() -> None:
     assert controller.topics.failure("a") is None
     controller.create("a")
     controller.run()
-    assert controller.asked[-1] == ["a"]
+    assert controller.requested[-1] == ["a"]
 
 
 def test_controller_error_is_a_failure_of_all_topics() -> None:

@@ -38,35 +38,35 @@ def request(version: int = 0, key: ApiKey = BEAT) -> RequestFrame:
 
 def test_peer_close_callbacks_are_called_once_and_in_order() -> None:
     peer = Peer("h", ("a", 1), "INSIDE")
-    told: list[int] = []
+    reported: list[int] = []
     for number in range(3):
-        peer.on_close(lambda number=number: told.append(number))  # type: ignore[misc]
-    cancel = peer.on_close(lambda: told.append(99))
+        peer.on_close(lambda number=number: reported.append(number))  # type: ignore[misc]
+    cancel = peer.on_close(lambda: reported.append(99))
     assert (peer.listener, peer.principal, peer.is_disconnected) == ("INSIDE", ANONYMOUS, False)
     cancel()
     cancel()
     peer.mark_disconnected()
     peer.mark_disconnected()
-    assert (told, peer.is_disconnected) == ([0, 1, 2], True)
+    assert (reported, peer.is_disconnected) == ([0, 1, 2], True)
 
 
 def test_peer_on_close_after_disconnect_calls_at_once() -> None:
     peer = Peer("h", ("a", 1))
     peer.mark_disconnected()
-    told: list[int] = []
-    peer.on_close(lambda: told.append(1))()
+    reported: list[int] = []
+    peer.on_close(lambda: reported.append(1))()
     peer.mark_disconnected()
-    assert told == [1]
+    assert reported == [1]
 
 
 def test_peer_close_callback_may_cancel_a_later_one() -> None:
     peer = Peer("h", ("a", 1))
-    told: list[int] = []
+    reported: list[int] = []
     cancels: list[Any] = []
     peer.on_close(lambda: [cancel() for cancel in cancels] and None)
-    cancels.append(peer.on_close(lambda: told.append(1)))
+    cancels.append(peer.on_close(lambda: reported.append(1)))
     peer.mark_disconnected()
-    assert told == []
+    assert reported == []
 
 
 # ---------------------------------------------------------------- Dispatcher
@@ -265,7 +265,7 @@ def test_observer_receives_every_request_and_response(monkeypatch: pytest.Monkey
     answered = "answered", BEAT, 1, len(line.received)
     assert events[:3] == [("received", BEAT, 1, len(raws[0]) - 4), ("completed", BEAT, 1, 0), answered]
     assert events[3] == ("received", ApiKey.PRODUCE, 2, len(raws[1]) - 4), "acks=0 is not answered"
-    assert [(what, number) for what, _, number, _ in events[4:]] == [("received", 3)], "what is refused was received"
+    assert [(name, number) for name, _, number, _ in events[4:]] == [("received", 3)], "what is refused was received"
 
 
 @pytest.mark.behaviour("P-7")

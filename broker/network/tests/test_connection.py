@@ -246,11 +246,11 @@ def test_receive_buffer_grows_only_with_received_bytes(fixture: DispatcherFixtur
     assert sizes[2] <= 4 * 105_000
 
 
-@pytest.mark.parametrize(("came", "room"), [(2_000_000, 2 << 20), (5_000_000, 8 << 20), (12_400_000, 12 << 20)])
-def test_receive_buffer_grows_by_at_most_four_mebibytes(fixture: DispatcherFixture, came: int, room: int) -> None:
+@pytest.mark.parametrize(("came", "capacity"), [(2_000_000, 2 << 20), (5_000_000, 8 << 20), (12_400_000, 12 << 20)])
+def test_receive_buffer_grows_by_at_most_four_mebibytes(fixture: DispatcherFixture, came: int, capacity: int) -> None:
     """Copying or clearing a buffer as it grows blocks the event loop."""
     sizes = buffer_sizes(fixture, ClientStream(), [struct.pack(">i", 100_000_000) + bytes(came)])
-    assert sizes == [room]
+    assert sizes == [capacity]
 
 
 def test_receive_buffer_over_one_mebibyte_has_exact_frame_size(fixture: DispatcherFixture) -> None:

@@ -146,7 +146,7 @@ def test_response_of_a_job_is_encoded_by_a_job_where_it_has_many_elements(
     fixture.serve(key, lambda context, body: as_job(answer) if is_job else answer, 0, 20)
     sliced = []
     real = framing.encode_response_job
-    monkeypatch.setattr(framing, "encode_response_job", lambda *told: sliced.append(1) or real(*told))
+    monkeypatch.setattr(framing, "encode_response_job", lambda *expected: sliced.append(1) or real(*expected))
     stream = ClientStream()
     stream.send_bytes(frame(key, version, 1, request_body))
     stream.disconnect()

@@ -112,11 +112,11 @@ def test_waiting_request_ends_when_earlier_responses_cannot_be_sent(
     fixture: DispatcherFixture, outcome: str, *, ends_on_disconnect: bool
 ) -> None:
     """A started job is not dropped: its wait for the client ends, and the rest runs to its end."""
-    stream, told = BrokenStream(), list[str]()
+    stream, reported = BrokenStream(), list[str]()
     handler = BlockingHandler(ends_on_disconnect=ends_on_disconnect)
 
     def handle(context: Any, request: Any) -> ResponseJob:
-        unsubscribe = context.peer.on_close(lambda: told.append("disconnected"))
+        unsubscribe = context.peer.on_close(lambda: reported.append("disconnected"))
         try:
             return (yield from handler.handle(context, request))
         finally:
@@ -132,7 +132,7 @@ def test_waiting_request_ends_when_earlier_responses_cannot_be_sent(
             handler.go_on.set()
 
     in_virtual_time(run)
-    assert (handler.outcome, told) == (outcome, ["disconnected"])
+    assert (handler.outcome, reported) == (outcome, ["disconnected"])
     assert stream.is_closed
 
 
@@ -166,12 +166,12 @@ def test_wait_that_has_ended_is_not_subscribed_to_its_peer(fixture: DispatcherFi
 
 
 def test_close_callbacks_run_on_disconnect_unless_cancelled(fixture: DispatcherFixture) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     def handler(context: Any, request: Any) -> Any:
-        context.peer.on_close(lambda: told.append("first"))
-        context.peer.on_close(lambda: told.append("taken back"))()
-        context.peer.on_close(lambda: told.append("second"))
+        context.peer.on_close(lambda: reported.append("first"))
+        context.peer.on_close(lambda: reported.append("taken back"))()
+        context.peer.on_close(lambda: reported.append("second"))
         return HeartbeatResponse()
 
     fixture.serve(BEAT, handler)
@@ -179,21 +179,21 @@ def test_close_callbacks_run_on_disconnect_unless_cancelled(fixture: DispatcherF
     stream.send_bytes(beat(1))
     stream.disconnect()
     served(fixture, stream)
-    assert told == ["first", "second"]
+    assert reported == ["first", "second"]
 
 
 @pytest.mark.parametrize("error", [KeyError("k"), AssertionError("an invariant")])
 def test_disconnect_callback_exception_is_contained_except_assertion_error(
     fixture: DispatcherFixture, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     def fail() -> None:
         raise error
 
     def handler(context: Any, request: Any) -> Any:
         context.peer.on_close(fail)
-        context.peer.on_close(lambda: told.append("second"))
+        context.peer.on_close(lambda: reported.append("second"))
         return HeartbeatResponse()
 
     fixture.serve(BEAT, handler)
@@ -208,7 +208,7 @@ def test_disconnect_callback_exception_is_contained_except_assertion_error(
         assert [record.message for record in caplog.records] == [
             f"Disconnect callback failed: connection from {stream.peer}"
         ]
-    assert told == ["second"], "the others are called all the same"
+    assert reported == ["second"], "the others are called all the same"
 
 
 def test_stopping_node_cancels_parked_request_and_closes_connection(fixture: DispatcherFixture) -> None:

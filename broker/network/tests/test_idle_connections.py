@@ -68,7 +68,7 @@ def test_acceptor_sheds_from_the_listener_with_most_connections() -> None:
                 number = staticmethod(lambda key: -1)
 
         class connection_log:  # noqa: N801
-            log = staticmethod(lambda *values: said.append(values))
+            log = staticmethod(lambda *values: collected.append(values))
 
     class Silent:
         port = 1
@@ -80,7 +80,7 @@ def test_acceptor_sheds_from_the_listener_with_most_connections() -> None:
         def close(self) -> None:
             pass
 
-    said: list[Any] = []
+    collected: list[Any] = []
     acceptors: list[Any] = [Acceptor(Dispatched()) for _ in range(2)]  # type: ignore[arg-type]
     for acceptor in acceptors:
         acceptor.node_acceptors = acceptors
@@ -96,4 +96,4 @@ def test_acceptor_sheds_from_the_listener_with_most_connections() -> None:
     assert listener.on_descriptors_low() == 1
     assert [x.is_closed for x in acceptors[0].connections] == [False]
     assert sorted(x.is_closed for x in acceptors[1].connections) == [False, True]
-    assert "Too many open files: closed" in said[0][2]
+    assert "Too many open files: closed" in collected[0][2]

@@ -50,7 +50,7 @@ def test_prepared_responses_are_in_order_with_others(fixture: DispatcherFixture,
     fixture.serve(BEAT, lambda context, request: handled.append(1) or HeartbeatResponse())
     if observed:
         fixture.dispatcher.observer = SimpleNamespace(
-            **dict.fromkeys(("received", "completed", "answered"), lambda *told: None)
+            **dict.fromkeys(("received", "completed", "answered"), lambda *expected: None)
         )
     stream = ClientStream()
     stream.send_bytes(b"".join(beat(n) for n in range(20)))

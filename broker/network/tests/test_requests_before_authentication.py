@@ -98,7 +98,7 @@ class RecordingDispatcher(DispatcherFixture):
 @pytest.mark.parametrize("state", STATES)
 def test_no_api_is_processed_before_authentication(monkeypatch: pytest.MonkeyPatch, state: str, protocol: str) -> None:
     fixture, state_frames = RecordingDispatcher(monkeypatch), STATES[state]
-    asked = replace(listener_security(protocol, **ENABLED), scram_keys=keys)
+    security = replace(listener_security(protocol, **ENABLED), scram_keys=keys)
     streams = [
         (key, CertificateStream("CN=admin") if protocol == "SASL_SSL" else ClientStream()) for key in keys_of(state)
     ]
@@ -122,7 +122,7 @@ def test_no_api_is_processed_before_authentication(monkeypatch: pytest.MonkeyPat
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             for key, stream in streams:
-                nursery.start_soon(SecureConnection(fixture.dispatcher, stream, asked).serve)
+                nursery.start_soon(SecureConnection(fixture.dispatcher, stream, security).serve)
                 nursery.start_soon(probe, key, stream)
 
     in_virtual_time(run)

@@ -115,8 +115,8 @@ def test_failed_authentication_delay_is_configurable(fixture: DispatcherFixture)
     async def run() -> None:
         stream = ClientStream()
         stream.send_bytes(login("wrong"))
-        asked = listener_security(connection_failed_authentication_delay_ms="3000")
-        await SecureConnection(fixture.dispatcher, stream, asked).serve()
+        security = listener_security(connection_failed_authentication_delay_ms="3000")
+        await SecureConnection(fixture.dispatcher, stream, security).serve()
         times.append(trio.current_time())
 
     in_virtual_time(run)
@@ -201,9 +201,9 @@ def test_expired_session_is_closed_at_its_next_request(fixture: DispatcherFixtur
     stream = ClientStream()
 
     async def run() -> None:
-        asked = listener_security(connections_max_reauth_ms="5000")
+        security = listener_security(connections_max_reauth_ms="5000")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(SecureConnection(fixture.dispatcher, stream, asked).serve)
+            nursery.start_soon(SecureConnection(fixture.dispatcher, stream, security).serve)
             stream.send_bytes(login() + beat(3))
             await trio.sleep(4.9)
             stream.send_bytes(beat(4))
@@ -288,8 +288,8 @@ def test_certificate_subject_is_mapped_to_principal(
     async def run() -> None:
         stream.send_bytes(beat(1))
         stream.disconnect()
-        asked = listener_security("SSL", ssl_principal_mapping_rules=rules)
-        await SecureConnection(fixture.dispatcher, stream, asked).serve()
+        security = listener_security("SSL", ssl_principal_mapping_rules=rules)
+        await SecureConnection(fixture.dispatcher, stream, security).serve()
 
     in_virtual_time(run)
     assert seen == ([] if principal is None else [principal])
@@ -352,7 +352,7 @@ def test_memory_of_unauthenticated_connections_is_limited_together(fixture: Disp
 
     A thousand clients, each with most of a frame of half a mebibyte; one that authenticates succeeds all the same.
     """
-    asked, streams, late, gone = (
+    security, streams, late, gone = (
         listener_security(),
         [ClientStream() for _ in range(300)],
         ClientStream(),
@@ -363,36 +363,36 @@ def test_memory_of_unauthenticated_connections_is_limited_together(fixture: Disp
         async with trio.open_nursery() as nursery:
             for stream in streams:
                 stream.send_bytes(struct.pack(">i", 500_000) + bytes(400_000))
-                nursery.start_soon(SecureConnection(fixture.dispatcher, stream, asked).serve)
+                nursery.start_soon(SecureConnection(fixture.dispatcher, stream, security).serve)
             await trio.sleep(1)
             assert sum(not stream.is_closed for stream in streams) in range(16, 65)
             late.send_bytes(login() + beat(3))
             late.disconnect()
-            await SecureConnection(fixture.dispatcher, late, asked).serve()
+            await SecureConnection(fixture.dispatcher, late, security).serve()
             for stream in streams:
                 stream.disconnect()
         gone.send_bytes(struct.pack(">i", 500_000) + bytes(400_000))
         gone.disconnect()
-        await SecureConnection(fixture.dispatcher, gone, asked).serve()
+        await SecureConnection(fixture.dispatcher, gone, security).serve()
         assert gone.receives > 5, "what others held is free again"
 
     in_virtual_time(run)
     assert codes(late, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0)) == [0, 0, 7]
-    assert asked.pre_auth_memory.resize(0, 16 * 1024 * 1024), "nothing is held by anybody"
+    assert security.pre_auth_memory.resize(0, 16 * 1024 * 1024), "nothing is held by anybody"
 
 
 def test_small_login_frames_do_not_count_towards_the_limit(
     fixture: DispatcherFixture,
 ) -> None:
     """Many clients with large tokens may reconnect at once."""
-    asked, stream = listener_security(), ClientStream()
-    assert asked.pre_auth_memory.resize(0, 16 * 1024 * 1024)
+    security, stream = listener_security(), ClientStream()
+    assert security.pre_auth_memory.resize(0, 16 * 1024 * 1024)
     token = b"\0alice\0" + b"x" * 7000
 
     async def run() -> None:
         stream.send_bytes(frame(HANDSHAKE, 1, 1, SaslHandshakeRequest("PLAIN")))
         stream.send_bytes(frame(TOKEN, 2, 2, SaslAuthenticateRequest(token)))
-        await SecureConnection(fixture.dispatcher, stream, asked).serve()
+        await SecureConnection(fixture.dispatcher, stream, security).serve()
 
     in_virtual_time(run)
     assert codes(stream, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]

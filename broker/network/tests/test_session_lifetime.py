@@ -41,9 +41,9 @@ def test_reauthentication_extends_the_session(fixture: DispatcherFixture) -> Non
     stream = ClientStream()
 
     async def run() -> None:
-        asked = listener_security(connections_max_reauth_ms="5000")
+        security = listener_security(connections_max_reauth_ms="5000")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(SecureConnection(fixture.dispatcher, stream, asked).serve)
+            nursery.start_soon(SecureConnection(fixture.dispatcher, stream, security).serve)
             stream.send_bytes(login())
             await trio.sleep(4)
             stream.send_bytes(login())

@@ -30,7 +30,7 @@ from ottla.wire.messages.push_telemetry import PushTelemetryRequest
 from ottla.wire.record_batch.compression import CompressionType, compress
 
 ID, MOST = bytes(range(16)), 1 << 20
-WHO = {"client_id": "app", "client_software_name": "apache-kafka-java", "client_source_address": "10.0.0.9"}
+CLIENT = {"client_id": "app", "client_software_name": "apache-kafka-java", "client_source_address": "10.0.0.9"}
 
 
 class TelemetryClock:
@@ -68,12 +68,12 @@ class TelemetryNode:
         self.telemetry.publish(now, MetadataDelta(configs=changed))
 
     def ask(self, ident: bytes = ID) -> Any:
-        return self.telemetry.get_subscription(ident, WHO, self.peer)
+        return self.telemetry.get_subscription(ident, CLIENT, self.peer)
 
     def push(self, subscription_id: int, metrics: bytes = b"", codec: int = 0, *, ends: bool = False) -> ErrorCode:
         request = PushTelemetryRequest(ID, subscription_id, ends, codec, metrics)
         try:
-            run_to_end(self.telemetry.push(request, WHO, self.peer, MOST))  # type: ignore[arg-type]
+            run_to_end(self.telemetry.push(request, CLIENT, self.peer, MOST))  # type: ignore[arg-type]
         except ProtocolError as error:
             return error.code
         return ErrorCode.NONE
@@ -93,7 +93,7 @@ A = {"metrics": "org.apache.kafka.producer., org.apache.kafka.consumer.", "inter
 
 
 @pytest.mark.parametrize(
-    ("match", "who", "meant"),
+    ("match", "client", "meant"),
     [
         ("", {}, True),
         ("client_id=app", {}, True),
@@ -106,9 +106,9 @@ A = {"metrics": "org.apache.kafka.producer., org.apache.kafka.consumer.", "inter
         ("client_id=(?=app)app", {}, False),  # Java's, and not RE2's
     ],
 )
-def test_subscription_match_selects_clients(match: str, who: dict[str, str], *, meant: bool) -> None:
+def test_subscription_match_selects_clients(match: str, client: dict[str, str], *, meant: bool) -> None:
     (found,) = read_subscriptions(image(a={"match": match} if match else A))
-    assert found.matches(WHO | who) is meant
+    assert found.matches(CLIENT | client) is meant
 
 
 def test_merge_subscriptions_joins_metrics_and_uses_shortest_interval() -> None:
@@ -180,7 +180,7 @@ def test_push_with_reserved_instance_id_returns_invalid_request(ident: bytes) ->
     node = TelemetryNode(a=A)
     request = PushTelemetryRequest(ident)
     with pytest.raises(ProtocolError) as error:
-        run_to_end(node.telemetry.push(request, WHO, node.peer, MOST))  # type: ignore[arg-type]
+        run_to_end(node.telemetry.push(request, CLIENT, node.peer, MOST))  # type: ignore[arg-type]
     assert error.value.code is ErrorCode.INVALID_REQUEST
 
 
@@ -260,14 +260,14 @@ def test_pushed_metrics_are_exposed_with_client_labels() -> None:
     assert (
         node.push(ident, bytes(compress(CompressionType.ZSTD, message(gauge))), CompressionType.ZSTD) is ErrorCode.NONE
     )
-    who = 'client_instance_id="AAECAwQFBgcICQoLDA0ODw",client_id="app",'
-    who += 'client_software_name="apache-kafka-java",client_software_version=""'
+    identity = 'client_instance_id="AAECAwQFBgcICQoLDA0ODw",client_id="app",'
+    identity += 'client_software_name="apache-kafka-java",client_software_version=""'
     name = "ottla_client_org_apache_kafka_producer_rate"
     assert shown(node) == [
         f"# HELP {name} Pushed by clients.",
         f"# TYPE {name} gauge",
-        f'{name}{{{who},topic="t\\"x"}} 1.5',
-        f'{name}{{{who},node="1"}} 2',
+        f'{name}{{{identity},topic="t\\"x"}} 1.5',
+        f'{name}{{{identity},node="1"}} 2',
     ]
     node.clock.ms += kept.MIN_EXPIRY_MS
     assert shown(node) == []
@@ -323,7 +323,7 @@ def test_client_without_stored_samples_is_not_stored(monkeypatch: pytest.MonkeyP
         subscription_id = node.ask(ident).subscription_id
         raw = message(metric("m", point(1))) if full else b"\x78\x01"
         request = PushTelemetryRequest(ident, subscription_id, False, 0, raw)
-        run_to_end(node.telemetry.push(request, WHO, node.peer, MOST))  # type: ignore[arg-type]
+        run_to_end(node.telemetry.push(request, CLIENT, node.peer, MOST))  # type: ignore[arg-type]
     assert pushed.pushes == 100
     assert len(pushed._clients) == 0
     assert pushed._size_bytes == 0
@@ -354,9 +354,9 @@ def test_metric_names_and_labels_are_truncated_and_sanitized() -> None:
     assert sample.labels == (("_1_y", "z" * 200),)
 
 
-@pytest.mark.parametrize(("said", "shown_as"), [("__name__", "_name__"), ("._x", "_x"), ("___", "_"), ("_x", "_x")])
-def test_reserved_prometheus_label_names_are_changed(said: str, shown_as: str) -> None:
-    (sample,) = [x for x in parse_samples(message(metric("m", point(1, **{said: "up"})))) if x]
+@pytest.mark.parametrize(("text", "shown_as"), [("__name__", "_name__"), ("._x", "_x"), ("___", "_"), ("_x", "_x")])
+def test_reserved_prometheus_label_names_are_changed(text: str, shown_as: str) -> None:
+    (sample,) = [x for x in parse_samples(message(metric("m", point(1, **{text: "up"})))) if x]
     assert sample.labels == ((shown_as, "up"),)
 
 

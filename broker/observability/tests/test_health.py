@@ -44,12 +44,12 @@ def sources(state: BrokerState = BrokerState.RUNNING, **changed: Any) -> HealthS
     ],
 )
 def test_node_is_ready_only_without_reasons(state: BrokerState, changed: dict[str, Any], reasons: list[str]) -> None:
-    asked = sources(state, **changed)
-    found = readiness_reasons(asked)
+    requested = sources(state, **changed)
+    found = readiness_reasons(requested)
     assert [reason.reason for reason in found] == reasons
-    document = json.loads(render_health(asked, found))
+    document = json.loads(render_health(requested, found))
     assert document["status"] == ("not_ready" if reasons else "ready")
     assert [row["reason"] for row in document["reasons"]] == reasons
     assert all(row["message"] for row in document["reasons"])
-    assert document.get("broker_state") == (state.name if asked.is_broker else None)
+    assert document.get("broker_state") == (state.name if requested.is_broker else None)
     assert document["node_id"] == 4

@@ -20,113 +20,113 @@ from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
 
 
-def held(fixture: QuotaFixture, who: QuotaUser, client: str, size: int) -> bool:
+def held(fixture: QuotaFixture, user: QuotaUser, client: str, size: int) -> bool:
     """Return True when the cached binding covers these produced bytes, as the handler checks it."""
-    binding = who.quota_bindings.produce
+    binding = user.quota_bindings.produce
     return bool(binding.client_id == client and binding.try_record(size, fixture.wall_ms))
 
 
 def test_cached_binding_counts_usage_of_all_clients_below_the_limit() -> None:
-    fixture, who = QuotaFixture(), QuotaUser()
+    fixture, user = QuotaFixture(), QuotaUser()
     fixture.set(100, client_id="c")
-    assert not held(fixture, who, "c", 1), "nobody has looked yet"
-    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 400, fixture.wall_ms) == 0
-    assert held(fixture, who, "c", 500)
+    assert not held(fixture, user, "c", 1), "nobody has looked yet"
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(user, "c", 400, fixture.wall_ms) == 0
+    assert held(fixture, user, "c", 500)
     assert fixture.produce(100) == 0  # now exactly at the limit
-    assert not held(fixture, who, "c", 1)
-    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 500, fixture.wall_ms) == 5000
+    assert not held(fixture, user, "c", 1)
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(user, "c", 500, fixture.wall_ms) == 5000
 
 
 @pytest.mark.parametrize("passes_ms", [-1, 1_000])
 def test_cached_binding_is_valid_only_within_its_second(passes_ms: float) -> None:
-    fixture, who = QuotaFixture(), QuotaUser()
+    fixture, user = QuotaFixture(), QuotaUser()
     fixture.set(100, client_id="c")
-    fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, fixture.wall_ms)
-    assert held(fixture, who, "c", 1)
+    fixture.quotas.produce.maybe_record_and_get_throttle_ms(user, "c", 1, fixture.wall_ms)
+    assert held(fixture, user, "c", 1)
     fixture.clock.ms += passes_ms
-    assert not held(fixture, who, "c", 1)
+    assert not held(fixture, user, "c", 1)
 
 
 @pytest.mark.parametrize(
     ("rate", "entity"), [(50, {"client_id": "c"}), (None, {"client_id": "c"}), (50, {"user": "u"}), (50, {"user": "x"})]
 )
 def test_cached_binding_is_invalidated_by_quota_changes(rate: float | None, entity: dict[str, str | None]) -> None:
-    fixture, who = QuotaFixture(), QuotaUser()
+    fixture, user = QuotaFixture(), QuotaUser()
     fixture.set(100, client_id="c")
-    fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, fixture.wall_ms)
-    before = who.quota_bindings.produce
+    fixture.quotas.produce.maybe_record_and_get_throttle_ms(user, "c", 1, fixture.wall_ms)
+    before = user.quota_bindings.produce
     fixture.set(rate, **entity)
     assert before.client_id is None
     assert not before.try_record(1, fixture.wall_ms)
 
 
 def test_cached_unlimited_binding_is_valid_until_a_quota_is_set() -> None:
-    fixture, who = QuotaFixture(), QuotaUser()
+    fixture, user = QuotaFixture(), QuotaUser()
     fixture.set(100, client_id="other")
-    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 10**9, fixture.wall_ms) == 0
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(user, "c", 10**9, fixture.wall_ms) == 0
     fixture.clock.ms += 10**7
-    assert held(fixture, who, "c", 10**12)
+    assert held(fixture, user, "c", 10**12)
     fixture.set(100, client_id=None)
-    assert not held(fixture, who, "c", 1)
-    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 2000, fixture.wall_ms) == 10_000, (
+    assert not held(fixture, user, "c", 1)
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(user, "c", 2000, fixture.wall_ms) == 10_000, (
         "what was brought before did not count"
     )
 
 
 def test_cached_binding_is_specific_to_client_id() -> None:
-    fixture, who = QuotaFixture(), QuotaUser()
+    fixture, user = QuotaFixture(), QuotaUser()
     fixture.set(100, client_id="c")
     fixture.set(200, client_id="d")
-    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1000, fixture.wall_ms) == 0
-    assert not held(fixture, who, "d", 1)
-    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "d", 1500, fixture.wall_ms) == 0
-    assert held(fixture, who, "d", 500)
-    assert not held(fixture, who, "c", 0)
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(user, "c", 1000, fixture.wall_ms) == 0
+    assert not held(fixture, user, "d", 1)
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(user, "d", 1500, fixture.wall_ms) == 0
+    assert held(fixture, user, "d", 500)
+    assert not held(fixture, user, "c", 0)
 
 
 def test_evicted_binding_is_not_used_with_an_old_limit() -> None:
-    fixture, who = QuotaFixture(), QuotaUser()
+    fixture, user = QuotaFixture(), QuotaUser()
     fixture.set(100, client_id=None)
-    fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, fixture.wall_ms)
+    fixture.quotas.produce.maybe_record_and_get_throttle_ms(user, "c", 1, fixture.wall_ms)
     for number in range(10_001):
         fixture.quotas.produce.binding("User:u", f"c{number}")
-    assert not held(fixture, who, "c", 1)
+    assert not held(fixture, user, "c", 1)
     fixture.set(10, client_id=None)
-    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 200, fixture.wall_ms) == 10_100
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(user, "c", 200, fixture.wall_ms) == 10_100
 
 
 def test_overlong_client_id_has_no_cached_binding() -> None:
-    fixture, who, name = QuotaFixture(), QuotaUser(), "x" * 300
+    fixture, user, name = QuotaFixture(), QuotaUser(), "x" * 300
     fixture.set(100, client_id=name)
-    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, name, 10, fixture.wall_ms) == 0
-    assert who.quota_bindings.produce is UNKNOWN_QUOTA
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(user, name, 10, fixture.wall_ms) == 0
+    assert user.quota_bindings.produce is UNKNOWN_QUOTA
 
 
 def test_fetch_binding_is_cached_unless_request_time_is_limited() -> None:
-    fixture, who = QuotaFixture(), QuotaUser()
+    fixture, user = QuotaFixture(), QuotaUser()
     fixture.set(100, key="consumer_byte_rate", client_id="c")
-    assert fixture.fetch(who, "c", 10) == 0
-    assert (who.quota_bindings.fetch.client_id, who.quota_bindings.fetch.max_in_window) == ("c", 1000)
-    before = who.quota_bindings.fetch
+    assert fixture.fetch(user, "c", 10) == 0
+    assert (user.quota_bindings.fetch.client_id, user.quota_bindings.fetch.max_in_window) == ("c", 1000)
+    before = user.quota_bindings.fetch
     fixture.set(10, key="request_percentage", client_id="c")
     assert not before.try_record(1, fixture.wall_ms)
-    assert fixture.fetch(who, "c", 10) == 0
-    assert who.quota_bindings.fetch is before, "nothing new is held"
+    assert fixture.fetch(user, "c", 10) == 0
+    assert user.quota_bindings.fetch is before, "nothing new is held"
     fixture.set(None, key="request_percentage", client_id="c")
-    assert fixture.fetch(who, "c", 10) == 0
-    assert who.quota_bindings.fetch.client_id == "c"
+    assert fixture.fetch(user, "c", 10) == 0
+    assert user.quota_bindings.fetch.client_id == "c"
 
 
 @pytest.mark.parametrize("every_ms", [1, 50])
 @pytest.mark.parametrize("key", ["producer_byte_rate", "consumer_byte_rate"])
 def test_cached_binding_keeps_average_rate_at_the_quota(key: str, every_ms: int) -> None:
-    fixture, who, had_bytes = QuotaFixture(), QuotaUser(), 0
+    fixture, user, had_bytes = QuotaFixture(), QuotaUser(), 0
     fixture.set(50_000, key=key, client_id="c")
     rates, name = (fixture.quotas.fetch, "fetch") if key.startswith("consumer") else (fixture.quotas.produce, "produce")
     until_ms = fixture.clock.ms + 120_000
     while fixture.clock.ms < until_ms:
-        is_covered = getattr(who.quota_bindings, name).try_record(5_000, fixture.wall_ms)
-        wait_ms = 0 if is_covered else rates.maybe_record_and_get_throttle_ms(who, "c", 5_000, fixture.wall_ms)
+        is_covered = getattr(user.quota_bindings, name).try_record(5_000, fixture.wall_ms)
+        wait_ms = 0 if is_covered else rates.maybe_record_and_get_throttle_ms(user, "c", 5_000, fixture.wall_ms)
         if key.startswith("producer") or not wait_ms:
             had_bytes += 5_000
         fixture.clock.ms += max(wait_ms, every_ms)
@@ -155,8 +155,8 @@ class QuotaConnection:
 
     def bring(self, client: str = "c") -> int:
         """Send a produce request of 100 bytes; return the throttle time."""
-        what = bringing(("t", 0, bytearray(make_batch(10))), acks=1)
-        answer: Any = produce.handle(self._context(ApiKey.PRODUCE, 12, client), what)
+        value = bringing(("t", 0, bytearray(make_batch(10))), acks=1)
+        answer: Any = produce.handle(self._context(ApiKey.PRODUCE, 12, client), value)
         return int(answer.throttle_time_ms)
 
     def take(self, client: str = "c", **more: Any) -> tuple[int, int]:

@@ -74,8 +74,8 @@ class QuotaFixture:
         """Return the wall clock time of requests."""
         return self.clock.ms + self.ahead_ms
 
-    def fetch(self, who: QuotaUser, client: str, size: int) -> int:
-        return self.quotas.fetch_throttle_ms(who, client, size, self.wall_ms)
+    def fetch(self, user: QuotaUser, client: str, size: int) -> int:
+        return self.quotas.fetch_throttle_ms(user, client, size, self.wall_ms)
 
 
 # ---------------------------------------------------------------- the rate (345)
@@ -223,9 +223,9 @@ def test_quotas_of_other_types_do_not_enable_client_quotas() -> None:
 
 
 def timed(fixture: QuotaFixture, *laps_ms: float) -> QuotaUser:
-    who = QuotaUser()
-    who.request_timer = FixedRequestTimer(*laps_ms)
-    return who
+    user = QuotaUser()
+    user.request_timer = FixedRequestTimer(*laps_ms)
+    return user
 
 
 def test_requests_are_timed_only_with_a_request_quota() -> None:
@@ -242,10 +242,10 @@ def test_requests_are_timed_only_with_a_request_quota() -> None:
 def test_request_percentage_100_is_one_second_per_second() -> None:
     fixture = QuotaFixture()
     fixture.set(10, key="request_percentage", user="u")
-    who = timed(fixture, 1000, 20)
-    assert fixture.quotas.request_throttle_ms(who, "c") == 0, "a second in ten is ten percent"
-    assert fixture.quotas.request_throttle_ms(who, "c") == 200, "10.2 percent in ten seconds: a fiftieth too much"
-    assert who.throttle_ms == 200
+    user = timed(fixture, 1000, 20)
+    assert fixture.quotas.request_throttle_ms(user, "c") == 0, "a second in ten is ten percent"
+    assert fixture.quotas.request_throttle_ms(user, "c") == 200, "10.2 percent in ten seconds: a fiftieth too much"
+    assert user.throttle_ms == 200
 
 
 def test_request_throttle_time_is_at_most_one_second() -> None:
@@ -257,19 +257,19 @@ def test_request_throttle_time_is_at_most_one_second() -> None:
 def test_response_time_counts_for_next_request() -> None:
     fixture = QuotaFixture()
     fixture.set(1, key="request_percentage", user="u")
-    who = timed(fixture, 50, 100, 0)
-    assert fixture.quotas.request_throttle_ms(who, "c") == 0
-    fixture.quotas.record_response(who, "c")
-    assert who.throttle_ms == 0
-    assert fixture.quotas.request_throttle_ms(who, "c") == 1000, "1.5 percent: it would be five seconds"
+    user = timed(fixture, 50, 100, 0)
+    assert fixture.quotas.request_throttle_ms(user, "c") == 0
+    fixture.quotas.record_response(user, "c")
+    assert user.throttle_ms == 0
+    assert fixture.quotas.request_throttle_ms(user, "c") == 1000, "1.5 percent: it would be five seconds"
 
 
 def test_fetch_throttled_by_request_time_records_no_bytes() -> None:
     fixture = QuotaFixture()
     fixture.set(1, key="request_percentage", user="u")
     fixture.set(100, key="consumer_byte_rate", user="u")
-    who = timed(fixture, 110, 0)
-    assert fixture.fetch(who, "c", 900) == 1000
+    user = timed(fixture, 110, 0)
+    assert fixture.fetch(user, "c", 900) == 1000
     assert fixture.fetch(QuotaUser(), "c", 1000) == 0, "nothing was counted before"
     assert fixture.fetch(QuotaUser(), "c", 500) == 5000
 
@@ -297,14 +297,14 @@ def test_counters_idle_for_an_hour_are_removed() -> None:
 def test_throttled_fetch_returns_no_records_and_is_not_counted() -> None:
     fixture = QuotaFixture()
     fixture.set(100, key="consumer_byte_rate", client_id="c")
-    who = QuotaUser()
-    assert fixture.fetch(who, "c", 900) == 0
-    assert fixture.fetch(who, "c", 600) == 5000
-    assert who.throttle_ms == 5000
-    assert fixture.fetch(who, "c", 100) == 0
-    assert fixture.quotas.max_fetch_bytes(who, "c", 10**6) == 1000
-    assert fixture.quotas.max_fetch_bytes(who, "c", 10) == 10
-    assert fixture.quotas.max_fetch_bytes(who, "other", 10**6) == 10**6
+    user = QuotaUser()
+    assert fixture.fetch(user, "c", 900) == 0
+    assert fixture.fetch(user, "c", 600) == 5000
+    assert user.throttle_ms == 5000
+    assert fixture.fetch(user, "c", 100) == 0
+    assert fixture.quotas.max_fetch_bytes(user, "c", 10**6) == 1000
+    assert fixture.quotas.max_fetch_bytes(user, "c", 10) == 10
+    assert fixture.quotas.max_fetch_bytes(user, "other", 10**6) == 10**6
 
 
 # ---------------------------------------------------------------- quota entities (99, 347)

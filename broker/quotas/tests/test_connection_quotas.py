@@ -43,7 +43,7 @@ def quotas(protected: str | None = None, **limits: Any) -> ConnectionQuotas:
 
 
 @pytest.mark.parametrize(
-    ("limits", "protected", "here", "there", "room"),
+    ("limits", "protected", "here", "there", "capacity"),
     [
         ({}, None, 100, 100, True),
         ({"total": 5}, None, 2, 2, True),
@@ -58,13 +58,13 @@ def quotas(protected: str | None = None, **limits: Any) -> ConnectionQuotas:
     ],
 )
 def test_connection_slot_is_available_below_total_and_listener_limit(
-    limits: dict[str, Any], protected: str | None, here: int, there: int, *, room: bool
+    limits: dict[str, Any], protected: str | None, here: int, there: int, *, capacity: bool
 ) -> None:
     kept = quotas(protected, **limits)
     for listener, count in (("A", here), ("B", there)):
         for _ in range(count):
             assert kept.increment(listener, HOST)
-    assert kept.is_slot_available("A") is room
+    assert kept.is_slot_available("A") is capacity
 
 
 def test_connections_per_ip_are_counted_over_all_listeners() -> None:

@@ -32,8 +32,8 @@ QUOTAS = {spec.key: spec.quota for spec in API_SPECS}
 STRICT_SINCE = {key: kind.strict_since for key, kind in QUOTAS.items() if isinstance(kind, MutationQuota)}
 
 
-def start_quota(fixture: QuotaFixture, key: ApiKey = CREATE, version: int = 7, who: QuotaUser | None = None) -> Any:
-    return fixture.quotas.new_mutation_quota(who or QuotaUser(), "c", QUOTAS[key], version)
+def start_quota(fixture: QuotaFixture, key: ApiKey = CREATE, version: int = 7, user: QuotaUser | None = None) -> Any:
+    return fixture.quotas.new_mutation_quota(user or QuotaUser(), "c", QUOTAS[key], version)
 
 
 def throttle_time_of(changes: Any, before_ms: int = 0) -> int:
@@ -55,14 +55,14 @@ def test_token_bucket_starts_full_and_holds_eleven_seconds() -> None:
 @pytest.mark.parametrize("key", list(STRICT_SINCE))
 @pytest.mark.parametrize("strict", [False, True])
 def test_mutation_quota_refuses_only_strict_versions_when_exhausted(key: ApiKey, strict: bool) -> None:
-    fixture, who = QuotaFixture(), QuotaUser()
+    fixture, user = QuotaFixture(), QuotaUser()
     fixture.set(2, key=RATE, user="u")
-    first = start_quota(fixture, key, STRICT_SINCE[key] - (not strict), who)
+    first = start_quota(fixture, key, STRICT_SINCE[key] - (not strict), user)
     first.record(20)
     first.record(10)
     if strict:
         assert throttle_time_of(first) == 0, "nobody was refused: the charge itself is not held against him"
-        second = start_quota(fixture, key, STRICT_SINCE[key], who)
+        second = start_quota(fixture, key, STRICT_SINCE[key], user)
         for _ in range(2):
             with pytest.raises(ProtocolError) as refused:
                 second.record(1)
@@ -71,17 +71,17 @@ def test_mutation_quota_refuses_only_strict_versions_when_exhausted(key: ApiKey,
     else:
         first.record(1)
         assert throttle_time_of(first) == 4500
-    assert who.throttle_ms in (4000, 4500)
+    assert user.throttle_ms in (4000, 4500)
     fixture.clock.ms += 4500
-    again = start_quota(fixture, key, STRICT_SINCE[key], who)
+    again = start_quota(fixture, key, STRICT_SINCE[key], user)
     again.record(1)
     assert throttle_time_of(again) == 0
 
 
 def test_mutation_throttle_time_is_reduced_by_elapsed_time() -> None:
-    fixture, who = QuotaFixture(), QuotaUser()
+    fixture, user = QuotaFixture(), QuotaUser()
     fixture.set(1, key=RATE, user="u")
-    changes = start_quota(fixture, version=5, who=who)
+    changes = start_quota(fixture, version=5, user=user)
     changes.record(13)
     fixture.clock.ms += 500
     assert throttle_time_of(changes) == 1500
@@ -125,24 +125,24 @@ def image(*topics: str, partitions: int = 2) -> MetadataImage:
     draft = ImageBuilder(MetadataImage())
     draft.replay(metadata_records.RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False))
     image = run_to_end(draft.image(1, 1))
-    asked = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1) for name in topics])
+    request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1) for name in topics])
     draft = ImageBuilder(image)
-    for record in made(image, asked).records:
+    for record in made(image, request).records:
         draft.replay(record)
     return run_to_end(draft.image(2, 1))
 
 
-def made(image: MetadataImage, request: ct.CreateTopicsRequest, spend: ChargeQuota = no_quota) -> Any:
+def made(image: MetadataImage, request: ct.CreateTopicsRequest, charge_quota: ChargeQuota = no_quota) -> Any:
     ids = iter(bytes([n]) * 16 for n in range(1, 100))
-    making = TopicCreationContext(ControllerDefaults(), lambda: next(ids), lambda: 0.0, spend)
-    return run_to_end(create_topics(image, request, 7, making))
+    creation = TopicCreationContext(ControllerDefaults(), lambda: next(ids), lambda: 0.0, charge_quota)
+    return run_to_end(create_topics(image, request, 7, creation))
 
 
 class LimitedMutationQuota:
     """Quota that refuses when the given number of partitions is counted."""
 
-    def __init__(self, room: int) -> None:
-        self.remaining = room
+    def __init__(self, capacity: int) -> None:
+        self.remaining = capacity
         self.counted: list[int] = []
 
     def __call__(self, count: int) -> None:

@@ -24,7 +24,7 @@ def image(rate: dict[str, str] | None = None, listed: str = "*") -> MetadataImag
 
 
 @pytest.mark.parametrize(
-    ("rate", "told"),
+    ("rate", "expected"),
     [
         ({}, None),
         ({"7": "100"}, 100),
@@ -34,8 +34,8 @@ def image(rate: dict[str, str] | None = None, listed: str = "*") -> MetadataImag
         ({"7": "much"}, None),
     ],
 )
-def test_replication_rate_of_broker_overrides_cluster_default(rate: dict[str, str], told: int | None) -> None:
-    assert ReplicationQuota(LEADER, ME).bytes_per_second(image(rate)) == told
+def test_replication_rate_of_broker_overrides_cluster_default(rate: dict[str, str], expected: int | None) -> None:
+    assert ReplicationQuota(LEADER, ME).bytes_per_second(image(rate)) == expected
     assert ReplicationQuota(FOLLOWER, ME).bytes_per_second(image(rate)) is None
 
 

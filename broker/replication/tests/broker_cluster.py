@@ -140,9 +140,9 @@ class ReplicatedBroker:
         self.replicas = ReplicaManager(
             env, config, storage, self.purgatory.check_and_complete, lambda replica: None, fail
         )
-        self.making = LogCreator(env, config, storage, self.replicas, fail)
+        self.log_creator = LogCreator(env, config, storage, self.replicas, fail)
         self.cache = MetadataCache(config, "c", lambda: 1)
-        self.applier = BrokerMetadataPublisher(env, config, self.cache, self.replicas, self.making)
+        self.applier = BrokerMetadataPublisher(env, config, self.cache, self.replicas, self.log_creator)
         self.fetchers = ReplicaFetcherManager(env, config, self.replicas, lambda: self.epoch, fail)
         lag_ms = config.number("replica.lag.time.max.ms")
         self.changes = AlterPartitionSender(env, self.id, self, self.replicas, lambda: self.epoch, lag_ms)
@@ -159,7 +159,7 @@ class ReplicatedBroker:
             config=config,
             metadata=self.cache,
             replica_manager=replicas,
-            log_creator=self.making,
+            log_creator=self.log_creator,
             purgatory=self.purgatory,
             fetch_sessions=FetchSessionCache(env, 10),
             authorizer=None,
@@ -181,7 +181,7 @@ class ReplicatedBroker:
             async with trio.open_nursery() as nursery:
                 for task in (
                     self.applier.run,
-                    self.making.run,
+                    self.log_creator.run,
                     self.fetchers.run,
                     self.changes.run,
                     self.changes.run_isr_expiration,
@@ -277,7 +277,7 @@ class BrokerCluster:
             replace(self.image, offset=self.image.offset + 1, brokers=known), MetadataDelta(brokers=frozenset(known))
         )
 
-    def commit_partition(self, **told: Any) -> None:
+    def commit_partition(self, **expected: Any) -> None:
         """Commit a partition state; leader epoch and partition epoch increase by themselves."""
         before = self.image.topics.get("t")
         if before is None:
@@ -286,9 +286,9 @@ class BrokerCluster:
         else:
             base = before.partitions[0]
             base = replace(base, partition_epoch=base.partition_epoch + 1)
-        if told.get("leader", base.leader) != base.leader:
-            told.setdefault("leader_epoch", base.leader_epoch + 1)
-        topic = TopicImage("t", TOPIC_ID, {0: replace(base, **told)})
+        if expected.get("leader", base.leader) != base.leader:
+            expected.setdefault("leader_epoch", base.leader_epoch + 1)
+        topic = TopicImage("t", TOPIC_ID, {0: replace(base, **expected)})
         image = replace(self.image, offset=self.image.offset + 1, topics={"t": topic}, topic_names={TOPIC_ID: "t"})
         self._publish(image, MetadataDelta({"t": TopicDelta(before, topic, frozenset({0}))}))
 

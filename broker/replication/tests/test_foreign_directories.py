@@ -32,8 +32,8 @@ def test_load_with_unreadable_unknown_directory_leaves_it(caplog: pytest.LogCapt
     made(fixture, 0, "t", records=1)
     disk = fixture.env.disk
     disk.makedirs("/a/other-7")
-    disk.fault = lambda what, at: (
-        PermissionError(errno.EACCES, "permission denied", at) if (what, at) == ("listdir", "/a/other-7") else None
+    disk.fault = lambda call, at: (
+        PermissionError(errno.EACCES, "permission denied", at) if (call, at) == ("listdir", "/a/other-7") else None
     )
     load(fixture, "t")
     assert fixture.hosted() == {("t", 0)}
@@ -46,8 +46,8 @@ def test_load_with_undeletable_deleted_partition_continues(caplog: pytest.LogCap
     made(fixture, 0, "t", records=1)
     made(fixture, 0, "u")
     path = fixture.log_dirs.directories[0].rename_for_deletion("u", 0, "0" * 32)
-    fixture.env.disk.fault = lambda what, at: (
-        OSError(errno.EBUSY, "busy", at) if (what, at) == ("rmtree", path) else None
+    fixture.env.disk.fault = lambda call, at: (
+        OSError(errno.EBUSY, "busy", at) if (call, at) == ("rmtree", path) else None
     )
     load(fixture, "t")
     assert fixture.hosted() == {("t", 0)}

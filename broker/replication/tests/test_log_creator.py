@@ -153,8 +153,8 @@ def test_topic_recreated_during_creation_gets_its_own_log() -> None:
 def test_directory_failure_during_creation_takes_only_its_partitions_offline() -> None:
     fixture = BrokerStorageFixture("/a,/b")
 
-    told: list[tuple[int, bytes]] = []
-    fixture.replica_manager.on_directory_changed = lambda _, number, directory: told.append((number, directory))
+    reported: list[tuple[int, bytes]] = []
+    fixture.replica_manager.on_directory_changed = lambda _, number, directory: reported.append((number, directory))
 
     async def scenario() -> None:
         fixture.break_disk("/b/t-")
@@ -164,7 +164,7 @@ def test_directory_failure_during_creation_takes_only_its_partitions_offline() -
         assert fixture.hosted() == {("t", 0), ("t", 2)}
         assert fixture.replica_manager.offline_partitions == {("t", 1), ("t", 3)}
         failed = fixture.log_dirs.directories[1].id
-        assert [x for x in told if x[1] == failed] == [(1, failed), (3, failed)], "others are to lead them"
+        assert [x for x in reported if x[1] == failed] == [(1, failed), (3, failed)], "others are to lead them"
         assert len(fixture.log_creator) == 0
         fixture.commit_topics(led_topic("t", 4, leader_epoch=1))  # a repeated assignment does not create them elsewhere
         await fixture.publisher.wait_applied_and_created()
@@ -177,10 +177,10 @@ def test_directory_failure_during_creation_takes_only_its_partitions_offline() -
 def test_log_created_in_directory_that_failed_meanwhile_is_offline() -> None:
     fixture = BrokerStorageFixture("/a,/b")
 
-    told: list[int] = []
+    reported: list[int] = []
     failed = fixture.log_dirs.directories[1].id
     fixture.replica_manager.on_directory_changed = lambda _, number, directory: (
-        told.append(number) if directory == failed else None
+        reported.append(number) if directory == failed else None
     )
 
     async def scenario() -> None:
@@ -191,7 +191,7 @@ def test_log_created_in_directory_that_failed_meanwhile_is_offline() -> None:
         await fixture.publisher.wait_applied_and_created()
 
     fixture.run(scenario)
-    assert told == [1]
+    assert reported == [1]
     assert fixture.hosted() == {("t", 0)}
     assert fixture.replica_manager.offline_partitions == {("t", 1)}
 
@@ -268,7 +268,7 @@ def test_records_in_log_to_create_take_partition_offline() -> None:
         log = fixture.replica_manager.get("t", 0).log  # type: ignore[union-attr]
         log.append_as_leader(bytearray(make_batch(0, 1)), 0, 0, AppendOrigin.RAFT_LEADER)
         left = [OSError(errno.ENOMEM, "no memory")]
-        fixture.env.disk.fault = lambda what, path: left.pop() if left and what == "rename" and "t-0" in path else None
+        fixture.env.disk.fault = lambda call, path: left.pop() if left and call == "rename" and "t-0" in path else None
         fixture.commit_topics(gone=("t",))
         await fixture.publisher.wait_applied_and_created()
         fixture.commit_topics(led_topic("t", 1, b"another".ljust(16, b"-")), led_topic("v", 1))

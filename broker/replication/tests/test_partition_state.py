@@ -24,7 +24,7 @@ def anybody(broker: int, broker_epoch: int) -> bool:
     return True
 
 
-def nobody(broker: int, broker_epoch: int) -> bool:
+def is_never_eligible(broker: int, broker_epoch: int) -> bool:
     return False
 
 
@@ -164,7 +164,7 @@ def test_high_watermark_waits_for_caught_up_replica_outside_isr() -> None:
     state.followers[3].end_offset = 190
     state.followers[3].caught_up_ms = NOW - LAG_MS
     assert watermark(state) == 190
-    assert watermark(state, eligible=nobody) == 200
+    assert watermark(state, eligible=is_never_eligible) == 200
     assert watermark(state, now=NOW + 1) == 200
 
 
@@ -220,25 +220,25 @@ STAYS_OUT = [
 ]
 
 
-@pytest.mark.parametrize(("offset", "high_watermark", "what", "may"), STAYS_OUT)
+@pytest.mark.parametrize(("offset", "high_watermark", "label", "may"), STAYS_OUT)
 def test_maybe_expand_isr_refuses_follower_unless_all_conditions_hold(
-    offset: int, high_watermark: int, what: str, may: bool
+    offset: int, high_watermark: int, label: str, may: bool
 ) -> None:
-    state = leading(isr=(1, 2, 3) if what == "member" else (1, 2))
-    if what == "pending":
+    state = leading(isr=(1, 2, 3) if label == "member" else (1, 2))
+    if label == "pending":
         state.isr = PendingShrinkIsr(CommittedIsr((1, 2)), frozenset({2}))
     fetched_by_3(state, offset)
     before = state.isr
-    assert state.maybe_expand_isr(3, high_watermark, anybody if may else nobody) is None
+    assert state.maybe_expand_isr(3, high_watermark, anybody if may else is_never_eligible) is None
     assert state.isr == before
 
 
 def test_maybe_expand_isr_checks_eligibility_with_broker_epoch_of_last_fetch() -> None:
     state = leading(isr=(1, 2))
     fetched_by_3(state, 120, broker_epoch=41)
-    asked: list[tuple[int, int]] = []
-    state.maybe_expand_isr(3, 120, lambda broker, epoch: not asked.append((broker, epoch)))
-    assert asked == [(3, 41)]
+    requested: list[tuple[int, int]] = []
+    state.maybe_expand_isr(3, 120, lambda broker, epoch: not requested.append((broker, epoch)))
+    assert requested == [(3, 41)]
     assert state.maybe_expand_isr(9, 0, anybody) is None
 
 

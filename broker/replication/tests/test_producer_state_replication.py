@@ -48,15 +48,15 @@ class SimulatedReplica:
 
     def check(self) -> None:
         """Compare the producer state with one that is rebuilt from the log's batches in a dictionary."""
-        told: dict[int, tuple[int, list[BatchMetadata]]] = {}
+        reported: dict[int, tuple[int, list[BatchMetadata]]] = {}
         for x in self.headers():
-            epoch, batches = told.get(x.producer_id, (-1, []))
+            epoch, batches = reported.get(x.producer_id, (-1, []))
             batches = batches if epoch == x.producer_epoch else []
             info = BatchMetadata(x.last_sequence, x.last_offset, x.last_offset_delta, x.max_timestamp)
-            told[x.producer_id] = x.producer_epoch, [*batches, info][-BATCHES_TO_RETAIN:]
+            reported[x.producer_id] = x.producer_epoch, [*batches, info][-BATCHES_TO_RETAIN:]
         known = self.log.producers.producers
-        assert set(known) == set(told)
-        for pid, (epoch, batches) in told.items():
+        assert set(known) == set(reported)
+        for pid, (epoch, batches) in reported.items():
             has = known[pid]
             assert (has.epoch, has.batches[-1]) == (epoch, batches[-1])
             assert has.batches == tuple(batches[-len(has.batches) :])
@@ -80,11 +80,11 @@ class ReplicatedHistory:
 
     def step(self) -> None:
         """Execute one event, then check every replica."""
-        what = self.chance.choices(
+        value = self.chance.choices(
             [self.write, self.send_again, self.fetch, self.elect, self.restart], [8, 2, 8, 1, 0.5]
         )[0]
-        what()
-        self.met[what.__name__] += 1
+        value()
+        self.met[value.__name__] += 1
         for replica in self.replicas:
             replica.check()
 

@@ -69,9 +69,9 @@ def test_fetch_from_other_rack_returns_preferred_replica_without_records(
     replica: Any = fixture.hosted.host("t", isr=(1, 2), replicas=(1, 2))
     replica.append(make_batch(10), NOW)
     send(fixture, by(2, 3))
-    what = request(("t", 0, 0), wait=5000)
-    what.rack_id = rack
-    answer, took = send(fixture, what, version)
+    body = request(("t", 0, 0), wait=5000)
+    body.rack_id = rack
+    answer, took = send(fixture, body, version)
     (row,) = rows_of(answer)
     assert (row.preferred_read_replica, len(row.records) == 0, took) == (sent_to, sent_to == 2, 0)
     assert row.high_watermark == 3

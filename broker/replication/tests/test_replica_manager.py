@@ -175,7 +175,7 @@ def test_removed_or_failed_partition_resigns_and_wakes_delayed_operations(lost: 
             fixture.replica_manager.remove(("t", 1))
         assert resigned == [(False, FollowerState(4))]
         assert not replica.is_sole_replica
-        assert fixture.woken == [(what, "t", 1) for what in ("fetch", "end", "hw", "start")]
+        assert fixture.woken == [(name, "t", 1) for name in ("fetch", "end", "hw", "start")]
         assert fixture.hosted() == {("t", 0)}
         assert (("t", 1) in fixture.replica_manager.offline_partitions) is lost
         assert fixture.scheduled_deletes == ([] if lost else fixture.scheduled_deletes[:1])
@@ -204,8 +204,8 @@ def test_rename_error_at_deletion_takes_directory_offline() -> None:
     fixture.run(scenario)
 
 
-@pytest.mark.parametrize(("known", "told_of"), [("own", 0), ("other", 1), ("none", 1)])
-def test_directory_is_reported_unless_controller_knows_it(known: str, told_of: int) -> None:
+@pytest.mark.parametrize(("known", "reported_of"), [("own", 0), ("other", 1), ("none", 1)])
+def test_directory_is_reported_unless_controller_knows_it(known: str, reported_of: int) -> None:
     fixture = BrokerStorageFixture("/a,/b")
 
     async def scenario() -> None:
@@ -220,7 +220,7 @@ def test_directory_is_reported_unless_controller_knows_it(known: str, told_of: i
         partition = replace(partition_of(fixture, "t", 0), directories=(ids[known],))
         fixture.replica_manager.apply_partition_state(("t", 0), partition)
         expected = [(led_topic("t", 1).id, 0, ids["own"])]
-        assert fixture.reported_directories == expected * told_of
+        assert fixture.reported_directories == expected * reported_of
         assert MIGRATING not in ids.values()
 
     fixture.run(scenario)

@@ -63,10 +63,10 @@ def test_demoted_leader_acknowledges_records_committed_by_new_leader() -> None:
     brokers = BrokerCluster()
 
     async def scenario() -> None:
-        told: list[E] = []
+        reported: list[E] = []
 
         async def write() -> None:
-            told.append(await brokers[1].produce(b"0"))
+            reported.append(await brokers[1].produce(b"0"))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write)
@@ -76,7 +76,7 @@ def test_demoted_leader_acknowledges_records_committed_by_new_leader() -> None:
             assert brokers[1].log.high_watermark == 0, "it has not heard of that yet"
             brokers.commit_partition(leader=2)
             began = trio.current_time()
-        assert told == [E.NONE]
+        assert reported == [E.NONE]
         assert trio.current_time() - began < 0.05, "it asks again and again until it knows"
         assert await brokers[2].produce(b"1") is E.NONE
         assert [brokers[number].values() for number in (1, 2, 3)] == [numbered(2)] * 3
@@ -252,8 +252,8 @@ def test_append_short_of_descriptors_is_retried_by_follower() -> None:
         assert await brokers[1].produce(b"0") is E.NONE
         left = [3]
 
-        def fault(what: str, path: str) -> OSError | None:
-            if what == "pwrite" and "/t-0/" in path and left[0]:
+        def fault(label: str, path: str) -> OSError | None:
+            if label == "pwrite" and "/t-0/" in path and left[0]:
                 left[0] -= 1
                 return OSError(errno.EMFILE, "injected", path)
             return None
@@ -272,7 +272,7 @@ def test_follower_disk_error_reports_directory_and_stops_fetching() -> None:
 
     async def scenario() -> None:
         assert await brokers[1].produce(b"0") is E.NONE
-        brokers[2].env.disk.fault = lambda what, path: OSError(errno.EIO, "injected") if "/t-0/" in path else None
+        brokers[2].env.disk.fault = lambda call, path: OSError(errno.EIO, "injected") if "/t-0/" in path else None
         brokers.fence(3)
         assert await brokers[1].produce(b"1", timeout_ms=3000) is E.REQUEST_TIMED_OUT
         assert brokers[2].failed == 1

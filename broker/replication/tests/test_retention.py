@@ -39,7 +39,7 @@ class RetentionFixture:
         self.env = RecordedThreads()
         self.failures: list[Any] = []
         self.calls: list[tuple[str, str]] = []
-        self.disk.fault = self.heard
+        self.disk.fault = self.received
         self.fails: str | None = None
         self.log_maintenance = LogMaintenance(
             cast("Env", self.env),
@@ -50,8 +50,8 @@ class RetentionFixture:
             lambda _: None,
         )
 
-    def heard(self, what: str, path: str) -> OSError | None:
-        self.calls.append((what, path.rpartition("/")[2]))
+    def heard(self, label: str, path: str) -> OSError | None:
+        self.calls.append((label, path.rpartition("/")[2]))
         return OSError(errno.EIO, "injected") if self.fails is not None and self.fails in path else None
 
     def apply_retention(self) -> None:

@@ -23,8 +23,8 @@ AT = ("t", 0)
 def topic_in_directory(place: bytes, leader: int, **more: Any) -> TopicImage:
     """Return a topic with one partition assigned to that directory of this node."""
     made = led_topic("t", 1, replicas=(NODE_ID, OTHER), isr=(OTHER,), leader=leader, **more)
-    told = replace(made.partitions[0], directories=(place, b"other".ljust(16, b"-")))
-    return replace(made, partitions={0: told})
+    registration = replace(made.partitions[0], directories=(place, b"other".ljust(16, b"-")))
+    return replace(made, partitions={0: registration})
 
 
 def test_replica_on_replaced_disk_is_recreated_and_follows() -> None:

@@ -136,19 +136,19 @@ def held_up(fixture: HandlerFixture, ask: Any, *, much: Any, little: Any) -> lis
     """Return the responses to small and large decompressions while the slots are in use for a second."""
     ended: list[tuple[str, float, Any]] = []
 
-    async def one(name: str, what: Any) -> None:
-        answer = await resolve(ask(what))
+    async def one(name: str, call: Any) -> None:
+        answer = await resolve(ask(call))
         ended.append((name, trio.current_time(), answer))
 
     async def main() -> None:
-        room = fixture.services.decompression_limiter._limiter
+        capacity = fixture.services.decompression_limiter._limiter
         for number in range(MAX_CONCURRENT_DECOMPRESSIONS):
-            room.acquire_on_behalf_of_nowait(number)
+            capacity.acquire_on_behalf_of_nowait(number)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one, "much", much)
             nursery.start_soon(one, "little", little)
             await trio.sleep(1)
-            room.release_on_behalf_of(0)
+            capacity.release_on_behalf_of(0)
 
     run_virtual(main)
     assert [name for name, _, _ in ended] == ["little", "much"]
@@ -163,7 +163,7 @@ def test_produce_waits_for_slot_to_decompress_large_batch() -> None:
     fixture.hosted.host("d", settings=LogConfig(compact=True))
     answers = held_up(
         fixture,
-        lambda what: produce.handle(fixture.context(ApiKey.PRODUCE, NEWEST), request(what)),
+        lambda call: produce.handle(fixture.context(ApiKey.PRODUCE, NEWEST), request(call)),
         much=("c", 0, large(bytes(2 << 20))),
         little=("d", 0, large(bytes(200_000))),
     )

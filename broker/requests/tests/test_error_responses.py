@@ -43,7 +43,7 @@ from ottla.wire.messages import (
 from ottla.wire.messages import alter_partition_reassignments as apr
 from ottla.wire.messages import list_partition_reassignments as lpr
 
-WHO = "The active controller appears to be node 2."
+REDIRECT_TEXT = "The active controller appears to be node 2."
 CODE = ErrorCode.NOT_CONTROLLER
 ID = b"i" * 16
 
@@ -70,14 +70,14 @@ def two(row: Any) -> list[Any]:
             create_topics.CreateTopicsRequest(two(create_topics.CreatableTopic)),
             7,
             create_topics.CreateTopicsResponse(
-                topics=[create_topics.CreatableTopicResult(n, bytes(16), CODE, WHO) for n in "ab"]
+                topics=[create_topics.CreatableTopicResult(n, bytes(16), CODE, REDIRECT_TEXT) for n in "ab"]
             ),
         ),
         (
             create_partitions.CreatePartitionsRequest(two(create_partitions.CreatePartitionsTopic)),
             3,
             create_partitions.CreatePartitionsResponse(
-                results=[create_partitions.CreatePartitionsTopicResult(n, CODE, WHO) for n in "ab"]
+                results=[create_partitions.CreatePartitionsTopicResult(n, CODE, REDIRECT_TEXT) for n in "ab"]
             ),
         ),
         (
@@ -107,8 +107,11 @@ def two(row: Any) -> list[Any]:
             describe_user_scram_credentials.DescribeUserScramCredentialsResponse(
                 0,
                 CODE,
-                WHO,
-                [describe_user_scram_credentials.DescribeUserScramCredentialsResult("", CODE, WHO) for _ in "ab"],
+                REDIRECT_TEXT,
+                [
+                    describe_user_scram_credentials.DescribeUserScramCredentialsResult("", CODE, REDIRECT_TEXT)
+                    for _ in "ab"
+                ],
             ),
         ),
         (
@@ -118,8 +121,8 @@ def two(row: Any) -> list[Any]:
             2,
             alter_configs.AlterConfigsResponse(
                 responses=[
-                    alter_configs.AlterConfigsResourceResponse(CODE, WHO, 2, "t"),
-                    alter_configs.AlterConfigsResourceResponse(CODE, WHO, 4, "1"),
+                    alter_configs.AlterConfigsResourceResponse(CODE, REDIRECT_TEXT, 2, "t"),
+                    alter_configs.AlterConfigsResourceResponse(CODE, REDIRECT_TEXT, 4, "1"),
                 ]
             ),
         ),
@@ -129,10 +132,10 @@ def two(row: Any) -> list[Any]:
             ),
             1,
             incremental_alter_configs.IncrementalAlterConfigsResponse(
-                responses=[incremental_alter_configs.AlterConfigsResourceResponse(CODE, WHO, 2, "t")]
+                responses=[incremental_alter_configs.AlterConfigsResourceResponse(CODE, REDIRECT_TEXT, 2, "t")]
             ),
         ),
-        (update_features.UpdateFeaturesRequest(), 1, update_features.UpdateFeaturesResponse(0, CODE, WHO)),
+        (update_features.UpdateFeaturesRequest(), 1, update_features.UpdateFeaturesResponse(0, CODE, REDIRECT_TEXT)),
         (alter_partition.AlterPartitionRequest(), 3, alter_partition.AlterPartitionResponse(0, CODE)),
         (
             apr.AlterPartitionReassignmentsRequest(
@@ -141,10 +144,10 @@ def two(row: Any) -> list[Any]:
             1,
             apr.AlterPartitionReassignmentsResponse(
                 error_code=CODE,
-                error_message=WHO,
+                error_message=REDIRECT_TEXT,
                 responses=[
                     apr.ReassignableTopicResponse(
-                        "t", [apr.ReassignablePartitionResponse(n, CODE, WHO) for n in (3, 5)]
+                        "t", [apr.ReassignablePartitionResponse(n, CODE, REDIRECT_TEXT) for n in (3, 5)]
                     )
                 ],
             ),
@@ -153,10 +156,10 @@ def two(row: Any) -> list[Any]:
             lpr.ListPartitionReassignmentsRequest(topics=[lpr.ListPartitionReassignmentsTopics("t", [4])]),
             0,
             lpr.ListPartitionReassignmentsResponse(
-                0, CODE, WHO, [lpr.OngoingTopicReassignment("t", [lpr.OngoingPartitionReassignment(4)])]
+                0, CODE, REDIRECT_TEXT, [lpr.OngoingTopicReassignment("t", [lpr.OngoingPartitionReassignment(4)])]
             ),
         ),
-        (lpr.ListPartitionReassignmentsRequest(), 0, lpr.ListPartitionReassignmentsResponse(0, CODE, WHO)),
+        (lpr.ListPartitionReassignmentsRequest(), 0, lpr.ListPartitionReassignmentsResponse(0, CODE, REDIRECT_TEXT)),
         (
             elect_leaders.ElectLeadersRequest(0, [elect_leaders.TopicPartitions("t", [1, 2])]),
             1,
@@ -165,7 +168,7 @@ def two(row: Any) -> list[Any]:
                 CODE,
                 [
                     elect_leaders.ReplicaElectionResult(
-                        "t", [elect_leaders.PartitionResult(n, CODE, WHO) for n in (1, 2)]
+                        "t", [elect_leaders.PartitionResult(n, CODE, REDIRECT_TEXT) for n in (1, 2)]
                     )
                 ],
             ),
@@ -174,7 +177,9 @@ def two(row: Any) -> list[Any]:
             elect_leaders.ElectLeadersRequest(0, [elect_leaders.TopicPartitions("t", [1])]),
             0,
             elect_leaders.ElectLeadersResponse(
-                0, 0, [elect_leaders.ReplicaElectionResult("t", [elect_leaders.PartitionResult(1, CODE, WHO)])]
+                0,
+                0,
+                [elect_leaders.ReplicaElectionResult("t", [elect_leaders.PartitionResult(1, CODE, REDIRECT_TEXT)])],
             ),
         ),
         (elect_leaders.ElectLeadersRequest(0, None), 2, elect_leaders.ElectLeadersResponse(0, CODE)),
@@ -186,7 +191,7 @@ def two(row: Any) -> list[Any]:
             produce.ProduceResponse(
                 [
                     produce.TopicProduceResponse(
-                        "t", bytes(16), [produce.PartitionProduceResponse(3, CODE, -1, error_message=WHO)]
+                        "t", bytes(16), [produce.PartitionProduceResponse(3, CODE, -1, error_message=REDIRECT_TEXT)]
                     )
                 ]
             ),
@@ -232,7 +237,7 @@ def two(row: Any) -> list[Any]:
     ids=lambda x: type(x).__name__ if hasattr(x, "SPEC") else str(x),
 )
 def test_build_error_response_fills_error_fields_of_api(request_: Any, version: int, answer: Any) -> None:
-    refused = refuse(request_, version, CODE, WHO)
+    refused = refuse(request_, version, CODE, REDIRECT_TEXT)
     assert refused == answer
     assert run_to_end(contains_error(refused, CODE))
     assert not run_to_end(contains_error(refused, ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -279,10 +284,10 @@ OWN_NAME = {
 
 @pytest.mark.parametrize("key", AT_THE_TOP, ids=lambda key: str(key.name))
 def test_build_error_response_without_rows_has_top_level_error(key: ApiKey) -> None:
-    answer = refuse(request_class(key)(), SPECS[key].max_version, CODE, WHO)
+    answer = refuse(request_class(key)(), SPECS[key].max_version, CODE, REDIRECT_TEXT)
     assert type(answer) is response_class(key)
     assert answer.error_code == CODE
-    assert getattr(answer, "error_message", WHO) == ("Not controller." if key in OWN_NAME else WHO)
+    assert getattr(answer, "error_message", REDIRECT_TEXT) == ("Not controller." if key in OWN_NAME else REDIRECT_TEXT)
     versions = request_spec(key).versions
     for version in range(versions.low, versions.high + 1):
         refused = refuse(request_class(key)(), version, CODE)

@@ -68,9 +68,9 @@ def test_acknowledge_in_batch_of_two_billion_records_is_cheap() -> None:
 def test_strict_acquire_in_batch_of_two_billion_records_is_cheap() -> None:
     with at_most(64):
         share = SharePartition(0, limits=SharePartitionLimits())
-        asked = AcquireRequest("a", 500, 500, is_record_limit_strict=True)
-        assert acquire_records(share, asked, READ, 0) == [AcquiredRange(0, 499, 1)]
-        assert acquire_records(share, asked, READ, 0) == [AcquiredRange(500, 999, 1)]
+        request = AcquireRequest("a", 500, 500, is_record_limit_strict=True)
+        assert acquire_records(share, request, READ, 0) == [AcquiredRange(0, 499, 1)]
+        assert acquire_records(share, request, READ, 0) == [AcquiredRange(500, 999, 1)]
         assert share.next_fetch_offset() == 1000
 
 
@@ -96,11 +96,11 @@ def test_acknowledgements_over_maximum_cuts_are_refused() -> None:
 
 def test_oversized_acknowledgement_is_refused_without_full_scan() -> None:
     share = acquired_partition()
-    said_of_each = acknowledgement.ShareAcknowledgementBatch(
+    reported_of_each = acknowledgement.ShareAcknowledgementBatch(
         0, 3_999_999, bytes([acknowledgement.ACCEPT, acknowledgement.RELEASE]) * 2_000_000
     )
     with at_most(8192), pytest.raises(ProtocolError):
-        acknowledgement.acknowledge_records(share, "a", [said_of_each], 0)
+        acknowledgement.acknowledge_records(share, "a", [reported_of_each], 0)
     assert share.cut_count == 0
 
 
@@ -218,8 +218,8 @@ def test_split_runs_cover_batch_without_gaps() -> None:
         last = rng.randrange(first, 60)
         batch.split_runs_at((first, last + 1))
         batch.state_at(first).delivery_count = rng.randrange(3)
-        told = batch.runs(first, last)
-        assert (told[0].first_offset, told[-1].last_offset) == (first, last)
+        result = batch.runs(first, last)
+        assert (result[0].first_offset, result[-1].last_offset) == (first, last)
         runs = batch.runs(10, 59)
         assert [run.first_offset for run in runs[1:]] == [run.last_offset + 1 for run in runs[:-1]]
         assert sum(run.record_count for run in runs) == len(batch)

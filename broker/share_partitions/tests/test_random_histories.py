@@ -21,7 +21,7 @@ BECOMES = {
     acknowledgement.RELEASE: FREE,
     acknowledgement.REJECT: GONE,
 }
-Said = list[acknowledgement.ShareAcknowledgementBatch]
+Acknowledgements = list[acknowledgement.ShareAcknowledgementBatch]
 
 
 @dataclass
@@ -78,10 +78,10 @@ class PlainSharePartition:
         record.let_go(state, self.limits.max_delivery_count)
         return offset
 
-    def acknowledge(self, member: str, said: Said, now: int) -> list[int] | ErrorCode:
+    def acknowledge(self, member: str, batches: Acknowledgements, now: int) -> list[int] | ErrorCode:
         """Return the pending changes, or the error code of the refusal."""
         pending: list[int] = []
-        for one in said:
+        for one in batches:
             code = self._say(member, one, pending, now)
             if code is not None:
                 self.settle(pending, now, written=False)
@@ -160,21 +160,21 @@ class RandomSharePartitionHistory:
         share.advance_start_offset()  # records given up because their write failed are passed no sooner
         model.move_on()
         at, wanted = share.next_fetch_offset(), share.can_acquire()
-        asked = AcquireRequest(
+        request = AcquireRequest(
             rng.choice("ab"), rng.choice([1, 3, 10, 50]), rng.choice([1, 5, 100]), rng.random() < 0.5
         )
-        told = acquire_records(share, asked, FetchedOffsets(at, self.read(at)), self.now)
-        assert bool(told) == wanted, "whenever something may go out, something does"
+        result = acquire_records(share, request, FetchedOffsets(at, self.read(at)), self.now)
+        assert bool(result) == wanted, "whenever something may go out, something does"
         new = range(model.end, share.end_offset + 1)
         model.records |= {offset: PlainRecordState() for offset in new}
         model.end = max(model.end, share.end_offset + 1)
-        for first, last, count in told:
+        for first, last, count in result:
             for record in (model.records[offset] for offset in range(first, last + 1)):
                 assert (record.state, record.before, record.count + 1) == (FREE, None, count)
-                record.state, record.count, record.member = HELD, count, asked.member_id
+                record.state, record.count, record.member = HELD, count, request.member_id
                 record.until = self.now + model.limits.lock_duration_ms
-        if asked.is_record_limit_strict:
-            assert sum(last - first + 1 for first, last, _ in told) <= asked.max_records
+        if request.is_record_limit_strict:
+            assert sum(last - first + 1 for first, last, _ in result) <= request.max_records
         else:
             assert all(model.records[offset].count for offset in new), "whole batches"
 
@@ -203,21 +203,21 @@ class RandomSharePartitionHistory:
         if not self.model.records:
             return
         member = self.rng.choice("ab")
-        said = [self.said(member) for _ in range(self.rng.choice([1, 1, 2]))]
-        expected = self.model.acknowledge(member, said, self.now)
+        batches = [self.received(member) for _ in range(self.rng.choice([1, 1, 2]))]
+        expected = self.model.acknowledge(member, batches, self.now)
         if isinstance(expected, ErrorCode):
             with pytest.raises(ProtocolError) as caught:
-                acknowledgement.acknowledge_records(self.share, member, said, self.now)
+                acknowledgement.acknowledge_records(self.share, member, batches, self.now)
             assert caught.value.code is expected
         else:
-            self._began(acknowledgement.acknowledge_records(self.share, member, said, self.now), expected)
+            self._began(acknowledgement.acknowledge_records(self.share, member, batches, self.now), expected)
 
     def release(self) -> None:
         member = self.rng.choice("ab")
         self._began(acknowledgement.release_acquired_records(self.share, member), self.model.release(member))
 
     def _began(self, changes: acknowledgement.RecordStateChanges, offsets: list[int]) -> None:
-        assert by_record(changes.state_batches()) == self.model.told(offsets)
+        assert by_record(changes.state_batches()) == self.model.reported(offsets)
         self.pending.append((changes, offsets))
         if self.rng.random() < 0.6:
             self.settle()
@@ -231,7 +231,7 @@ class RandomSharePartitionHistory:
 
     def expire(self) -> None:
         batches, offsets = acknowledgement.expire_locks(self.share, self.now), self.model.expire(self.now)
-        assert by_record(batches) == self.model.told(offsets)
+        assert by_record(batches) == self.model.reported(offsets)
         self.share.advance_start_offset()
         self.model.move_on()
 

@@ -92,13 +92,13 @@ def test_acquired_records_do_not_depend_on_later_headers(seed: int) -> None:
     ]
     both[1].share.limits = both[0].share.limits
     for _ in range(60):
-        what, most, member = rng.random(), rng.choice([1, 3, 5, 8, 30]), rng.choice("ab")
+        choice, most, member = rng.random(), rng.choice([1, 3, 5, 8, 30]), rng.choice("ab")
         first, types = rng.randrange(50), [rng.choice([1, 2, 3]) for _ in range(rng.randint(1, 6))]
         outs = []
         for fixture in both:
-            if what < 0.5:
+            if choice < 0.5:
                 outs.append(fixture.fetch(member, most, strict=strict))
-            elif what < 0.9:
+            elif choice < 0.9:
                 try:
                     fixture.say(first, first + len(types) - 1, *types, member=member)
                 except ProtocolError as error:

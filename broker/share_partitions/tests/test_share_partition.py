@@ -37,8 +37,8 @@ class SharePartitionFixture:
         )
 
     def say(self, first: int, last: int, *types: int, member: str = "a", how: str = "") -> None:
-        said = [acknowledgement.ShareAcknowledgementBatch(first, last, types)]
-        changes = acknowledgement.acknowledge_records(self.share, member, said, self.now)
+        batches = [acknowledgement.ShareAcknowledgementBatch(first, last, types)]
+        changes = acknowledgement.acknowledge_records(self.share, member, batches, self.now)
         if how == WAITS:
             self.pending.append(changes)
         else:
@@ -118,7 +118,7 @@ def test_acknowledge_type_determines_next_record_state(
 
 
 @pytest.mark.parametrize(
-    ("rule", "said", "expected"),
+    ("rule", "batches", "expected"),
     [
         ("another member's", (0, 4, 1, "b"), ErrorCode.INVALID_RECORD_STATE),
         ("another member's record", (1, 1, 1, "b"), ErrorCode.INVALID_RECORD_STATE),
@@ -128,11 +128,11 @@ def test_acknowledge_type_determines_next_record_state(
     ],
 )
 def test_acknowledge_by_member_without_the_record_is_refused(
-    rule: str, said: tuple[Any, ...], expected: ErrorCode | None
+    rule: str, batches: tuple[Any, ...], expected: ErrorCode | None
 ) -> None:
     fixture = SharePartitionFixture()
     fixture.fetch()
-    *numbers, member = said
+    *numbers, member = batches
     if expected is None:
         fixture.say(*numbers, member=member)
     else:
@@ -153,12 +153,12 @@ def test_acknowledge_twice_is_refused() -> None:
 def test_acknowledge_with_one_invalid_batch_changes_no_record() -> None:
     fixture = SharePartitionFixture()
     fixture.fetch(most=10)
-    said = [
+    batches = [
         acknowledgement.ShareAcknowledgementBatch(0, 4, [acknowledgement.REJECT]),
         acknowledgement.ShareAcknowledgementBatch(5, 20, [acknowledgement.ACCEPT]),
     ]
     with pytest.raises(ProtocolError):
-        acknowledgement.acknowledge_records(fixture.share, "a", said, 0)
+        acknowledgement.acknowledge_records(fixture.share, "a", batches, 0)
     assert fixture.window == (0, 9, 0)
     assert fixture.states == " ".join(["A1"] * 10)
 
@@ -381,11 +381,11 @@ def test_acknowledged_neighbours_of_same_state_are_written_as_one_batch() -> Non
     fixture = SharePartitionFixture()
     fixture.fetch(most=10)
     fixture.say(4, 4, acknowledgement.RELEASE)
-    said = [
+    batches = [
         acknowledgement.ShareAcknowledgementBatch(0, 3, [1, 1, 2, 2]),
         acknowledgement.ShareAcknowledgementBatch(5, 9, [2, 1, 1, 1, 3]),
     ]
-    changes = acknowledgement.acknowledge_records(fixture.share, "a", said, 0)
+    changes = acknowledgement.acknowledge_records(fixture.share, "a", batches, 0)
     assert changes.state_batches() == (
         PersisterStateBatch(0, 1, 1, DONE),
         PersisterStateBatch(2, 3, 1, FREE),

@@ -65,7 +65,7 @@ class SharePartitionLeaderFixture:
         self.timers = FakeTimers(self)
         self.keeps: Callable[[], Awaitable[None]] | None = None
         self.writes: list[tuple[PersisterStateBatch, ...]] = []
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         """What the persister was called for, in that order."""
         self.woken: list[object] = []
         self.gone: list[SharePartitionLeader] = []
@@ -78,7 +78,7 @@ class SharePartitionLeaderFixture:
         return float(self.ms)
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
-        self.asked.append("read")
+        self.requested.append("read")
         return self._read(leader_epoch)
 
     async def _read(self, leader_epoch: int) -> ShareGroupOffset:
@@ -86,12 +86,12 @@ class SharePartitionLeaderFixture:
             raise self.reads
         return ShareGroupOffset(0, 0, leader_epoch, self.start_offset, 0, self.stored)
 
-    def write(self, *said: Any) -> Awaitable[None]:
-        self.asked.append("write")
-        return self._write(*said)
+    def write(self, *batches: Any) -> Awaitable[None]:
+        self.requested.append("write")
+        return self._write(*batches)
 
-    async def _write(self, *said: Any) -> None:
-        self.writes.append(said[-1])
+    async def _write(self, *batches: Any) -> None:
+        self.writes.append(batches[-1])
         if self.keeps is not None:
             await self.keeps()
 
@@ -148,11 +148,11 @@ def test_close_writes_released_records_before_successor_reads() -> None:
     async def scenario(fixture: SharePartitionLeaderFixture) -> None:
         shared = await fixture.served()
         take(shared, 0, 0)
-        fixture.asked.clear()
+        fixture.requested.clear()
         shared.release("m")
         shared.close()
         fixture.shared()
-        assert fixture.asked == ["write", "read"], "and nobody has run yet"
+        assert fixture.requested == ["write", "read"], "and nobody has run yet"
 
     run_virtual(lambda: SharePartitionLeaderFixture().tell(scenario))
 
@@ -211,7 +211,7 @@ def test_closed_share_partition_leaves_its_successors_timer_alone() -> None:
 
         take(old, 0, 4)
         fixture.keeps = fenced
-        ticket = say(old, 0, 4)
+        pending = say(old, 0, 4)
         await trio.testing.wait_all_tasks_blocked()
         old.close()
         new = await fixture.served(2)
@@ -219,7 +219,7 @@ def test_closed_share_partition_leaves_its_successors_timer_alone() -> None:
         take(new, 0, 4, "n")
         go.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert ticket.answer.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert pending.answer.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert new.next_fetch_offset() == 5
         fixture.timers.wait(LOCK_MS)
         assert new.next_fetch_offset() == 0, "the lock was looked at"
@@ -319,16 +319,16 @@ def test_release_writes_available_state_and_wakes_delayed_fetches() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert fixture.writes == [(PersisterStateBatch(0, 4, 1, 0),)]
         assert shared.next_fetch_offset() == 0
-        ticket = say(shared, 5, 9, RELEASE, "n")
+        pending = say(shared, 5, 9, RELEASE, "n")
         await trio.testing.wait_all_tasks_blocked()
-        assert ticket.answer is WRITTEN
+        assert pending.answer is WRITTEN
         assert shared.purgatory_key in fixture.woken
 
     over(scenario)
 
 
 @pytest.mark.parametrize(
-    ("said", "heard"),
+    ("batches", "expected"),
     [
         (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -338,5 +338,5 @@ def test_release_writes_available_state_and_wakes_delayed_fetches() -> None:
         (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_persister_error_codes_are_mapped_for_consumers(said: ErrorCode, heard: ErrorCode) -> None:
-    assert to_consumer_error(ProtocolError(said)).code is heard
+def test_persister_error_codes_are_mapped_for_consumers(batches: ErrorCode, expected: ErrorCode) -> None:
+    assert to_consumer_error(ProtocolError(batches)).code is expected

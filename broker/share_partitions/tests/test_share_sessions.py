@@ -13,11 +13,11 @@ P, Q = TopicIdPartition(bytes(16), 0), TopicIdPartition(bytes(16), 1)
 
 class ShareSessionFixture:
     def __init__(self, most: int = 9) -> None:
-        self.heard: list[tuple[str, ...]] = []
+        self.received: list[tuple[str, ...]] = []
         self.sessions = ShareSessionCache(
-            most, lambda group, member, places: self.heard.append((group, member, str(len(places))))
+            most, lambda group, member, places: self.received.append((group, member, str(len(places))))
         )
-        self.sessions.group_closed_listeners.append(lambda group: self.heard.append((group,)))
+        self.sessions.group_closed_listeners.append(lambda group: self.received.append((group,)))
 
     def open(self, member: str, group: str = "g") -> Peer:
         peer = Peer("h", ("h", 1))
@@ -55,9 +55,9 @@ def test_disconnect_releases_records_of_member_and_last_closes_group() -> None:
     fixture = ShareSessionFixture()
     first, second = fixture.open("a"), fixture.open("b")
     first.mark_disconnected()
-    assert fixture.heard == [("g", "a", "1")]
+    assert fixture.received == [("g", "a", "1")]
     second.mark_disconnected()
-    assert fixture.heard[1:] == [("g", "b", "1"), ("g",)]
+    assert fixture.received[1:] == [("g", "b", "1"), ("g",)]
     assert len(fixture.sessions) == 0
 
 
@@ -66,7 +66,7 @@ def test_session_on_new_connection_survives_disconnect_of_old() -> None:
     old = fixture.open("a")
     fixture.open("a")
     old.mark_disconnected()
-    assert fixture.heard == []
+    assert fixture.received == []
     assert fixture.code("a", 1) is None
 
 
@@ -75,7 +75,7 @@ def test_session_close_releases_records_once() -> None:
     peer = fixture.open("a")
     fixture.sessions.close("g", "a")
     peer.mark_disconnected()
-    assert fixture.heard == [("g", "a", "1"), ("g",)]
+    assert fixture.received == [("g", "a", "1"), ("g",)]
 
 
 def test_session_limit_refuses_new_members_and_allows_reopening() -> None:
@@ -105,7 +105,7 @@ def test_total_cached_share_partitions_are_limited(monkeypatch: pytest.MonkeyPat
         fixture.open("b")
     with pytest.raises(ProtocolError):
         fixture.sessions.open(Peer("h", ("h", 1)), "g", "a", more)
-    assert fixture.heard == [("g", "a", "3"), ("g",)], "what it held goes with the session it had"
+    assert fixture.received == [("g", "a", "3"), ("g",)], "what it held goes with the session it had"
     fixture.open("b")
 
 

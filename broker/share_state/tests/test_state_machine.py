@@ -43,8 +43,8 @@ class ShareStateFixture:
         return self.do(state_machine.InitializeShareState("t", at, epoch, start))
 
     def write(self, *batches: PersisterStateBatch, at: SharePartitionKey = AT, **over: int) -> Any:
-        said = {"state_epoch": 1, "leader_epoch": 0, "start_offset": -1, "delivery_complete_count": 0} | over
-        return self.do(state_machine.WriteShareState("t", at, **said, batches=batches))
+        acknowledged = {"state_epoch": 1, "leader_epoch": 0, "start_offset": -1, "delivery_complete_count": 0} | over
+        return self.do(state_machine.WriteShareState("t", at, **acknowledged, batches=batches))
 
     def read(self, leader_epoch: int = -1, at: SharePartitionKey = AT) -> Any:
         return self.do(state_machine.ReadShareState("t", at, leader_epoch))

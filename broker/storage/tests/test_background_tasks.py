@@ -106,8 +106,8 @@ def test_idle_log_is_flushed_once_and_its_files_closed() -> None:
     )
     synced: list[str] = []
 
-    def watch(what: str, path: str) -> None:
-        if what == "fsync":
+    def watch(call: str, path: str) -> None:
+        if call == "fsync":
             synced.append(path)
 
     disk.fault = watch
@@ -124,15 +124,15 @@ def test_checkpoints_are_durable_before_segments_are_removed() -> None:
     flusher = LogMaintenance(env, storage, 300_000, 86_400_000, lambda *_: None, lambda _: None)
     log.update_config(replace(SETTINGS, retention_bytes=1, retention_ms=-1))
     log.set_high_watermark(120)
-    told: list[bytes] = []
+    reported: list[bytes] = []
 
-    def watch(what: str, path: str) -> None:
-        if what == "rename" and path.endswith(".log"):
-            told.append(bytes(memory.files["/data/log-start-offset-checkpoint"].durable))
+    def watch(call: str, path: str) -> None:
+        if call == "rename" and path.endswith(".log"):
+            reported.append(bytes(memory.files["/data/log-start-offset-checkpoint"].durable))
 
     disk.fault = watch
     in_virtual_time(lambda: run_in_background(env, flusher.apply_retention()), 60)
-    assert told[0] == b"0\n1\nt 0 %d\n" % log.log_start_offset
+    assert reported[0] == b"0\n1\nt 0 %d\n" % log.log_start_offset
     assert log.log_start_offset == log.segments.base_offsets[0] > 0
 
 

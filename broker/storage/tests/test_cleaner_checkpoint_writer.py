@@ -72,7 +72,7 @@ def test_cleaner_offset_changing_constantly_does_not_block_writer() -> None:
 def test_cleaner_checkpoint_never_replaces_newer_file(how: str) -> None:
     fixture = LogDirMovesFixture()
     directory, in_thread = fixture.log_dirs.directories[0], fixture.env.in_thread
-    said: list[bytes] = []
+    collected: list[bytes] = []
 
     async def meanwhile(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         fixture.env.in_thread = in_thread
@@ -86,9 +86,9 @@ def test_cleaner_checkpoint_never_replaces_newer_file(how: str) -> None:
             del directory.logs[TOPIC_PARTITION]
         return done
 
-    def fault(what: str, path: str) -> OSError | None:
-        if (what, path) == ("rename", f"{PATH}.new"):
-            said.append(bytes(fixture.env.memory.files[path].data))
+    def fault(call: str, path: str) -> OSError | None:
+        if (call, path) == ("rename", f"{PATH}.new"):
+            collected.append(bytes(fixture.env.memory.files[path].data))
         return None
 
     async def scenario() -> None:
@@ -97,7 +97,7 @@ def test_cleaner_checkpoint_never_replaces_newer_file(how: str) -> None:
         fixture.env.in_thread, fixture.env.disk.fault = meanwhile, fault
         await write_cleaner_checkpoint(fixture.env, fixture.log_dirs, directory)
         wanted: dict[str, list[bytes]] = {"others wrote": [], "cut": [b"0\n1\nt 0 5\n"], "gone": []}
-        assert said == wanted[how]
+        assert collected == wanted[how]
         assert directory.checkpoints.cleaner.synced_offsets == directory.checkpoints.cleaner_offsets()
 
     fixture.run_moves(scenario)
@@ -130,8 +130,8 @@ def test_unsynced_cleaner_checkpoint_is_unknown_until_synced() -> None:
     fixture, synced = LogDirMovesFixture(), list[str]()
     directory = fixture.log_dirs.directories[0]
 
-    def fault(what: str, path: str) -> OSError | None:
-        if what != "fsync_dir":
+    def fault(call: str, path: str) -> OSError | None:
+        if call != "fsync_dir":
             return None
         synced.append(path)
         return OSError(errno.EMFILE, "too many open files") if len(synced) == 1 else None
@@ -180,13 +180,13 @@ def test_cleaner_checkpoint_written_unsynced_by_log_creation_is_synced(when: str
 
 
 def test_move_of_compacted_log_does_not_sync_on_event_loop() -> None:
-    fixture, told = LogDirMovesFixture(), list[bytes]()
+    fixture, reported = LogDirMovesFixture(), list[bytes]()
 
     def noted(directory: str) -> dict[tuple[str, int], int]:
         return read_offsets(fixture.env.disk, f"/{directory}/{CLEANER_OFFSET_CHECKPOINT}")
 
     def durable(_: bytes, __: int, ___: bytes) -> None:
-        told.append(bytes(fixture.env.memory.durable_files[f"/b/{CLEANER_OFFSET_CHECKPOINT}"].durable))
+        reported.append(bytes(fixture.env.memory.durable_files[f"/b/{CLEANER_OFFSET_CHECKPOINT}"].durable))
         fixture.commit(fixture.ids[1])
 
     async def scenario() -> None:
@@ -200,7 +200,7 @@ def test_move_of_compacted_log_does_not_sync_on_event_loop() -> None:
         assert noted("b") == {TOPIC_PARTITION: 7}
         await fixture.until(lambda: not noted("a"))
         assert waited == []
-        assert told == [b"0\n1\nt 0 7\n"], "a power cut would find it, once the controller may have heard"
+        assert reported == [b"0\n1\nt 0 7\n"], "a power cut would find it, once the controller may have heard"
 
     fixture.run_moves(scenario)
 
@@ -208,8 +208,8 @@ def test_move_of_compacted_log_does_not_sync_on_event_loop() -> None:
 def test_cleaner_offset_of_future_log_is_durable_before_swap() -> None:
     fixture, noted = LogDirMovesFixture(obeys=False), list[bytes]()
 
-    def fault(what: str, path: str) -> OSError | None:
-        if (what, path) == (
+    def fault(call: str, path: str) -> OSError | None:
+        if (call, path) == (
             "rename",
             fixture.replica_manager.future_logs[TOPIC_PARTITION].directory
             if fixture.replica_manager.future_logs

@@ -104,8 +104,8 @@ def test_cleaner_checkpoint_is_synced_in_a_thread(monkeypatch: pytest.MonkeyPatc
         finally:
             beside[0] = False
 
-    def fault(what: str, path: str) -> OSError | None:
-        if what.startswith("fsync") and "cleaner-offset" in path and not beside[0]:
+    def fault(call: str, path: str) -> OSError | None:
+        if call.startswith("fsync") and "cleaner-offset" in path and not beside[0]:
             waited.append(path)
         return None
 
@@ -127,11 +127,11 @@ def test_cleaner_checkpoint_is_durable_before_segments_are_swapped(short: int) -
     disk: Any = fixture.log.disk
     left, named = [short], list[bytes]()
 
-    def fault(what: str, path: str) -> OSError | None:
-        if what == "open" and "cleaner-offset" in path and left[0] > 0:
+    def fault(call: str, path: str) -> OSError | None:
+        if call == "open" and "cleaner-offset" in path and left[0] > 0:
             left[0] -= 1
             return OSError(errno.EMFILE, "short of descriptors")
-        if what == "rename" and path.endswith(".log.swap"):
+        if call == "rename" and path.endswith(".log.swap"):
             named.append(bytes(disk.disk.durable_files["/data/cleaner-offset-checkpoint"].durable))
         return None
 
@@ -233,7 +233,7 @@ def test_oversized_compressed_batch_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(decompress_records, "__defaults__", (0, 1000))
-    fixture, told = CleanerFixture(), []
+    fixture, reported = CleanerFixture(), []
     fixture.log.update_config(replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
     for value in (bytes(2000), b"v", bytes(2000), b"v"):
         codec = CompressionType.GZIP if len(value) > 1 else CompressionType.NONE
@@ -243,13 +243,13 @@ def test_oversized_compressed_batch_is_logged_once(
         fixture.log.roll(NOW)
         fixture.log.set_high_watermark(fixture.log.log_end_offset)
         assert fixture.once() is True
-        told.append([line.message for line in caplog.records if line.levelname == "WARNING"])
+        reported.append([line.message for line in caplog.records if line.levelname == "WARNING"])
         caplog.clear()
     text = (
         "Batches too large to clean in t-0: %d, the last one at offset %d, exceed 134217728 bytes uncompressed; they "
         "and the tombstones after the first one are retained"
     )
-    assert told == [[text % (1, 120)], [], [text % (2, 122)], []]
+    assert reported == [[text % (1, 120)], [], [text % (2, 122)], []]
     assert fixture.log_cleaner.uncleanable_count == 0
 
 
@@ -279,8 +279,8 @@ def test_segment_swap_os_error_is_reported() -> None:
     fixture = CleanerFixture()
     error = OSError(errno.EIO, "gone")
 
-    def fault(what: str, path: str) -> OSError | None:
-        return error if what == "rename" else None
+    def fault(call: str, path: str) -> OSError | None:
+        return error if call == "rename" else None
 
     fixture.env.after = lambda: setattr(fixture.log.disk, "fault", fault)
     assert fixture.once() is False

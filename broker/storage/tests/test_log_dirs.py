@@ -36,8 +36,8 @@ class LogDirsFixture:
         self.disk.fault = self._fault
         self._ids = itertools.count(1)
 
-    def _fault(self, what: str, path: str) -> OSError | None:
-        self.calls.append((what, path))
+    def _fault(self, call: str, path: str) -> OSError | None:
+        self.calls.append((call, path))
         return OSError(self.number, "injected", path) if path.startswith(self.broken or ("nowhere",)) else None
 
     def new_id(self) -> bytes:
@@ -152,7 +152,7 @@ def _copied(fixture: LogDirsFixture) -> None:
     storage.unlock()
 
 
-def _without_ground(fixture: LogDirsFixture) -> None:
+def _without_nursery(fixture: LogDirsFixture) -> None:
     fixture.begun("/b").unlock()
 
 
@@ -162,8 +162,8 @@ def _without_ground(fixture: LogDirsFixture) -> None:
         (_foreign, None, "/b belongs to node 7, not 1: give --node-id"),
         (_of_another_cluster, None, "/b belongs to cluster other, not c"),
         (_copied, None, "/b is a copy of /a: both have the same directory.id"),
-        (_without_ground, None, "/a holds no metadata log, but /b belongs to a node: name the directory with "),
-        (_without_ground, "x", "/b belongs to cluster c, not x"),
+        (_without_nursery, None, "/a holds no metadata log, but /b belongs to a node: name the directory with "),
+        (_without_nursery, "x", "/b belongs to cluster c, not x"),
         (_of_another_cluster, "other", "/a belongs to cluster c, not other"),
     ],
 )
@@ -314,12 +314,12 @@ def test_log_error_takes_its_directory_offline_once() -> None:
     assert (watch.lost, watch.ended, watch.losses.failure) == ([[u]], 0, None)
 
 
-@pytest.mark.parametrize("told_where", [False, True])
-def test_metadata_directory_error_ends_node_with_first_error(told_where: bool) -> None:
+@pytest.mark.parametrize("reported_where", [False, True])
+def test_metadata_directory_error_ends_node_with_first_error(reported_where: bool) -> None:
     storage = LogDirsFixture().begun("/a", "/b")
     watch = FailureRecorder(storage)
     first, second = OSError(errno.EIO, "first"), OSError(errno.EIO, "second")
-    watch.losses.handle_failure(first, storage.metadata if told_where else None)
+    watch.losses.handle_failure(first, storage.metadata if reported_where else None)
     watch.losses.handle_failure(second)
     assert (watch.lost, watch.ended, watch.losses.failure) == ([], 1, first)
 
@@ -380,11 +380,11 @@ def test_close_skips_offline_directories() -> None:
 
 @pytest.mark.behaviour("R-272")
 @pytest.mark.parametrize(
-    ("epochs", "fails", "told"),
+    ("epochs", "fails", "expected"),
     [((5, 5), (), 5), ((5, 6), (), -1), ((5, None), (), -1), ((None, None), (), -1), ((5, 5), ("/b",), -1)],
 )
 def test_clean_shutdown_epoch_requires_agreement_of_all_directories(
-    epochs: tuple[int | None, ...], fails: tuple[str, ...], told: int
+    epochs: tuple[int | None, ...], fails: tuple[str, ...], expected: int
 ) -> None:
     fixture = LogDirsFixture()
     storage = fixture.begun("/a", "/b")
@@ -395,7 +395,7 @@ def test_clean_shutdown_epoch_requires_agreement_of_all_directories(
             directory.close(epoch)
     fixture.broken = fails
     again = fixture.begun("/a", "/b")
-    assert again.clean_shutdown_epoch == told
+    assert again.clean_shutdown_epoch == expected
     for directory in again.directories:
         directory.ignore_checkpoints()
     assert again.clean_shutdown_epoch == -1

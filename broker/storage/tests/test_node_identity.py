@@ -129,9 +129,9 @@ def test_configured_controller_port_overrides_stored_one() -> None:
 def test_unformatted_directory_with_other_voters_raises() -> None:
     with pytest.raises(
         LogDirsNotFormatted, match=r"/data is not formatted.*ottla format --cluster-id ID --node-id 1"
-    ) as told:
+    ) as result:
         NodeIdentityFixture(OTHERS).start()
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(result.value)
     own = {"controller.quorum.bootstrap.servers": "localhost:6000", "listeners": "P://:1,CONTROLLER://:6000"}
     own["listener.security.protocol.map"] = "P:PLAINTEXT,CONTROLLER:PLAINTEXT"
     assert NodeIdentityFixture(own).start()[0].is_standalone

@@ -79,10 +79,10 @@ def test_read_error_while_a_fetch_is_sent_fails_the_log_directory(
     assert not served.fetch().sends
     assert served.lost == [served.log]
     assert list(served.storage.offline) == [served.directory.path]
-    told = next(r for r in caplog.records if r.name == "ottla.connection")
-    assert told.levelno == logging.ERROR
-    assert "Connection from 10.0.0.9 closed: error while reading t-0" in told.getMessage()
-    assert "Input/output error" in told.getMessage()
+    result = next(r for r in caplog.records if r.name == "ottla.connection")
+    assert result.levelno == logging.ERROR
+    assert "Connection from 10.0.0.9 closed: error while reading t-0" in result.getMessage()
+    assert "Input/output error" in result.getMessage()
 
 
 def test_read_error_for_want_of_memory_fails_no_log_directory(monkeypatch: pytest.MonkeyPatch) -> None:

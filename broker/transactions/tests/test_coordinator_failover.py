@@ -80,9 +80,9 @@ def test_markers_are_not_sent_after_resignation() -> None:
 @pytest.mark.behaviour("C-118")
 def test_resignation_answers_pending_request_not_coordinator() -> None:
     node = TransactionCoordinatorNode(followed=True)
-    ticket = node.init()
+    pending = node.init()
     node.transactions.on_resignation(node.replica)
-    assert response_of(ticket) is ErrorCode.NOT_COORDINATOR
+    assert response_of(pending) is ErrorCode.NOT_COORDINATOR
     assert response_of(node.init()) is ErrorCode.NOT_COORDINATOR
 
 

@@ -135,7 +135,7 @@ def test_partitions_of_one_transaction_are_split_into_several_requests(
             node.end((FIRST_ID + number, 0), commits=True, transactional_id=name)
         assert [len(letter.partitions) for letter in node.transactions._markers._inbox] == [2, 1, 2]
         await trio.sleep(1)
-        told = [
+        reported = [
             [
                 (marker.producer_id - FIRST_ID, *topic.partition_indexes)
                 for marker in q.markers
@@ -143,7 +143,7 @@ def test_partitions_of_one_transaction_are_split_into_several_requests(
             ]
             for q in node.marked
         ]
-        assert told == [[(0, 0, 1)], [(0, 2)], [(1, 0, 1)], [(0, 1)]]
+        assert reported == [[(0, 0, 1)], [(0, 2)], [(1, 0, 1)], [(0, 1)]]
         assert {node.seen(name).state for name in names} == {S.COMPLETE_COMMIT}
 
     run(node, scenario)

@@ -163,7 +163,7 @@ class RemoteLeaderConnection:
     """Connection to another broker that leads no partition any more."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
         self.broken = 0
         monkeypatch.setattr(NodeConnection, "_connect", self.connect)
 
@@ -174,7 +174,7 @@ class RemoteLeaderConnection:
         return self
 
     async def call(self, request: Any, version: int | None) -> Any:
-        self.asked.append(request)
+        self.requested.append(request)
         await trio.lowlevel.checkpoint()
         row = WritableTxnMarkerPartitionResult(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         topics = [WritableTxnMarkerTopicResult("t", [row])]
@@ -188,7 +188,7 @@ class SilentLeaderConnection(RemoteLeaderConnection):
     """Connection to an isolated host, without responses."""
 
     async def call(self, request: Any, version: int | None) -> Any:
-        self.asked.append(request)
+        self.requested.append(request)
         await trio.sleep_forever()
 
 
@@ -213,12 +213,12 @@ def test_marker_of_moved_partition_is_sent_to_new_leader(monkeypatch: pytest.Mon
     async def scenario() -> None:
         node.end(A, commits=True)
         await trio.sleep(5)
-        assert (remote.asked, node.marked) == ([], []), "nobody knows where broker 3 is"
+        assert (remote.requested, node.marked) == ([], []), "nobody knows where broker 3 is"
         remote.broken = 2
         led_by(node, 2)
         await trio.sleep(5)
-        assert len(remote.asked) > 2
-        assert remote.asked[0].markers[0].coordinator_epoch == 3
+        assert len(remote.requested) > 2
+        assert remote.requested[0].markers[0].coordinator_epoch == 3
         assert node.seen().state is S.PREPARE_COMMIT
         led_by(node, 1)
         await trio.sleep(2)
@@ -240,7 +240,7 @@ def test_marker_waiting_for_removed_leader_is_sent_to_new_leader(monkeypatch: py
     async def scenario() -> None:
         node.end(A, commits=True)
         await trio.sleep(9)
-        assert len(remote.asked) == 1, "as long as it is there it is waited for"
+        assert len(remote.requested) == 1, "as long as it is there it is waited for"
         led_by(node, 1)
         there.clear()
         await trio.sleep(2.5)

@@ -68,8 +68,8 @@ def test_init_producer_id_with_ongoing_transaction_fences_and_aborts_it(level: i
     start_transaction(node, 0, version=level)
 
     async def scenario() -> None:
-        ticket = node.init()
-        assert response_of(ticket) is ErrorCode.CONCURRENT_TRANSACTIONS
+        pending = node.init()
+        assert response_of(pending) is ErrorCode.CONCURRENT_TRANSACTIONS
         assert response_of(node.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
         await wait_until_idle()
         assert node.seen().state is S.COMPLETE_ABORT
@@ -89,8 +89,8 @@ def test_pending_transition_returns_concurrent_transactions() -> None:
     node = TransactionCoordinatorNode(followed=True)
     first = node.init()
     assert first.answer is None
-    for ticket in (node.init(), node.init(expected=A), node.add(A, 0), node.end(A, commits=True)):
-        assert response_of(ticket) is ErrorCode.CONCURRENT_TRANSACTIONS, "at once, whatever the high watermark does"
+    for pending in (node.init(), node.init(expected=A), node.add(A, 0), node.end(A, commits=True)):
+        assert response_of(pending) is ErrorCode.CONCURRENT_TRANSACTIONS, "at once, whatever the high watermark does"
     node.commit_log()
     assert first.answer == A
     adding = node.add(A, 0, 1)
@@ -99,8 +99,8 @@ def test_pending_transition_returns_concurrent_transactions() -> None:
     node.commit_log()
     assert (response_of(adding), node.seen().state) == (ErrorCode.NONE, S.ONGOING)
     ending = node.end(A, commits=True)
-    for ticket in (node.end(A, commits=True), node.init(), node.add(A, 2)):
-        assert response_of(ticket) is ErrorCode.CONCURRENT_TRANSACTIONS
+    for pending in (node.end(A, commits=True), node.init(), node.add(A, 2)):
+        assert response_of(pending) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert node.verify(A, 0).answer == {("t", 0)}, "C-129: nothing is pending for who only asks"
     node.commit_log()
     assert ending.answer == (FIRST_ID, 1)
@@ -154,9 +154,9 @@ def test_write_timeout_keeps_transition_pending_until_commit() -> None:
     start_transaction(node, 0)
 
     async def scenario() -> None:
-        ticket = node.end(A, commits=True)
+        pending = node.end(A, commits=True)
         await trio.sleep(61)
-        assert response_of(ticket) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert response_of(pending) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert response_of(node.end(A, commits=True)) is ErrorCode.CONCURRENT_TRANSACTIONS, "it may yet be committed"
         assert node.marked == [], "and nobody is told before it is"
         await trio.sleep(200)
@@ -266,9 +266,9 @@ def test_add_partitions_read_but_not_committed_waits_for_commit() -> None:
         node.add(A, 1)
         node.again()
         await wait_until_idle()
-        ticket = node.add(A, 1)
-        assert ticket.answer is None, "it could still get lost"
+        pending = node.add(A, 1)
+        assert pending.answer is None, "it could still get lost"
         node.commit_log()
-        assert response_of(ticket) is ErrorCode.NONE
+        assert response_of(pending) is ErrorCode.NONE
 
     run(node, scenario)

@@ -56,7 +56,7 @@ class RemoteTransactionCoordinator:
         self.requests: list[list[tuple[str, int]]] = []
         self.under_way = self.most = 0
         self.takes_s = 1.0
-        self.says: Any = lambda transaction: ErrorCode.NONE
+        self.result_of: Any = lambda transaction: ErrorCode.NONE
         self.channel = SimpleNamespace(versions={ApiKey.ADD_PARTITIONS_TO_TXN: (0, highest)}, call=self._call)
 
         async def connect(connection: NodeConnection, address: tuple[str, int]) -> Any:
@@ -77,7 +77,7 @@ class RemoteTransactionCoordinator:
         self.under_way -= 1
         response = add_partitions_to_txn.AddPartitionsToTxnResponse()
         for transaction in request.transactions:
-            code = self.says(transaction)
+            code = self.result_of(transaction)
             if isinstance(code, Exception):
                 raise code
             rows = [
@@ -174,7 +174,7 @@ def test_newest_request_of_a_transactional_id_replaces_older_ones(
 
 def test_each_transaction_gets_its_own_result(monkeypatch: pytest.MonkeyPatch) -> None:
     remote = RemoteTransactionCoordinator(monkeypatch)
-    remote.says = lambda x: ErrorCode.PRODUCER_FENCED if x.transactional_id == "b" else ErrorCode.NONE
+    remote.result_of = lambda x: ErrorCode.PRODUCER_FENCED if x.transactional_id == "b" else ErrorCode.NONE
     assert results_of(remote, ("x", 0), ("a", 0), ("b", 0)) == {
         0: ErrorCode.NONE,
         1: ErrorCode.NONE,
@@ -185,7 +185,7 @@ def test_each_transaction_gets_its_own_result(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("error", [OSError("gone"), WireError("no answer")], ids=str)
 def test_unreachable_coordinator_returns_network_exception(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = RemoteTransactionCoordinator(monkeypatch)
-    remote.says = lambda x: error if x.transactional_id == "a" else ErrorCode.NONE
+    remote.result_of = lambda x: error if x.transactional_id == "a" else ErrorCode.NONE
     assert results_of(remote, ("a", 0), ("b", 0)) == {0: ErrorCode.NETWORK_EXCEPTION, 1: ErrorCode.NONE}
 
 

@@ -39,7 +39,7 @@ def records(count: int) -> list[ConfigRecord]:
     return [ConfigRecord(2, "t", f"k{n}", "v") for n in range(count)]
 
 
-def laid_out(raw: bytes) -> list[tuple[int, int, bool, int]]:
+def batch_layout(raw: bytes) -> list[tuple[int, int, bool, int]]:
     """Return (base offset, records, control, leader epoch) of each batch."""
     return [(h.base_offset, h.records_count, h.is_control, h.partition_leader_epoch) for _, h in iterate_batches(raw)]
 
@@ -65,7 +65,7 @@ def test_encode_snapshot_writes_1024_records_per_batch_from_offset_0(count: int,
     for size in data:
         expected.append((at, size, False, 7))
         at += size
-    assert laid_out(raw) == [*expected, (at, 1, True, 7)]
+    assert batch_layout(raw) == [*expected, (at, 1, True, 7)]
 
 
 def test_encode_snapshot_begins_with_header_records_and_ends_with_footer() -> None:

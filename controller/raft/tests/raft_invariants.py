@@ -99,11 +99,11 @@ class RaftInvariants:
 
     # ------------------------------------------------------------------ responses that stop a JVM peer (R-254 to R-260)
 
-    def on_response(self, host: SimulatedHost, ticket: Any, answer: AnyRaftResponse) -> None:
+    def on_response(self, host: SimulatedHost, pending: Any, answer: AnyRaftResponse) -> None:
         """Check a response before it is sent."""
-        if not isinstance(ticket, tuple):
+        if not isinstance(pending, tuple):
             return
-        asker, life, request = ticket
+        asker, life, request = pending
         if isinstance(request, Vote | BeginEpoch | EndEpoch | Fetch | FetchSnapshot | UpdateVoter):
             assert answer.error in EXPECTED_ERRORS, f"R-254, R-255: {answer.error.name} to {request}"
             self._check_named_leader(host, asker, request, answer)

@@ -201,20 +201,20 @@ class SimulatedQuorum:
         if self._lost(host.key.id, peer):
             self._schedule(host.key.id, RequestFailed(peer, request), 100, host.incarnation)
             return
-        ticket = (host.key.id, host.incarnation, request)
+        pending = (host.key.id, host.incarnation, request)
         if isinstance(request, QueryKRaftVersions):
             alive = self.hosts[peer].machine is not None
             answered = ResponseReceived(peer, request, KRaftVersionsResponse(ErrorCode.NONE, 0, 1))
             self._schedule(host.key.id, answered if alive else RequestFailed(peer, request), 20, host.incarnation)
             return
-        self._deliver(peer, RequestReceived(ticket, request), 0)
+        self._deliver(peer, RequestReceived(pending, request), 0)
 
-    def _reply(self, host: SimulatedHost, ticket: Any, answer: Any) -> None:
-        self.invariants.on_response(host, ticket, answer)
-        if ticket == OPERATOR:
+    def _reply(self, host: SimulatedHost, pending: Any, answer: Any) -> None:
+        self.invariants.on_response(host, pending, answer)
+        if pending == OPERATOR:
             self.voter_responses.append(answer)
             return
-        asker, incarnation, request = ticket
+        asker, incarnation, request = pending
         if self._lost(host.key.id, asker):
             self._schedule(asker, RequestFailed(host.key.id, request), 100, incarnation)
             return

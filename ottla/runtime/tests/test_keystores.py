@@ -43,8 +43,8 @@ def test_truststore_without_certificate_raises_invalid_tls_config(tmp_path: Path
 def test_truststore_with_key_only_raises_invalid_tls_config(tmp_path: Path, keys: TlsStore) -> None:
     pytest.importorskip("cryptography")
     store = TlsStore(str(tmp_path / "key.p12"), password="secret")
-    making = ["openssl", "pkcs12", "-export", "-inkey", keys.location, "-in", keys.location, "-nocerts"]
-    subprocess.run([*making, "-out", store.location, "-passout", "pass:secret"], check=True, capture_output=True)
+    creation = ["openssl", "pkcs12", "-export", "-inkey", keys.location, "-in", keys.location, "-nocerts"]
+    subprocess.run([*creation, "-out", store.location, "-passout", "pass:secret"], check=True, capture_output=True)
     with pytest.raises(InvalidTlsConfig, match="no certificate that can be read"):
         server_ssl_context(TlsConfig(keys, truststore=store, client_auth="required"))
 
@@ -81,9 +81,9 @@ except InvalidTlsConfig as error:
 @pytest.mark.parametrize("kind", ["pkcs8", "ec"])
 def test_encrypted_key_without_password_raises_without_prompt(tmp_path: Path, keys: TlsStore, kind: str) -> None:
     """The ssl module prompts on the terminal, which would block all clients."""
-    making = ["openssl", "pkcs8", "-topk8"] if kind == "pkcs8" else ["openssl", "ec", "-aes128"]
+    creation = ["openssl", "pkcs8", "-topk8"] if kind == "pkcs8" else ["openssl", "ec", "-aes128"]
     made = subprocess.run(
-        [*making, "-in", keys.location, "-passout", "pass:secret"], check=True, capture_output=True
+        [*creation, "-in", keys.location, "-passout", "pass:secret"], check=True, capture_output=True
     ).stdout
     assert b"ENCRYPTED" in made
     path = tmp_path / "keys.pem"

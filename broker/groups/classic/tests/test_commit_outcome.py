@@ -262,8 +262,8 @@ def test_disconnect_during_join_removes_dynamic_member_without_known_id(
 def test_disconnect_during_join_keeps_member_with_known_id() -> None:
     shard, members = in_state("preparing")
     fresh = shard.enter("new")
-    for ticket in ("new", "leader comes", "nobody"):
-        shard.apply(shard.machine.handle(shard.now, RequestDisconnected("g", ticket)))
+    for pending in ("new", "leader comes", "nobody"):
+        shard.apply(shard.machine.handle(shard.now, RequestDisconnected("g", pending)))
     shard.apply(shard.machine.handle(shard.now, RequestDisconnected("other group", "new")))
     assert set(shard.group.members) == {*members, fresh}
     shard.join("follower comes", members[1])
@@ -290,9 +290,9 @@ def test_initial_rebalance_delay_extends_up_to_rebalance_timeout(
 ) -> None:
     shard = GroupShardFixture(initial_rebalance_delay_ms=delay)
 
-    def join(ticket: str) -> None:
+    def join(pending: str) -> None:
         protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
-        shard.send(ticket, join_group.JoinGroupRequest("g", 10_000, rebalance, "", None, "consumer", protocols), 3)
+        shard.send(pending, join_group.JoinGroupRequest("g", 10_000, rebalance, "", None, "consumer", protocols), 3)
 
     join("first")
     for number, at in enumerate(joins_at):

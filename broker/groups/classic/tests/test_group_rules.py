@@ -51,9 +51,9 @@ def generation_of(shard: GroupShardFixture) -> int:
     return 0 if group is None else group.generation
 
 
-def leave(shard: GroupShardFixture, who: list[lg.MemberIdentity], version: int = 5) -> Any:
+def leave(shard: GroupShardFixture, members: list[lg.MemberIdentity], version: int = 5) -> Any:
     shard.answers.pop("leave", None)
-    request = lg.LeaveGroupRequest("g", who[0].member_id if version < 3 else "", who if version >= 3 else [])
+    request = lg.LeaveGroupRequest("g", members[0].member_id if version < 3 else "", members if version >= 3 else [])
     return shard.send("leave", request, version)
 
 
@@ -70,10 +70,10 @@ HEARTBEAT = [
 ]
 
 
-@pytest.mark.parametrize(("state", "who", "ahead", "code", "source"), HEARTBEAT)
-def test_heartbeat_by_group_state_returns_code(state: str, who: int | None, ahead: int, code: E, source: str) -> None:
+@pytest.mark.parametrize(("state", "index", "ahead", "code", "source"), HEARTBEAT)
+def test_heartbeat_by_group_state_returns_code(state: str, index: int | None, ahead: int, code: E, source: str) -> None:
     shard, members = in_state(state)
-    member = "stranger" if who is None else members[who]
+    member = "stranger" if index is None else members[index]
     assert shard.beat(member, generation_of(shard) + ahead) == code, source
 
 
@@ -103,14 +103,14 @@ SYNC = [
 ]
 
 
-@pytest.mark.parametrize(("state", "who", "ahead", "said", "code", "source"), SYNC)
+@pytest.mark.parametrize(("state", "index", "ahead", "fields", "code", "source"), SYNC)
 def test_sync_group_by_state(
-    state: str, who: int | None, ahead: int, said: dict[str, Any], code: E | None, source: str
+    state: str, index: int | None, ahead: int, fields: dict[str, Any], code: E | None, source: str
 ) -> None:
     shard, members = in_state(state)
-    member = "stranger" if who is None else members[who]
+    member = "stranger" if index is None else members[index]
     request = s.SyncGroupRequest("g", generation_of(shard) + ahead, member, None, "consumer", "range")
-    for name, value in said.items():
+    for name, value in fields.items():
         setattr(request, name, value)
     answer = shard.send("sync", request, 5)
     assert (None if answer is None else answer.error_code) == code, source
@@ -146,13 +146,13 @@ JOIN = [
 ]
 
 
-@pytest.mark.parametrize(("state", "member", "said", "code", "source"), JOIN)
-def test_join_group_invalid_returns_code(state: str, member: str, said: dict[str, Any], code: E, source: str) -> None:
+@pytest.mark.parametrize(("state", "member", "fields", "code", "source"), JOIN)
+def test_join_group_invalid_returns_code(state: str, member: str, fields: dict[str, Any], code: E, source: str) -> None:
     shard, _ = in_state(state)
     request = j.JoinGroupRequest(
         "g", 10_000, 30_000, member, None, "consumer", [j.JoinGroupRequestProtocol("range", b"x")]
     )
-    for name, value in said.items():
+    for name, value in fields.items():
         setattr(request, name, value)
     answer = shard.send("join", request, 9)
     assert answer.error_code == code, source
@@ -171,7 +171,7 @@ def test_join_group_refused_creates_empty_group() -> None:
 
 
 # (state, group.max.size, joining member, whether it is admitted)
-ROOM = [
+SIZE_LIMITS = [
     ("empty", 1, "", True, "G acceptJoiningMember: EMPTY"),
     ("stable", 2, "", False, "G acceptJoiningMember: STABLE counts members"),
     ("stable", 3, "", True, "G acceptJoiningMember: STABLE counts members"),
@@ -185,14 +185,14 @@ ROOM = [
 ]
 
 
-@pytest.mark.parametrize(("state", "largest", "who", "room", "source"), ROOM)
-def test_join_group_over_max_size_is_refused(state: str, largest: int, who: str, room: bool, source: str) -> None:
+@pytest.mark.parametrize(("state", "largest", "role", "fits", "source"), SIZE_LIMITS)
+def test_join_group_over_max_size_is_refused(state: str, largest: int, role: str, fits: bool, source: str) -> None:
     shard, (leader, follower) = in_state(state, max_size=largest)
-    member = {"": "", "leader": leader, "follower": follower}[who]
+    member = {"": "", "leader": leader, "follower": follower}[role]
     shard.join("comes", member, version=3)
     answer = shard.answers.get("comes")
     refused = answer is not None and answer.error_code == E.GROUP_MAX_SIZE_REACHED
-    assert refused is not room, source
+    assert refused is not fits, source
     if refused:
         assert answer.member_id == ""
         assert member not in shard.group.members, "G classicGroupJoinToClassicGroup: group.remove(memberId)"
@@ -225,16 +225,16 @@ LEAVE = [
 ]
 
 
-@pytest.mark.parametrize(("state", "who", "codes", "after", "source"), LEAVE)
+@pytest.mark.parametrize(("state", "leaving", "codes", "after", "source"), LEAVE)
 def test_leave_group_by_state(
-    state: str, who: list[tuple[str, str | None]], codes: list[E], after: str | None, source: str
+    state: str, leaving: list[tuple[str, str | None]], codes: list[E], after: str | None, source: str
 ) -> None:
     shard, members = in_state(state)
     ids = {"leader": members[0], "follower": members[1]}
-    if any(name == "promised" for name, _ in who):
+    if any(name == "promised" for name, _ in leaving):
         ids["promised"] = shard.join("promise").member_id
     before = generation_of(shard)
-    answer = leave(shard, [lg.MemberIdentity(ids.get(name, name), instance) for name, instance in who])
+    answer = leave(shard, [lg.MemberIdentity(ids.get(name, name), instance) for name, instance in leaving])
     assert [row.error_code for row in answer.members] == codes, source
     assert answer.error_code == 0
     if after is not None:
@@ -284,10 +284,10 @@ COMMIT = [
 ]
 
 
-@pytest.mark.parametrize(("state", "who", "generation", "version", "code", "source"), COMMIT)
-def test_offset_commit_by_state(state: str, who: str, generation: int, version: int, code: E, source: str) -> None:
+@pytest.mark.parametrize(("state", "role", "generation", "version", "code", "source"), COMMIT)
+def test_offset_commit_by_state(state: str, role: str, generation: int, version: int, code: E, source: str) -> None:
     shard, members = in_state(state)
-    member = members[1] if who == "follower" else who
+    member = members[1] if role == "follower" else role
     new = [OffsetToCommit("t", bytes(16), 0, 5, -1, "")]
     event = CommitOffsets("commit", "g", member, None, generation, -1, new, version)
     shard.apply(shard.machine.handle(shard.now, event))

@@ -44,10 +44,10 @@ def test_new_member_in_join_has_five_minute_session() -> None:
     assert armed(shard)["session", "g", member] == 5 * MINUTES_MS, "CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS"
 
 
-@pytest.mark.parametrize(("said", "taken"), [(-1, 10_000), (0, 0), (1, 1)])
-def test_join_group_v0_rebalance_timeout_defaults_to_session_timeout(said: int, taken: int) -> None:
+@pytest.mark.parametrize(("fields", "taken"), [(-1, 10_000), (0, 0), (1, 1)])
+def test_join_group_v0_rebalance_timeout_defaults_to_session_timeout(fields: int, taken: int) -> None:
     shard = GroupShardFixture()
-    shard.join("a", version=3, rebalance_ms=said)
+    shard.join("a", version=3, rebalance_ms=fields)
     assert shard.group.rebalance_timeout_ms == taken, "JoinGroup v0 has one timeout for both"
 
 
@@ -137,10 +137,10 @@ def test_group_without_leader_elects_first_member() -> None:
 
 def test_offset_commit_v2_to_v4_with_zero_retention_expires_at_once() -> None:
     shard = GroupShardFixture()
-    for ticket, retention, expires in (("kept", -1, -1), ("none", 0, 0), ("some", 7, 7)):
-        new = [OffsetToCommit(ticket, bytes(16), 0, 5, -1, "")]
-        shard.apply(shard.machine.handle(shard.now, CommitOffsets(ticket, "g", "", None, -1, retention, new, 3)))
-        found = shard.machine.offsets.get("g", ticket, 0)
+    for pending, retention, expires in (("kept", -1, -1), ("none", 0, 0), ("some", 7, 7)):
+        new = [OffsetToCommit(pending, bytes(16), 0, 5, -1, "")]
+        shard.apply(shard.machine.handle(shard.now, CommitOffsets(pending, "g", "", None, -1, retention, new, 3)))
+        found = shard.machine.offsets.get("g", pending, 0)
         assert found is not None
         assert found.expire_ms == expires, "OffsetCommit v2 to v4"
 
@@ -167,9 +167,9 @@ def test_offset_expiration_condition_by_group_state_and_type(
 
 def test_offset_commit_of_simple_consumer_to_group_with_members_is_refused() -> None:
     shard, _ = stable(1)
-    for ticket, member, generation in (("named", "stranger", -1), ("nameless", "", -1), ("numbered", "", 1)):
-        shard.apply(shard.machine.handle(shard.now, CommitOffsets(ticket, "g", member, None, generation, -1, [], 9)))
-        assert shard.answers[ticket] == 25, "UNKNOWN_MEMBER_ID"
+    for pending, member, generation in (("named", "stranger", -1), ("nameless", "", -1), ("numbered", "", 1)):
+        shard.apply(shard.machine.handle(shard.now, CommitOffsets(pending, "g", member, None, generation, -1, [], 9)))
+        assert shard.answers[pending] == 25, "UNKNOWN_MEMBER_ID"
 
 
 def test_subscribed_topics_uses_metadata_of_selected_protocol() -> None:

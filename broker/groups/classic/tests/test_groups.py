@@ -66,11 +66,11 @@ class GroupShardFixture:
         while self.unsettled:
             self.apply(self.machine.handle(self.now, WriteResult(self.unsettled.pop(0), error)))
 
-    def send(self, ticket: str, request: Any, version: int = 9, client: str = "c") -> Any:
+    def send(self, pending: str, request: Any, version: int = 9, client: str = "c") -> Any:
         self.apply(
-            self.machine.handle(self.now, GroupRequest(ticket, request, version, client, "10.0.0.1", f"id-{ticket}"))
+            self.machine.handle(self.now, GroupRequest(pending, request, version, client, "10.0.0.1", f"id-{pending}"))
         )
-        return self.answers.get(ticket)
+        return self.answers.get(pending)
 
     def wait(self, ms: int) -> None:
         """Advance the clock and fire the timers that become due."""
@@ -87,7 +87,7 @@ class GroupShardFixture:
 
     def join(
         self,
-        ticket: str,
+        pending: str,
         member: str = "",
         instance: str | None = None,
         names: tuple[str, ...] = ("range",),
@@ -95,22 +95,22 @@ class GroupShardFixture:
         session_ms: int = 10_000,
         rebalance_ms: int = 30_000,
     ) -> Any:
-        protocols = [join_group.JoinGroupRequestProtocol(name, b"said by " + ticket.encode()) for name in names]
+        protocols = [join_group.JoinGroupRequestProtocol(name, b"said by " + pending.encode()) for name in names]
         request = join_group.JoinGroupRequest("g", session_ms, rebalance_ms, member, instance, "consumer", protocols)
-        return self.send(ticket, request, version)
+        return self.send(pending, request, version)
 
-    def enter(self, ticket: str) -> str:
+    def enter(self, pending: str) -> str:
         """Join as a new dynamic member with the member id that is handed out; return the id."""
-        refused = self.join(ticket + "?")
+        refused = self.join(pending + "?")
         assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
-        self.join(ticket, refused.member_id)
+        self.join(pending, refused.member_id)
         member: str = refused.member_id
         return member
 
-    def sync(self, ticket: str, member: str, generation: int, shares: dict[str, bytes] | None = None) -> Any:
+    def sync(self, pending: str, member: str, generation: int, shares: dict[str, bytes] | None = None) -> Any:
         assignments = [sync_group.SyncGroupRequestAssignment(m, a) for m, a in (shares or {}).items()]
         request = sync_group.SyncGroupRequest("g", generation, member, None, "consumer", "range", assignments)
-        return self.send(ticket, request, 5)
+        return self.send(pending, request, 5)
 
     def beat(self, member: str, generation: int) -> int:
         self._count += 1
@@ -257,8 +257,8 @@ def test_join_group_without_common_protocol_returns_inconsistent_group_protocol(
 
 def test_protocol_is_selected_by_vote_among_protocols_all_members_support() -> None:
     shard = GroupShardFixture(initial_rebalance_delay_ms=100)
-    for ticket, names in (("a", ("x", "range")), ("b", ("range", "x")), ("d", ("range", "y", "x"))):
-        shard.join(ticket, names=names, version=3)
+    for pending, names in (("a", ("x", "range")), ("b", ("range", "x")), ("d", ("range", "y", "x"))):
+        shard.join(pending, names=names, version=3)
     shard.wait(5000)
     assert {shard.answers[t].protocol_name for t in "abd"} == {"range"}
 
@@ -308,11 +308,11 @@ def test_join_group_over_group_max_size_returns_group_max_size_reached() -> None
     assert shard.join("b", version=3).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def commit(shard: GroupShardFixture, ticket: str, member: str, generation: int, offset: int) -> Any:
+def commit(shard: GroupShardFixture, pending: str, member: str, generation: int, offset: int) -> Any:
     new = OffsetToCommit("t", bytes(15) + b"\x01", 0, offset, 3, "meta")
-    event = CommitOffsets(ticket, "g", member, None, generation, -1, [new], 9)
+    event = CommitOffsets(pending, "g", member, None, generation, -1, [new], 9)
     shard.apply(shard.machine.handle(shard.now, event))
-    return shard.answers[ticket]
+    return shard.answers[pending]
 
 
 @pytest.mark.behaviour("P-90")

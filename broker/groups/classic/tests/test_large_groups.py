@@ -101,8 +101,8 @@ def test_sync_group_assignment_refused_answers_large_group_in_slices() -> None:
     parts = slices(
         fixture.machine.handle(fixture.now, WriteResult(sync_of_leader(fixture, members), E.NOT_COORDINATOR))
     )
-    told = [r.message.error_code for part in parts for r in part.replies]
-    assert told == [E.NOT_COORDINATOR] * MANY
+    reported = [r.message.error_code for part in parts for r in part.replies]
+    assert reported == [E.NOT_COORDINATOR] * MANY
     assert fixture.group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
@@ -189,7 +189,7 @@ class ParkedRequestsMachine(RegisterStateMachine):
     def handle(self, now_ms: int, event: Any) -> Effects[Any]:
         if isinstance(event, WriteResult | ShardLoaded | ShardUnloaded) or not isinstance(event, str):
             return super().handle(now_ms, event)
-        return Effects(continuation=(Effects(replies=[RequestReply(ticket, event)]) for ticket in self.parked))
+        return Effects(continuation=(Effects(replies=[RequestReply(pending, event)]) for pending in self.parked))
 
 
 def test_replies_in_slices_are_sent_slice_by_slice() -> None:

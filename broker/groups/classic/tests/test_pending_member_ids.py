@@ -11,10 +11,10 @@ from ottla.wire.messages import join_group
 LONGEST = "x" * 32_000
 
 
-def ask(shard: GroupShardFixture, ticket: str, group: str = "g", client: str = LONGEST, member: str = "") -> str:
+def ask(shard: GroupShardFixture, pending: str, group: str = "g", client: str = LONGEST, member: str = "") -> str:
     protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
     request = join_group.JoinGroupRequest(group, 1_800_000, 1_800_000, member, None, "consumer", protocols)
-    answer = shard.send(ticket, request, client=client)
+    answer = shard.send(pending, request, client=client)
     assert answer is None or answer.error_code in (
         ErrorCode.MEMBER_ID_REQUIRED,
         ErrorCode.NONE,

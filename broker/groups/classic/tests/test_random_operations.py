@@ -43,7 +43,7 @@ class RandomClassicGroupHistory:
         self.rng = random.Random(seed)
         delay, largest = self.rng.choice([0, 3000]), self.rng.choice([2, 100])
         self.shard = GroupShardFixture(initial_rebalance_delay_ms=delay, max_size=largest)
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     @property
     def groups(self) -> dict[str, ClassicGroup]:
@@ -67,46 +67,46 @@ class RandomClassicGroupHistory:
     def event(self) -> Any:
         """Return an event mostly as a member would send it, for itself or for another member."""
         rng = self.rng
-        ticket = f"t{len(self.asked)}"
-        self.asked.append(ticket)
+        pending = f"t{len(self.requested)}"
+        self.requested.append(pending)
         name = rng.choice(NAMES)
         group = self.groups.get(name) or ClassicGroup(name)
-        who = rng.choice([*group.members, *group.pending_join_members, ""])
-        known = group.members.get(who)
+        member = rng.choice([*group.members, *group.pending_join_members, ""])
+        known = group.members.get(member)
         instance = known.instance_id if known is not None and rng.random() < 0.8 else rng.choice([None, None, "i", "k"])
         generation = group.generation if rng.random() < 0.8 else rng.choice([-1, 0, 3])
         match rng.randrange(8):
             case 0 | 1 | 2:
-                return self._call(ticket, self._join(name, group, who, instance), rng.choice([3, 5, 9]))
+                return self._call(pending, self._join(name, group, member, instance), rng.choice([3, 5, 9]))
             case 3:
-                shares = [sync_group.SyncGroupRequestAssignment(who, b"x")]
+                shares = [sync_group.SyncGroupRequestAssignment(member, b"x")]
                 return self._call(
-                    ticket, sync_group.SyncGroupRequest(name, generation, who, instance, assignments=shares), 5
+                    pending, sync_group.SyncGroupRequest(name, generation, member, instance, assignments=shares), 5
                 )
             case 4:
-                return self._call(ticket, heartbeat.HeartbeatRequest(name, generation, who, instance), 4)
+                return self._call(pending, heartbeat.HeartbeatRequest(name, generation, member, instance), 4)
             case 5:
-                leaves = leave_group.LeaveGroupRequest(name, who, [leave_group.MemberIdentity(who, instance)])
-                return self._call(ticket, leaves, rng.choice([2, 5]))
+                leaves = leave_group.LeaveGroupRequest(name, member, [leave_group.MemberIdentity(member, instance)])
+                return self._call(pending, leaves, rng.choice([2, 5]))
             case 6:
                 new = OffsetToCommit("t", bytes(16), 0, 5, -1, "m")
-                commit = CommitOffsets(ticket, name, who, instance, generation, -1, [new], 9)
-                return rng.choice([commit, DeleteGroup(ticket, name), DeleteOffsets(ticket, name, [("t", 0)])])
-        self.asked.pop()
-        return RequestDisconnected(name, rng.choice([*self.asked, ""]))
+                commit = CommitOffsets(pending, name, member, instance, generation, -1, [new], 9)
+                return rng.choice([commit, DeleteGroup(pending, name), DeleteOffsets(pending, name, [("t", 0)])])
+        self.requested.pop()
+        return RequestDisconnected(name, rng.choice([*self.requested, ""]))
 
-    def _join(self, name: str, group: ClassicGroup, who: str, instance: str | None) -> join_group.JoinGroupRequest:
-        rng, known = self.rng, group.members.get(who)
-        said = [(n, NOTHING_READ) for n in rng.sample(["range", "rr", ""], rng.randrange(3))]
+    def _join(self, name: str, group: ClassicGroup, member: str, instance: str | None) -> join_group.JoinGroupRequest:
+        rng, known = self.rng, group.members.get(member)
+        fields = [(n, NOTHING_READ) for n in rng.sample(["range", "rr", ""], rng.randrange(3))]
         if known is not None and rng.random() < 0.5:
-            said = known.protocols
-        kind, rows = group.protocol_type or "consumer", [join_group.JoinGroupRequestProtocol(*x) for x in said]
+            fields = known.protocols
+        kind, rows = group.protocol_type or "consumer", [join_group.JoinGroupRequestProtocol(*x) for x in fields]
         return join_group.JoinGroupRequest(
-            name, rng.choice([6000, 9000]), rng.choice([-1, 0, 5000]), who, instance, kind, rows
+            name, rng.choice([6000, 9000]), rng.choice([-1, 0, 5000]), member, instance, kind, rows
         )
 
-    def _call(self, ticket: str, request: Any, version: int) -> GroupRequest:
-        return GroupRequest(ticket, request, version, "c", "h", f"id-{ticket}")
+    def _call(self, pending: str, request: Any, version: int) -> GroupRequest:
+        return GroupRequest(pending, request, version, "c", "h", f"id-{pending}")
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -122,12 +122,12 @@ def test_random_operations_answer_every_request_and_expire_silent_members(seed: 
         history.step()
     shard.wait(30 * 60_000)
     assert {group.state for group in history.groups.values()} <= {ClassicGroupState.EMPTY}
-    assert [ticket for ticket in history.asked if ticket not in shard.answers] == []
+    assert [pending for pending in history.requested if pending not in shard.answers] == []
 
 
 def test_from_record_value_member_listed_twice_last_entry_wins() -> None:
-    def row(member: str, instance: str | None, said: bytes) -> offset_records.MemberMetadata:
-        return offset_records.MemberMetadata(member, instance, "c", "h", 1, 1, said, b"")
+    def row(member: str, instance: str | None, fields: bytes) -> offset_records.MemberMetadata:
+        return offset_records.MemberMetadata(member, instance, "c", "h", 1, 1, fields, b"")
 
     rows = [row("a", None, b"1"), row("b", "i", b"2"), row("a", None, b"3"), row("c", "i", b"4")]
     group = ClassicGroup.from_record_value(

@@ -79,8 +79,8 @@ def test_partitions_are_revoked_before_they_are_assigned() -> None:
     new = shard.heartbeat("b", 0)
     assert (new.member_epoch, assignment_by_letter(new.assignment)) == (3, {})
     assert shard.consumer.members["b"].state is ConsumerMemberState.UNRELEASED_PARTITIONS
-    told = shard.heartbeat("a", 2)
-    assert (told.member_epoch, assignment_by_letter(told.assignment)) == (2, {"t": [0, 1, 2]})
+    response = shard.heartbeat("a", 2)
+    assert (response.member_epoch, assignment_by_letter(response.assignment)) == (2, {"t": [0, 1, 2]})
     a = shard.consumer.members["a"]
     assert (a.state, a.previous_epoch, dict(a.revoking)) == (
         ConsumerMemberState.UNREVOKED_PARTITIONS,

@@ -81,8 +81,8 @@ def test_upgrade_answers_pending_joins_of_large_classic_group_once() -> None:
     request = join_group.JoinGroupRequest("g", 10_000, 30_000, names[0], None, "consumer", protocols)
     shard.apply(shard.machine.handle(shard.now, GroupRequest("waits", request, 9, "c", "h", "id")))
     assert "waits" not in shard.answers
-    told = [r for part in parts(shard.machine.handle(shard.now, beat())) for r in part.replies]
-    assert [(r.pending_request, r.message.error_code) for r in told if r.pending_request == "waits"] == [
+    reported = [r for part in parts(shard.machine.handle(shard.now, beat())) for r in part.replies]
+    assert [(r.pending_request, r.message.error_code) for r in reported if r.pending_request == "waits"] == [
         ("waits", ErrorCode.REBALANCE_IN_PROGRESS)
     ]
 
@@ -130,12 +130,12 @@ def test_downgrade_with_undecodable_member_metadata_keeps_consumer_group(count: 
     assert shard.consumer.epoch == epoch + 1
 
 
-@pytest.mark.parametrize("strangers", [1, 600])
-def test_leave_of_many_members_writes_next_epoch_first(strangers: int) -> None:
+@pytest.mark.parametrize("outsiders", [1, 600])
+def test_leave_of_many_members_writes_next_epoch_first(outsiders: int) -> None:
     """Remaining members get a new target even when the broker dies before the rest is written."""
     shard, names = converted()
     gone = names[: MANY - 1]
-    rows = [leave_group.MemberIdentity(name) for name in [*gone, *["nobody"] * strangers]]
+    rows = [leave_group.MemberIdentity(name) for name in [*gone, *["nobody"] * outsiders]]
     epoch, written = shard.consumer.epoch, len(shard.log)
     fx = shard.machine.handle(
         shard.now, GroupRequest("left", leave_group.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id")
@@ -144,13 +144,13 @@ def test_leave_of_many_members_writes_next_epoch_first(strangers: int) -> None:
     assert shard.records(written)[0] == "3"
     assert (set(shard.consumer.members), shard.consumer.epoch) == ({names[-1], "new"}, epoch + 1)
     codes = [row.error_code for row in shard.answers["left"].members]
-    assert codes == [*[ErrorCode.NONE] * len(gone), *[ErrorCode.UNKNOWN_MEMBER_ID] * strangers]
+    assert codes == [*[ErrorCode.NONE] * len(gone), *[ErrorCode.UNKNOWN_MEMBER_ID] * outsiders]
 
 
-@pytest.mark.parametrize("strangers", [0, 600])
-def test_leave_of_last_consumer_member_by_administrator_downgrades_group(strangers: int) -> None:
+@pytest.mark.parametrize("outsiders", [0, 600])
+def test_leave_of_last_consumer_member_by_administrator_downgrades_group(outsiders: int) -> None:
     shard, names = converted(20)
-    rows = [leave_group.MemberIdentity("new"), *[leave_group.MemberIdentity("nobody")] * strangers]
+    rows = [leave_group.MemberIdentity("new"), *[leave_group.MemberIdentity("nobody")] * outsiders]
     fx = shard.machine.handle(
         shard.now, GroupRequest("left", leave_group.LeaveGroupRequest("g", members=rows), 5, "c", "h", "id")
     )

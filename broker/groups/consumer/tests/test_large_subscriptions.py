@@ -137,14 +137,14 @@ def joining(names: Any, member: str = "a") -> consumer_group_heartbeat.ConsumerG
 def test_sorted_names_are_kept_and_encoded_like_unsorted() -> None:
     plain, ordered = ConsumerGroupShard(), ConsumerGroupShard()
     names = iteration_order.JavaSortedStrings(["a", "b", "t"])
-    told = [
+    reported = [
         x.machine.handle(1, GroupRequest("x", joining(y), 1, "c", "h"))
         for x, y in ((plain, ["t", "b", "a"]), (ordered, names))
     ]
-    assert [records.encode(record) for record in told[0].records] == [
-        records.encode(record) for record in told[1].records
+    assert [records.encode(record) for record in reported[0].records] == [
+        records.encode(record) for record in reported[1].records
     ]
-    for record in told[1].records:
+    for record in reported[1].records:
         ordered.machine.replay(0, record)
     assert ordered.consumer.members["a"].subscribed_topic_names is names
 
@@ -180,14 +180,14 @@ def named(node: GroupCoordinatorNode, names: list[str], each_ms: float = 5) -> A
 
     async def scenario() -> None:
         fields = {name: getattr(JOIN, name) for name in JOIN.__struct_fields__} | {"subscribed_topic_names": names}
-        asked = node.ask(
+        request = node.ask(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             1,
             consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(**fields),
             each_ms,
         )
-        assert isinstance(asked, Awaitable), "it was taken in in one go"
-        out.append(await asked)
+        assert isinstance(request, Awaitable), "it was taken in in one go"
+        out.append(await request)
 
     run(node, scenario)
     return out[0]

@@ -359,13 +359,13 @@ def test_leave_group_of_several_members_bumps_epoch_once() -> None:
     b = ClassicMemberClient(shard, "i")
     b.join()
     epoch = shard.consumer.epoch
-    who = [
+    identity = [
         lg.MemberIdentity(a.name),
         lg.MemberIdentity("", "i"),
         lg.MemberIdentity("nobody"),
         lg.MemberIdentity("", "z"),
     ]
-    answer = shard.call(lg.LeaveGroupRequest("g", members=who), 5)
+    answer = shard.call(lg.LeaveGroupRequest("g", members=identity), 5)
     assert [row.error_code for row in answer.members] == [0, 0, E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID]
     assert (set(shard.consumer.members), shard.consumer.epoch) == ({"new"}, epoch + 1)
     reconcile_members(new)

@@ -16,10 +16,10 @@ T = topic_id_of("t")
 
 def commit(shard: ConsumerGroupShard, member: str, epoch: int, partition: int = 0, version: int = 9) -> int:
     new = [OffsetToCommit("t", T, partition, 5, -1, "")]
-    ticket = f"commit-{len(shard.answers)}"
-    event = CommitOffsets(ticket, "g", member, None, epoch, -1, new, version)
+    pending = f"commit-{len(shard.answers)}"
+    event = CommitOffsets(pending, "g", member, None, epoch, -1, new, version)
     shard.apply(shard.machine.handle(shard.now, event))
-    code: int = shard.answers[ticket]
+    code: int = shard.answers[pending]
     return code
 
 

@@ -73,43 +73,43 @@ class RandomConsumerGroupHistory:
 
     def step(self) -> None:
         rng, shard = self.rng, self.shard
-        what = rng.random()
-        who = rng.choice(self.followers) if self.followers else None
-        if who is None or (what < 0.08 and len(self.followers) < 7):
+        choice = rng.random()
+        member = rng.choice(self.followers) if self.followers else None
+        if member is None or (choice < 0.08 and len(self.followers) < 7):
             self.enter()
-        elif what < 0.12:  # the member leaves and may rejoin
-            away = rng.choice([-1, -2]) if "instance_id" in who.joining else -1
-            shard.heartbeat(who.name, away, instance_id=who.joining.get("instance_id"))
-            self.followers.remove(who)
-        elif what < 0.15:  # the member dies
-            self.followers.remove(who)
-        elif what < 0.18:  # the member loses its state
-            who.epoch = 0
-        elif what < 0.22:  # a response is lost
-            before = who.epoch, dict(who.owned), dict(who.lingering)
-            self.beat(who)
-            who.epoch, who.owned, who.lingering = before
-        elif what < 0.26 and who.epoch:
+        elif choice < 0.12:  # the member leaves and may rejoin
+            away = rng.choice([-1, -2]) if "instance_id" in member.joining else -1
+            shard.heartbeat(member.name, away, instance_id=member.joining.get("instance_id"))
+            self.followers.remove(member)
+        elif choice < 0.15:  # the member dies
+            self.followers.remove(member)
+        elif choice < 0.18:  # the member loses its state
+            member.epoch = 0
+        elif choice < 0.22:  # a response is lost
+            before = member.epoch, dict(member.owned), dict(member.lingering)
+            self.beat(member)
+            member.epoch, member.owned, member.lingering = before
+        elif choice < 0.26 and member.epoch:
             wishes = self.wishes()
-            who.joining.update(wishes)
-            self.beat(who, **wishes)
-        elif what < 0.28:
+            member.joining.update(wishes)
+            self.beat(member, **wishes)
+        elif choice < 0.28:
             counts = {name: count + rng.randint(0, 1) for name, count in shard.topics.items()}
             shard.image(counts)
-        elif what < 0.30:
+        elif choice < 0.30:
             self.shard = shard.restart()
             for follower in self.followers:
                 follower.shard = self.shard
-        elif what < 0.4:
+        elif choice < 0.4:
             shard.wait(rng.choice([0, 500, 5_000, 12_000]))
         else:
-            self.beat(who)
+            self.beat(member)
 
-    def beat(self, who: SlowConsumerMember, **fields: object) -> None:
-        answer = who.slowly(instance_id=who.joining.get("instance_id"), **fields)
+    def beat(self, member: SlowConsumerMember, **fields: object) -> None:
+        answer = member.slowly(instance_id=member.joining.get("instance_id"), **fields)
         assert not answer.error_code or answer.error_code in KNOWN, answer
         if answer.error_code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID):
-            self.followers.remove(who)
+            self.followers.remove(member)
         self.holds()
 
     def holds(self) -> None:

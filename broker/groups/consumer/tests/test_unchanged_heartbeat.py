@@ -76,7 +76,7 @@ def test_unchanged_heartbeat_of_stable_member_takes_fast_path(monkeypatch: pytes
     assert is_short(shard, monkeypatch, topic_partitions=a.topic_partitions())
 
 
-SAYS_MORE = [
+FURTHER_FIELDS = [
     {"epoch": 0, "rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"], "topic_partitions": []},
     {"epoch": 1},
     {"epoch": 99},
@@ -93,7 +93,7 @@ SAYS_MORE = [
 ]
 
 
-@pytest.mark.parametrize("fields", SAYS_MORE)
+@pytest.mark.parametrize("fields", FURTHER_FIELDS)
 def test_heartbeat_with_further_fields_takes_full_path(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     shard, _, _ = two_reconciled_members()
     assert not is_short(shard, monkeypatch, **fields)

@@ -51,7 +51,7 @@ class ShareGroupDeletionFixture(Groups):
                 state_machine.InitializeShareState(None, SharePartitionKey("g", topic, number), self.group.epoch, -1)
             )
             is True
-            for topic, numbers in self.asked[-1].items()
+            for topic, numbers in self.requested[-1].items()
             for number in numbers
         ]
         self.ready(done=all(done))
@@ -69,10 +69,10 @@ class ShareGroupDeletionFixture(Groups):
         return self.refusal
 
     def _submit(self, _: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
-        ticket = PendingBrokerRequest()
-        self.apply(self.machine.handle(self.now, event_of(ticket)))
-        ticket.deliver(self.answers[ticket])  # type: ignore[index]
-        return ticket
+        pending = PendingBrokerRequest()
+        self.apply(self.machine.handle(self.now, event_of(pending)))
+        pending.deliver(self.answers[pending])  # type: ignore[index]
+        return pending
 
     def delete(self) -> int:
         """Delete "g"; return the error code."""
@@ -140,7 +140,7 @@ def test_delete_group_joined_meanwhile_returns_non_empty_and_reinitializes_state
     fixture = shared("t")
     fixture.meanwhile = lambda: fixture.beat("m2", 0, ["t"])
     assert fixture.delete() == ErrorCode.NON_EMPTY_GROUP
-    assert (fixture.asked, fixture.group.initialized) == ([], {}), "not begun before all of it is forgotten"
+    assert (fixture.requested, fixture.group.initialized) == ([], {}), "not begun before all of it is forgotten"
     fixture.now += 5_000
     assert assignment_by_letter(fixture.beat("m2", fixture.group.members["m2"].epoch).assignment) in ({}, None)
     fixture.begin()
@@ -169,7 +169,7 @@ def test_delete_group_persister_error_keeps_group_with_deleting_topics() -> None
     group = fixture.group
     assert (group.initializing, group.initialized, group.deleting) == ({}, {}, {T: "t"})
     fixture.beat("m2", 0, ["t"])
-    assert fixture.asked == [], "it may still be forgotten"
+    assert fixture.requested == [], "it may still be forgotten"
     fixture.now += INITIALIZE_RETRY_MS
     fixture.beat("m2", fixture.group.members["m2"].epoch)
     fixture.begin()
@@ -221,7 +221,7 @@ def test_topic_reinitialized_during_offset_deletion_is_not_shared_without_state(
     assert doomed.partitions == {T: frozenset([0, 1])}
     for number in (0, 1):
         assert fixture.persister(state_machine.DeleteShareState(None, SharePartitionKey("g", T, number))) is True
-    fixture.asked.append(altered.partitions)
+    fixture.requested.append(altered.partitions)
     fixture.ready()
     fixture.ask(partial(offset_changes.complete_offset_deletion, group_id="g", topics=frozenset([T])))
     assert (fixture.remembered, fixture.group.initializing, fixture.group.initialized) == ([], {}, {})
@@ -243,7 +243,7 @@ def test_delete_group_stops_queued_initializations() -> None:
 
     async def scenario() -> None:
         node.persister.initialize, node.persister.delete = initialize, delete
-        shares, refused, told = (
+        shares, refused, result = (
             node.fixture.services.share_partition_manager,
             list[tuple[str, ErrorCode]](),
             dict[int, ErrorCode](),
@@ -256,7 +256,7 @@ def test_delete_group_stops_queued_initializations() -> None:
                 refused.append((group_id, error.code))
 
         def failed(key: SharePartitionKey, error: ProtocolError) -> None:
-            told[key.partition] = error.code
+            result[key.partition] = error.code
 
         starts = [(SharePartitionKey("g", U, number), number) for number in numbers]
         async with trio.open_nursery() as nursery:
@@ -266,7 +266,7 @@ def test_delete_group_stops_queued_initializations() -> None:
             await trio.sleep(0.5)
             assert await shares.delete_state("g", {T: numbers, U: numbers}) is None
         assert known == {SharePartitionKey("another", T, number) for number in numbers}
-        assert told == {
+        assert result == {
             number: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for number in numbers if number >= MAX_CONCURRENT
         }
         assert refused == [("g", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)], "whoever wants it asks again"

@@ -30,7 +30,7 @@ class ShareGroupShard(ConsumerGroupShard):
         super().__init__(topics)
         self.machine.settings = self.settings._replace(share=ShareGroupSettings()._replace(**settings))
         self.kinds: list[str] = []
-        self.asked: list[dict[bytes, frozenset[int]]] = []
+        self.requested: list[dict[bytes, frozenset[int]]] = []
 
     def beat(self, member: str, epoch: int, names: list[str] | None = None, group: str = "g", **more: Any) -> Any:
         """Send a heartbeat; return its response or error code."""
@@ -43,21 +43,21 @@ class ShareGroupShard(ConsumerGroupShard):
             return answer.code
         assert isinstance(answer, ShareHeartbeatResult)
         if answer.partitions_to_initialize:
-            self.asked.append(dict(answer.partitions_to_initialize))
+            self.requested.append(dict(answer.partitions_to_initialize))
         return answer.response
 
     def ask(self, rule: Any) -> Any:
         self._count += 1
-        ticket = f"share-{self._count}"
+        pending = f"share-{self._count}"
         before = len(self.log)
-        self.apply(self.machine.handle(self.now, ShareGroupCommand(ticket, rule)))
+        self.apply(self.machine.handle(self.now, ShareGroupCommand(pending, rule)))
         self.kinds = [str(int.from_bytes(key[:2], "big")) for key, _ in self.log[before:]]
-        return self.answers.get(ticket)
+        return self.answers.get(pending)
 
     def ready(self, *, done: bool = True) -> None:
         """Complete or fail the initialization that was requested last."""
-        places = self.asked.pop()
-        self.ask(lambda groups, ticket, _: groups.on_initialized(ticket, "g", places, done=done))
+        places = self.requested.pop()
+        self.ask(lambda groups, pending, _: groups.on_initialized(pending, "g", places, done=done))
 
     def joined(self, member: str = "m1") -> int:
         """Add a member with initialized and assigned partitions; return its epoch."""
@@ -83,7 +83,7 @@ def test_first_heartbeat_creates_group_without_assignment() -> None:
         5_000,
     )
     assert shard.kinds == ["10", "11", "13", "12", "14", "15"]
-    assert shard.asked == [{T: frozenset(range(6))}]
+    assert shard.requested == [{T: frozenset(range(6))}]
     assert shard.group.state == "Stable"
 
 
@@ -194,7 +194,7 @@ def test_changed_subscription_bumps_epoch_and_removes_unsubscribed_topics() -> N
     shard.now += 5_000
     answer = shard.beat("m1", 3, ["u"])
     assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (4, {})
-    assert list(shard.asked[-1]) == [topic_id_of("u")]
+    assert list(shard.requested[-1]) == [topic_id_of("u")]
     shard.ready()
     shard.now += 5_000
     assert assignment_by_letter(shard.beat("m1", 4).assignment) == {"u": [0]}
@@ -206,7 +206,7 @@ def test_new_partitions_are_initialized_and_assigned() -> None:
     shard.image({"t": 3})
     shard.now += 5_000
     shard.beat("m1", 3)
-    assert shard.asked == [{T: frozenset({1, 2})}]
+    assert shard.requested == [{T: frozenset({1, 2})}]
     shard.ready()
     shard.now += 5_000
     assert assignment_by_letter(shard.beat("m1", 4).assignment) == {"t": [0, 1, 2]}
@@ -218,7 +218,7 @@ def test_failed_initialization_is_requested_again() -> None:
     shard.ready(done=False)
     assert shard.group.initializing == {}
     shard.beat("m1", 2)
-    assert shard.asked == [{T: frozenset(range(6))}]
+    assert shard.requested == [{T: frozenset(range(6))}]
 
 
 def test_unanswered_initialization_is_requested_again_after_30_seconds() -> None:
@@ -226,10 +226,10 @@ def test_unanswered_initialization_is_requested_again_after_30_seconds() -> None
     shard.beat("m1", 0, ["t"])
     shard.now += 29_999
     shard.beat("m1", 2)
-    assert len(shard.asked) == 1
+    assert len(shard.requested) == 1
     shard.now += 1
     shard.beat("m1", 2)
-    assert len(shard.asked) == 2
+    assert len(shard.requested) == 2
 
 
 def test_deleted_topics_are_removed_from_group() -> None:

@@ -54,11 +54,11 @@ def commit(
     shard: StreamsGroupShard, member: str, epoch: int, version: int = 9, topic: str = "t", partition: int = 0
 ) -> Any:
     shard._count += 1
-    ticket = f"commit-{shard._count}"
+    pending = f"commit-{shard._count}"
     new = [OffsetToCommit(topic, topic_id_of(topic), partition, 5, -1, "")]
-    event = CommitOffsets(ticket, "g", member, None, epoch, -1, new, version)
+    event = CommitOffsets(pending, "g", member, None, epoch, -1, new, version)
     shard.apply(shard.machine.handle(shard.now, event))
-    return shard.answers[ticket]
+    return shard.answers[pending]
 
 
 def test_offset_commit_of_task_being_revoked_is_accepted() -> None:
@@ -91,9 +91,9 @@ def test_delete_group_without_members_writes_all_tombstones() -> None:
     shard.beat("a", 0)
     commit(shard, "a", 2)
 
-    def delete(ticket: str) -> Any:
-        shard.apply(shard.machine.handle(shard.now, DeleteGroup(ticket, "g")))
-        return shard.answers[ticket]
+    def delete(pending: str) -> Any:
+        shard.apply(shard.machine.handle(shard.now, DeleteGroup(pending, "g")))
+        return shard.answers[pending]
 
     assert delete("d1") == ErrorCode.NON_EMPTY_GROUP
     shard.beat("a", -1)

@@ -258,13 +258,13 @@ def test_repartition_topic_counts_equals_kafkas_rounds() -> None:
         def some(of: list[str], rng: random.Random = rng) -> list[str]:
             return rng.sample(of, rng.choice([0, 1, 2]))
 
-        said = [
+        fields = [
             subtopology(
                 str(n), *some([*sizes]), sinks=tuple(some(names)), repartition=tuple(map(internal, some(names)))
             )
             for n in range(rng.randint(1, 7))
         ]
-        rows = list(from_request(topology(*said)).subtopologies.values())
+        rows = list(from_request(topology(*fields)).subtopologies.values())
         expected = round_by_round(rows, sizes)
         read = {topic.name for row in rows for topic in row.repartition_source_topics}
         if expected is None or not read <= expected.keys():

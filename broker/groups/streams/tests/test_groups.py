@@ -331,8 +331,8 @@ def test_endpoints_are_sent_to_members_with_older_endpoint_epoch() -> None:
     (row,) = answer.partitions_by_user_endpoint
     assert (row.user_endpoint.host, row.user_endpoint.port) == ("host-a", 1)
     number = a.active["0"][0]
-    told_of = {topic.topic: topic.partitions for topic in row.active_partitions}
-    assert told_of == {"t": [number], "u": [number]}, "as many as there are tasks: nobody looks which they are"
+    reported_of = {topic.topic: topic.partitions for topic in row.active_partitions}
+    assert reported_of == {"t": [number], "u": [number]}, "as many as there are tasks: nobody looks which they are"
     assert row.standby_partitions == []
     shard.beat("b", -1)
     reconcile_threads(a)

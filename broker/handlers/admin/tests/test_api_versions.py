@@ -47,5 +47,5 @@ def test_telemetry_apis_are_advertised_only_with_metrics_listener(listener: str 
         version=4, peer=SimpleNamespace(), image=MetadataImage(), apis=BROKER_APIS, services=services
     )
     answer: Any = handle(context, ApiVersionsRequest("a", "1"))
-    told = {row.api_key for row in answer.api_keys}
-    assert set(BROKER_APIS) - told == (set() if listener else {71, 72})
+    response = {row.api_key for row in answer.api_keys}
+    assert set(BROKER_APIS) - response == (set() if listener else {71, 72})

@@ -69,14 +69,14 @@ class FakeQuorum:
 
     def __init__(self) -> None:
         self.leader_id = 2
-        self.said: list[Any] = []
+        self.received: list[Any] = []
         self.answer: Any = NOT_ACTIVE
 
     def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
-        self.said.append((broker_id, broker_epoch))
+        self.received.append((broker_id, broker_epoch))
 
     async def submit(self, request: Any, version: int = 0) -> Any:
-        self.said.append((request, version))
+        self.received.append((request, version))
         await trio.lowlevel.checkpoint()
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -106,7 +106,7 @@ class ControllerListenerFixture:
             env=self.env,
             config=NodeConfig({k.replace("_", "."): v for k, v in settings.items()}),
             controller=self.quorum,
-            liveness_probe=lambda: SimpleNamespace(on_heartbeat=lambda *x: self.quorum.said.append(x[1:])),
+            liveness_probe=lambda: SimpleNamespace(on_heartbeat=lambda *x: self.quorum.received.append(x[1:])),
             metadata=Metadata(),
             log_creator=(),
             authorizer=None,
@@ -127,7 +127,7 @@ class ControllerListenerFixture:
         return compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
 
 
-SAYING = {
+QUORUM_RESPONSES = {
     ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest([CreatePartitionsTopic("a", 3)]),
     ApiKey.ALTER_CONFIGS: AlterConfigsRequest([AlterConfigsResource(2, "a")]),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.IncrementalAlterConfigsRequest(
@@ -150,7 +150,7 @@ def of(key: ApiKey, version: int) -> Any:
             names = ["a"] if version < 6 else []
             return DeleteTopicsRequest([] if names else [DeleteTopicState("a")], names)
         case _:
-            return SAYING.get(key) or request_class(key)()
+            return QUORUM_RESPONSES.get(key) or request_class(key)()
 
 
 VERSIONS = [
@@ -211,7 +211,7 @@ def test_unknown_api_at_controller_closes_connection() -> None:
 def test_inactive_controller_returns_not_controller_in_error_fields(key: ApiKey, version: int) -> None:
     listener = ControllerListenerFixture()
     assert run_to_end(contains_error(listener.ask(of(key, version), version), ErrorCode.NOT_CONTROLLER))
-    assert listener.quorum.said[-1] == (of(key, version), version)
+    assert listener.quorum.received[-1] == (of(key, version), version)
 
 
 @pytest.mark.parametrize(
@@ -238,14 +238,14 @@ def test_broker_heartbeat_is_recorded_before_it_is_processed() -> None:
     listener = ControllerListenerFixture()
     beat = BrokerHeartbeatRequest(3, 17, 100)
     listener.ask(beat, 2)
-    assert listener.quorum.said == [(3, 17), (3, 17), (beat, 2)]  # by the lease, and by the watch of the connection
+    assert listener.quorum.received == [(3, 17), (3, 17), (beat, 2)]  # by the lease, and by the watch of the connection
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, 42), (3, ErrorCode.TOPIC_DELETION_DISABLED)])
 def test_delete_topics_with_deletion_disabled_returns_error(version: int, code: int) -> None:
     listener = ControllerListenerFixture(delete_topic_enable="false")
     assert [r.error_code for r in listener.ask(of(ApiKey.DELETE_TOPICS, version), version).responses] == [code]
-    assert listener.quorum.said == []
+    assert listener.quorum.received == []
 
 
 @pytest.mark.parametrize("key", sorted(RAFT & set(CONTROLLER_APIS)), ids=lambda key: str(key.name))
@@ -255,7 +255,7 @@ def test_raft_requests_are_passed_on_with_their_listener(key: ApiKey) -> None:
     request, answer = request_class(key)(), response_class(key)()
     listener.quorum.answer = answer
     assert listener.ask(request, version) == answer
-    assert listener.quorum.said == [((request, "CONTROLLER"), version)]
+    assert listener.quorum.received == [((request, "CONTROLLER"), version)]
     listener.quorum.answer = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
     assert run_to_end(contains_error(listener.ask(request, version), ErrorCode.UNKNOWN_SERVER_ERROR))
 
@@ -266,13 +266,13 @@ def test_api_versions_at_controller_returns_versions_and_features() -> None:
     assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {
         key: (route.min_version, route.max_version) for key, route in CONTROLLER_APIS.items()
     }
-    told = {f.name: (f.min_version, f.max_version) for f in answer.supported_features}
-    assert told == SUPPORTED_FEATURES
+    response = {f.name: (f.min_version, f.max_version) for f in answer.supported_features}
+    assert response == SUPPORTED_FEATURES
 
 
 def test_describe_configs_at_controller_returns_its_own_configs() -> None:
-    asked = dcf.DescribeConfigsRequest([dcf.DescribeConfigsResource(4, "1", ["node.id", "min.insync.replicas"])])
-    (row,) = ControllerListenerFixture(min_insync_replicas="2").ask(asked, 4).results
+    request = dcf.DescribeConfigsRequest([dcf.DescribeConfigsResource(4, "1", ["node.id", "min.insync.replicas"])])
+    (row,) = ControllerListenerFixture(min_insync_replicas="2").ask(request, 4).results
     assert (row.error_code, {c.name: c.value for c in row.configs}["min.insync.replicas"]) == (0, "2")
 
 
@@ -284,8 +284,8 @@ def controller(node_id: int, *names: str) -> RegisterControllerRecord:
     return RegisterControllerRecord(node_id, b"i" * 16, False, ends, [])
 
 
-@pytest.mark.parametrize(("leader", "told"), [(2, 2), (1, 1), (3, -1), (9, -1), (-1, -1)])
-def test_describe_cluster_returns_controllers_with_endpoint_of_listener(leader: int, told: int) -> None:
+@pytest.mark.parametrize(("leader", "expected"), [(2, 2), (1, 1), (3, -1), (9, -1), (-1, -1)])
+def test_describe_cluster_returns_controllers_with_endpoint_of_listener(leader: int, expected: int) -> None:
     listener = ControllerListenerFixture()
     listener.image = MetadataImage(
         controllers={1: controller(1, "OTHER", "CONTROLLER"), 3: controller(3, "OTHER"), 2: controller(2, "CONTROLLER")}
@@ -293,7 +293,7 @@ def test_describe_cluster_returns_controllers_with_endpoint_of_listener(leader: 
     listener.quorum.leader_id = leader
     answer = listener.ask(DescribeClusterRequest(endpoint_type=2), 2)
     assert (answer.error_code, answer.endpoint_type, answer.cluster_id) == (0, 2, "cluster")
-    assert answer.controller_id == told
+    assert answer.controller_id == expected
     assert [(b.broker_id, b.host, b.port) for b in answer.brokers] == [(1, "h1", 9001), (2, "h2", 9002)]
     assert answer.cluster_authorized_operations == -(2**31)
 

@@ -51,7 +51,7 @@ def test_envelope_response_contains_inner_header_and_response(version: int) -> N
     )
     assert head.correlation_id == 99
     assert compiler.decode_exact(CreateTopicsResponse, version, answer.response_data[pos:]).topics[0].name == "a"
-    assert listener.quorum.said == [(CREATE, version)]
+    assert listener.quorum.received == [(CREATE, version)]
 
 
 def test_envelope_with_large_request_is_decoded_in_slices() -> None:
@@ -59,7 +59,7 @@ def test_envelope_with_large_request_is_decoded_in_slices() -> None:
     listener.quorum.answer = MADE
     many = CreateTopicsRequest([CreatableTopic(f"topic-{n}", 1, 1) for n in range(5_000)])
     assert listener.ask(enveloped(many, 7), 0).error_code == 0
-    assert listener.quorum.said == [(many, 7)]
+    assert listener.quorum.received == [(many, 7)]
 
 
 def quorum_answer(code: ErrorCode) -> DescribeQuorumResponse:
@@ -126,7 +126,7 @@ def of_raw(raw: bytes) -> EnvelopeRequest:
 def test_invalid_envelope_returns_error_code(envelope: EnvelopeRequest, code: ErrorCode) -> None:
     listener = ControllerListenerFixture()
     assert listener.ask(envelope, 0) == EnvelopeResponse(None, code)
-    assert listener.quorum.said == []
+    assert listener.quorum.received == []
 
 
 def test_envelope_principal_and_host_are_those_of_inner_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,10 +113,10 @@ class FetchComparison:
             request.session_epoch += 1
         assert self.prepared == before + 1
 
-    def change(self, what: Callable[[HandlerFixture], object]) -> None:
+    def change(self, action: Callable[[HandlerFixture], object]) -> None:
         """Apply a change to both nodes."""
         for node in self.nodes:
-            what(node.fixture)
+            action(node.fixture)
 
 
 def request(*parts: tuple[str, int, int], **more: Any) -> FetchRequest:

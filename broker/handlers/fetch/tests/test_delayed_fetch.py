@@ -164,7 +164,7 @@ def test_delayed_fetch_is_answered_when_its_leader_epoch_is_fenced(fixture: Hand
 
 
 @pytest.mark.parametrize(
-    ("each", "most", "told"),
+    ("each", "most", "expected"),
     [
         pytest.param(-1, 1 << 20, [(E.UNKNOWN_SERVER_ERROR, 0)] * 2, id="partition"),
         pytest.param(1 << 20, -1, [(E.UNKNOWN_SERVER_ERROR, 0), (0, SIZE)], id="request"),
@@ -173,11 +173,11 @@ def test_delayed_fetch_is_answered_when_its_leader_epoch_is_fenced(fixture: Hand
     ],
 )
 def test_fetch_with_negative_limit_is_answered_as_by_kafka(
-    fixture: HandlerFixture, each: int, most: int, told: list[tuple[int, int]]
+    fixture: HandlerFixture, each: int, most: int, expected: list[tuple[int, int]]
 ) -> None:
     fixture.hosted.host("u").append(make_batch(10), 1_000_000)
     answer, took = send(fixture, request(("t", 0, 0), ("u", 0, 0), each=each, most=most, wait=5000))
-    assert ([(r.error_code, len(r.records)) for r in rows_of(answer)], took) == (told, 0)
+    assert ([(r.error_code, len(r.records)) for r in rows_of(answer)], took) == (expected, 0)
     answer, _ = send(fixture, request(("empty", 0, 0), each=each, most=most))
     assert rows_of(answer)[0].error_code == 0, "where nothing is to be read the limit is not looked at"
 
@@ -195,5 +195,5 @@ def test_fetch_with_unknown_isolation_level_is_refused_as_a_whole(
 @pytest.mark.parametrize(("version", "code"), [(5, E.NOT_LEADER_OR_FOLLOWER), (6, E.KAFKA_STORAGE_ERROR)])
 def test_fetch_before_v6_returns_not_leader_for_storage_error(fixture: HandlerFixture, version: int, code: E) -> None:
     fixture.hosted.replicas["t", 0].log.segments.active.close()
-    fixture.env.disk.fault = lambda what, path: OSError(5, "broken")
+    fixture.env.disk.fault = lambda call, path: OSError(5, "broken")
     assert row(fixture, ("t", 0, 0), version=version).error_code == code

@@ -50,7 +50,7 @@ def request(*parts: tuple[str, int, int], **more: Any) -> FetchRequest:
 
 
 def send(
-    fixture: HandlerFixture, what: FetchRequest, version: int = NEWEST, meanwhile: Any = None
+    fixture: HandlerFixture, request: FetchRequest, version: int = NEWEST, meanwhile: Any = None
 ) -> tuple[Any, float]:
     """Send a request; return the response and the seconds it took."""
 
@@ -58,7 +58,7 @@ def send(
         async with trio.open_nursery() as nursery:
             if meanwhile is not None:
                 nursery.start_soon(meanwhile)
-            answer: Any = start(fetch.handle(fixture.context(ApiKey.FETCH, version), what))
+            answer: Any = start(fetch.handle(fixture.context(ApiKey.FETCH, version), request))
             answer = await answer if isinstance(answer, Awaitable) else answer
             took = trio.current_time()
             nursery.cancel_scope.cancel()
@@ -196,12 +196,12 @@ def test_fetch_that_waits_for_more_bytes_counts_them_once(fixture: HandlerFixtur
 
 
 def test_fetch_with_former_topic_id_returns_inconsistent_topic_id(fixture: HandlerFixture) -> None:
-    what = request(("t", 0, 0))
+    body = request(("t", 0, 0))
     fixture.hosted.image = fixture.hosted.image.__class__(
         topics={"t": fixture.hosted.image.topics["t"].__class__("t", b"\x09" * 16, {})},
         topic_names={topic_id_of("t"): "t", b"\x09" * 16: "t"},
     )
-    assert rows_of(send(fixture, what)[0])[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+    assert rows_of(send(fixture, body)[0])[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 def test_fetch_from_v16_leadership_error_names_the_leader(fixture: HandlerFixture) -> None:
@@ -266,7 +266,7 @@ def test_fetch_read_committed_without_room_for_first_batch_returns_null_aborted(
 def test_fetch_disk_error_returns_kafka_storage_error_and_is_reported(fixture: HandlerFixture) -> None:
     log = fixture.hosted.replicas["t", 0].log
     log.segments.active.close()
-    fixture.env.disk.fault = lambda what, path: OSError(5, "broken")
+    fixture.env.disk.fault = lambda call, path: OSError(5, "broken")
     assert row(fixture, ("t", 0, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert fixture.failures
 

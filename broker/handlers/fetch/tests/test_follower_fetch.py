@@ -33,14 +33,14 @@ class LeaderPartitionFixture(HandlerFixture):
 
     def __init__(self, epochs: tuple[int, ...] = (3, 3, 3, 3)) -> None:
         super().__init__()
-        self.asked: list[PendingIsrChange] = []
+        self.requested: list[PendingIsrChange] = []
         self.committed: list[int] = []
         self.eligible = {2: True, 3: True}
         self.replica: HostedPartition = self.hosted.host("t", isr=(1, 2), replicas=(1, 2, 3))
         self.replica._isr = IsrDependencies(
             30_000,
             lambda broker, epoch: self.eligible[broker],
-            self.asked.append,
+            self.requested.append,
             lambda replica: self.committed.append(replica.log.high_watermark),
             lambda broker: EPOCH_OF_2 if broker == 2 else -1,
         )
@@ -55,10 +55,10 @@ class LeaderPartitionFixture(HandlerFixture):
 
 def by(broker: int, offset: int, broker_epoch: int = -1, log_start: int = 0, **more: Any) -> FetchRequest:
     """Return a follower's request in version 15 or later."""
-    what = request(("t", 0, offset), **more)
-    what.replica_state = ReplicaState(broker, broker_epoch)
-    what.topics[0].partitions[0].log_start_offset = log_start
-    return what
+    body = request(("t", 0, offset), **more)
+    body.replica_state = ReplicaState(broker, broker_epoch)
+    body.topics[0].partitions[0].log_start_offset = log_start
+    return body
 
 
 ROWS = [
@@ -103,9 +103,9 @@ def test_fetch_of_a_follower_is_limited_by_fetch_max_bytes_of_the_broker(limit: 
 @pytest.mark.behaviour("R-326")
 def test_follower_fetch_with_diverged_epoch_is_not_counted() -> None:
     led = LeaderPartitionFixture(epochs=(2, 2, 3, 3))
-    for offset, last_epoch, told in ((7, 2, (2, 6)), (50, 3, (3, 12)), (50, 2, (2, 6))):
+    for offset, last_epoch, expected in ((7, 2, (2, 6)), (50, 3, (3, 12)), (50, 2, (2, 6))):
         (got,) = rows_of(send(led, by(2, offset, last_epoch=last_epoch))[0])
-        assert (got.error_code, got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == (E.NONE, *told)
+        assert (got.error_code, got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == (E.NONE, *expected)
         assert len(got.records) == 0
         assert led.leading.followers[2].end_offset == -1
     led.replica.log.follow_high_watermark(6)
@@ -117,9 +117,9 @@ def test_follower_fetch_with_diverged_epoch_is_not_counted() -> None:
 def test_follower_fetch_updates_high_watermark_after_its_own_row() -> None:
     led = LeaderPartitionFixture()
     waiting: list[int] = []
-    for offset, told, then in ((3, 0, 3), (3, 3, 3), (12, 3, 12)):
+    for offset, expected, then in ((3, 0, 3), (3, 3, 3), (12, 3, 12)):
         (got,) = rows_of(send(led, by(2, offset, log_start=1))[0])
-        assert (got.high_watermark, led.replica.log.high_watermark) == (told, then)
+        assert (got.high_watermark, led.replica.log.high_watermark) == (expected, then)
         waiting.append(then)
     assert led.committed == [3, 12]
     follower = led.leading.followers[2]
@@ -132,17 +132,17 @@ def test_caught_up_follower_joins_isr_one_change_at_a_time() -> None:
     send(led, by(2, 12))
     led.eligible[3] = False
     send(led, by(3, 12, 30))
-    assert led.asked == []
+    assert led.requested == []
     led.eligible[3] = True
     send(led, by(3, 11, 30))
-    assert led.asked == [], "below the high watermark"
+    assert led.requested == [], "below the high watermark"
     for _ in range(2):
         send(led, by(3, 12, 30))
-    (asked,) = led.asked
-    assert (asked.change.isr, asked.change.broker_epochs) == ((1, 2, 3), (-1, -1, 30))
-    assert asked.is_current
+    (requested,) = led.requested
+    assert (requested.change.isr, requested.change.broker_epochs) == ((1, 2, 3), (-1, -1, 30))
+    assert requested.is_current
     led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 3, 1), NOW_MS)
-    assert not asked.is_current, "the image was quicker"
+    assert not requested.is_current, "the image was quicker"
 
 
 LESS, MORE = AlterPartitionResult(0, 3, 1, (1,)), AlterPartitionResult(0, 3, 1, (1, 2))
@@ -164,12 +164,12 @@ def test_alter_partition_result_may_advance_high_watermark(
 ) -> None:
     led = LeaderPartitionFixture()
     led.replica.maybe_shrink_isr(NOW_MS + 30_001)
-    (asked,) = led.asked
-    assert led.replica.handle_alter_partition_result(asked, answer, NOW_MS + 30_001) is outcome
+    (requested,) = led.requested
+    assert led.replica.handle_alter_partition_result(requested, answer, NOW_MS + 30_001) is outcome
     assert (led.leading.isr.maximal_isr, led.committed) == (isr, committed)
-    assert led.replica.handle_alter_partition_result(asked, LESS, NOW_MS + 30_001) is AlterPartitionOutcome.IGNORED, (
-        "it is about a change of the past"
-    )
+    assert (
+        led.replica.handle_alter_partition_result(requested, LESS, NOW_MS + 30_001) is AlterPartitionOutcome.IGNORED
+    ), "it is about a change of the past"
     assert led.committed == committed
 
 
@@ -177,12 +177,12 @@ def test_alter_partition_result_may_advance_high_watermark(
 def test_alter_partition_result_after_image_is_ignored() -> None:
     led = LeaderPartitionFixture()
     led.replica.maybe_shrink_isr(NOW_MS + 30_001)
-    (asked,) = led.asked
+    (requested,) = led.requested
     led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
     led.replica.maybe_shrink_isr(NOW_MS + 60_002)
-    assert not asked.is_current
+    assert not requested.is_current
     assert (
-        led.replica.handle_alter_partition_result(asked, AlterPartitionResult(0, 4, 2, (1,)), NOW_MS + 60_002)
+        led.replica.handle_alter_partition_result(requested, AlterPartitionResult(0, 4, 2, (1,)), NOW_MS + 60_002)
         is AlterPartitionOutcome.IGNORED
     )
     assert led.committed == []
@@ -220,9 +220,9 @@ def test_delayed_fetch_of_follower_waits_for_records_and_of_consumer_for_commit(
     led = LeaderPartitionFixture()
     came: list[tuple[str, float, int]] = []
 
-    async def ask(who: str, what: FetchRequest) -> None:
-        answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), what))
-        came.append((who, trio.current_time(), len(rows_of(answer)[0].records)))
+    async def ask(client: str, body: FetchRequest) -> None:
+        answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), body))
+        came.append((client, trio.current_time(), len(rows_of(answer)[0].records)))
 
     async def scenario() -> None:
         async with trio.open_nursery() as nursery:
@@ -248,9 +248,9 @@ def test_delayed_follower_fetch_ends_when_another_partition_is_led_here() -> Non
     led = LeaderPartitionFixture()
     came: list[tuple[str, float, int]] = []
 
-    async def ask(who: str, what: FetchRequest) -> None:
-        answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), what))
-        came.append((who, trio.current_time(), rows_of(answer)[0].error_code))
+    async def ask(client: str, body: FetchRequest) -> None:
+        answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), body))
+        came.append((client, trio.current_time(), rows_of(answer)[0].error_code))
 
     async def scenario() -> None:
         async with trio.open_nursery() as nursery:
@@ -335,7 +335,7 @@ def test_list_offsets_at_new_leader_is_unavailable_until_commit_is_known(version
     led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
     wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])
     request = ListOffsetsRequest(-1, 0, [wanted])
-    for told in (code, E.NONE):
+    for expected in (code, E.NONE):
         answer: Any = start(list_offsets.handle(led.context(ApiKey.LIST_OFFSETS, version), request))
-        assert answer.topics[0].partitions[0].error_code == told
+        assert answer.topics[0].partitions[0].error_code == expected
         send(led, by(2, 12))

@@ -104,7 +104,7 @@ def lower_fetch_max_bytes(fixture: HandlerFixture) -> None:
 
 
 def fail_reads(fixture: HandlerFixture) -> None:
-    fixture.env.disk.fault = lambda what, path: OSError(5, "broken")
+    fixture.env.disk.fault = lambda call, path: OSError(5, "broken")
 
 
 CHANGES = [
@@ -346,9 +346,9 @@ def test_prepared_fetch_values_equal_to_offset_markers_are_not_offsets() -> None
     """A client may choose the values: the markers of offsets may occur elsewhere, too."""
     nodes = FetchComparison()
     for offset in (0, 3, 6, 9, 0x6B1D_A35E_97F4_0000, 3):
-        asked = request(("t", 0, offset), least=-0x680C_0000)
-        asked.max_wait_ms = 0x6B1D_A35E if offset < 100 else 0
-        nodes.fetch(asked)
+        query = request(("t", 0, offset), least=-0x680C_0000)
+        query.max_wait_ms = 0x6B1D_A35E if offset < 100 else 0
+        nodes.fetch(query)
     assert nodes.prepared == 0
 
 

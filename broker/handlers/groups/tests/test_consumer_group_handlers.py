@@ -107,7 +107,7 @@ def forbidding(node: GroupCoordinatorNode, *names: str) -> None:
     node.fixture.services.authorizer = SimpleNamespace(
         decisions={},
         may=lambda peer, operation, resource, name: name not in names,
-        authorized_operations=lambda *what: 0,
+        authorized_operations=lambda *arguments: 0,
     )
 
 
@@ -132,7 +132,7 @@ def test_consumer_group_describe_returns_members_and_targets() -> None:
     beat(node, member_id="b")
     beat(node, member_epoch=2, topic_partitions=None, instance_id="i")
     request = ConsumerGroupDescribeRequest(["g", "nobody", "g", ""], include_authorized_operations=True)
-    group, nobody, empty = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, request).groups
+    group, absent, empty = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, request).groups
     assert (group.error_code, group.group_state, group.group_epoch, group.assignment_epoch) == (0, "Assigning", 3, 2)
     assert (group.assignor_name, group.authorized_operations) == ("uniform", 3400)
     a, b = group.members
@@ -141,7 +141,7 @@ def test_consumer_group_describe_returns_members_and_targets() -> None:
     assert [(p.topic_name, p.partitions) for p in a.assignment.topic_partitions] == [("t", [0, 1, 2])]
     assert [(p.topic_name, p.partitions) for p in a.target_assignment.topic_partitions] == [("t", [0, 1, 2])]
     assert (b.member_epoch, b.assignment.topic_partitions) == (2, [])
-    assert (nobody.error_code, nobody.error_message) == (E.GROUP_ID_NOT_FOUND, "Group nobody not found.")
+    assert (absent.error_code, absent.error_message) == (E.GROUP_ID_NOT_FOUND, "Group nobody not found.")
     assert empty.error_code == E.INVALID_GROUP_ID
 
 
@@ -189,8 +189,8 @@ def test_classic_member_requests_to_consumer_group_return_unknown_member_id() ->
         node.ask(ApiKey.SYNC_GROUP, 5, SyncGroupRequest("g", 2, "a", None, "consumer", "range")).error_code
         == E.UNKNOWN_MEMBER_ID
     )
-    who = [MemberIdentity("nobody"), MemberIdentity("a")]
-    left = node.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest("g", members=who))
+    identity = [MemberIdentity("nobody"), MemberIdentity("a")]
+    left = node.ask(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest("g", members=identity))
     assert [row.error_code for row in left.members] == [E.UNKNOWN_MEMBER_ID, 0], "an administrator may take them out"
     beat(node)
     assert node.ask(ApiKey.LEAVE_GROUP, 2, LeaveGroupRequest("g", "b")).error_code == E.UNKNOWN_MEMBER_ID

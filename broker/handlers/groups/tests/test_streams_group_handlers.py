@@ -80,7 +80,7 @@ class StreamsHandlersNode(GroupCoordinatorNode):
         self.fixture.services.authorizer = SimpleNamespace(
             decisions={},
             may=lambda peer, operation, resource, name: (operation, resource, name) not in denied,
-            authorized_operations=lambda *what: 7,
+            authorized_operations=lambda *arguments: 7,
         )
 
 
@@ -137,7 +137,7 @@ def test_streams_group_heartbeat_invalid_fields_return_error(fields: dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("text", "message"),
     [
         (
             topology(streams_group_heartbeat.Subtopology("0", ["t"], [], [internal("log", 3)])),
@@ -160,9 +160,9 @@ def test_streams_group_heartbeat_invalid_fields_return_error(fields: dict[str, A
     ],
 )
 def test_streams_group_heartbeat_invalid_topology_returns_error(
-    said: streams_group_heartbeat.Topology, message: str
+    text: streams_group_heartbeat.Topology, message: str
 ) -> None:
-    answer = StreamsHandlersNode().beat(topology=said)
+    answer = StreamsHandlersNode().beat(topology=text)
     assert answer.error_code == E.STREAMS_INVALID_TOPOLOGY
     assert (answer.error_message or "").startswith(message)
 

@@ -82,8 +82,8 @@ def test_offset_fetch_all_topics_from_v10_omits_topics_without_id(version: int, 
     node.commit(partition=0)
     node.commit(partition=2)
     node.commit(topic="gone")
-    asked = [OffsetFetchRequestGroup(group, topics=None) for group in ("g", "other", "g")]
-    answer = node.ask(ApiKey.OFFSET_FETCH, version, OffsetFetchRequest(groups=asked))
+    requests = [OffsetFetchRequestGroup(group, topics=None) for group in ("g", "other", "g")]
+    answer = node.ask(ApiKey.OFFSET_FETCH, version, OffsetFetchRequest(groups=requests))
     assert [g.group_id for g in answer.groups] == ["g", "other"], "each once: what it costs is bounded by the request"
     assert sorted(t.name for t in answer.groups[0].topics) == names
     assert {row[1] for row in rows(answer.groups[0].topics) if row[0] == "t"} == {0, 2}

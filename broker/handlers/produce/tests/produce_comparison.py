@@ -101,10 +101,10 @@ class ProduceComparison:
         self.produce(request(make_batch(0), **more), version)
         assert self.prepared == before + 1
 
-    def change(self, what: Callable[[HandlerFixture], object]) -> None:
+    def change(self, action: Callable[[HandlerFixture], object]) -> None:
         """Apply a change to both nodes."""
         for node in self.nodes:
-            what(node.fixture)
+            action(node.fixture)
 
 
 def request(raw: bytes | bytearray | None, *, topic: str = "t", index: int = 0, acks: int = -1) -> ProduceRequest:

@@ -169,7 +169,7 @@ def change_topic_id(fixture: HandlerFixture) -> None:
 
 
 def fail_writes(fixture: HandlerFixture) -> None:
-    fixture.env.disk.fault = lambda what, path: OSError(5, "broken") if what == "pwrite" else None
+    fixture.env.disk.fault = lambda call, path: OSError(5, "broken") if call == "pwrite" else None
 
 
 def use_settings(**settings: Any) -> Callable[[HandlerFixture], None]:

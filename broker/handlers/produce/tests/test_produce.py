@@ -34,8 +34,8 @@ def request(*parts: tuple[str, int, Any], acks: int = -1, timeout_ms: int = 1000
     return ProduceRequest(None, acks, timeout_ms, topics)
 
 
-def send(fixture: HandlerFixture, what: ProduceRequest, version: int = NEWEST, client_id: str = "client") -> Any:
-    answer = start(produce.handle(fixture.context(ApiKey.PRODUCE, version, client_id), what))
+def send(fixture: HandlerFixture, request: ProduceRequest, version: int = NEWEST, client_id: str = "client") -> Any:
+    answer = start(produce.handle(fixture.context(ApiKey.PRODUCE, version, client_id), request))
     if answer is None or isinstance(answer, Message):
         return answer
     return run_virtual(partial(resolve, answer))
@@ -89,8 +89,8 @@ REFUSED = [
 ]
 
 
-def bytes_of(what: Any) -> Any:
-    match what:
+def bytes_of(batch: Any) -> Any:
+    match batch:
         case "batch":
             return make_batch(0)
         case "zstd":
@@ -101,16 +101,16 @@ def bytes_of(what: Any) -> Any:
             raw = make_batch(0)
             raw[-1] ^= 1
             return raw
-    return what
+    return batch
 
 
-@pytest.mark.parametrize(("topic", "partition", "what", "acks", "version", "code"), REFUSED)
+@pytest.mark.parametrize(("topic", "partition", "data", "acks", "version", "code"), REFUSED)
 def test_produce_refused_batch_returns_error_and_appends_none(
-    fixture: HandlerFixture, topic: str, partition: int, what: Any, acks: int, version: int, code: ErrorCode
+    fixture: HandlerFixture, topic: str, partition: int, data: Any, acks: int, version: int, code: ErrorCode
 ) -> None:
     fixture.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
     fixture.hosted.host("__consumer_offsets")
-    row = row_of(send(fixture, request((topic, partition, bytes_of(what)), acks=acks), version))
+    row = row_of(send(fixture, request((topic, partition, bytes_of(data)), acks=acks), version))
     assert row.error_code == code
     if code:
         assert row.base_offset == -1
@@ -119,9 +119,9 @@ def test_produce_refused_batch_returns_error_and_appends_none(
 
 def test_produce_to_internal_topic_requires_admin_client_id(fixture: HandlerFixture) -> None:
     fixture.hosted.host("__consumer_offsets")
-    what = request(("__consumer_offsets", 0, make_batch(0)))
-    assert row_of(send(fixture, what, 11, "__admin_client")).error_code == 0
-    assert row_of(send(fixture, what, 11, "__admin_client2")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    body = request(("__consumer_offsets", 0, make_batch(0)))
+    assert row_of(send(fixture, body, 11, "__admin_client")).error_code == 0
+    assert row_of(send(fixture, body, 11, "__admin_client2")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_produce_from_v10_leadership_error_names_the_leader(fixture: HandlerFixture) -> None:
@@ -139,12 +139,12 @@ NO_BATCH = [
 ]
 
 
-@pytest.mark.parametrize(("at", "what", "text"), NO_BATCH)
+@pytest.mark.parametrize(("at", "data", "text"), NO_BATCH)
 def test_produce_with_invalid_batch_header_refuses_whole_request(
-    fixture: HandlerFixture, at: int, what: bytes, text: str
+    fixture: HandlerFixture, at: int, data: bytes, text: str
 ) -> None:
     bad = make_batch(0)
-    bad[at : at + len(what)] = what
+    bad[at : at + len(data)] = data
     answer = send(fixture, request(("t", 0, make_batch(0)), ("t", 0, bad)), 11)
     rows = [r for t in answer.responses for r in t.partition_responses]
     assert [(r.error_code, r.error_message) for r in rows] == [(ErrorCode.CORRUPT_MESSAGE, text)] * 2
@@ -282,7 +282,7 @@ def test_produce_acks_0_sends_no_response_and_closes_on_error(fixture: HandlerFi
 
 
 def test_produce_disk_error_returns_kafka_storage_error_and_is_reported(fixture: HandlerFixture) -> None:
-    fixture.env.disk.fault = lambda what, path: OSError(5, "broken") if what == "pwrite" else None
+    fixture.env.disk.fault = lambda call, path: OSError(5, "broken") if call == "pwrite" else None
     assert row_of(send(fixture, request(("t", 0, make_batch(0))))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(fixture.failures) == 1
 
@@ -317,8 +317,8 @@ def test_delayed_produce_of_many_partitions_checks_only_changed_ones(monkeypatch
             move(one.log, one.log.log_end_offset)
             one.notify_waiters()
 
-    what = request(*(("r", number, make_batch(0)) for number in (*range(many), 0)))
-    answer: Any = start(produce.handle(fixture.context(ApiKey.PRODUCE, NEWEST), what))
+    body = request(*(("r", number, make_batch(0)) for number in (*range(many), 0)))
+    answer: Any = start(produce.handle(fixture.context(ApiKey.PRODUCE, NEWEST), body))
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:

@@ -25,8 +25,8 @@ from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 def waiting(fixture: HandlerFixture, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1000) -> tuple[int, float]:
     """Produce to a partition with a follower that has not fetched yet; return the error and the seconds it took."""
-    what = request(("r", 0, make_batch(0)), acks=acks, timeout_ms=timeout_ms)
-    answer: Any = start(produce.handle(fixture.context(ApiKey.PRODUCE, NEWEST), what))
+    body = request(("r", 0, make_batch(0)), acks=acks, timeout_ms=timeout_ms)
+    answer: Any = start(produce.handle(fixture.context(ApiKey.PRODUCE, NEWEST), body))
 
     async def main() -> tuple[int, float]:
         async with trio.open_nursery() as nursery:
@@ -90,7 +90,7 @@ async def new_leader_has_it_committed(replica: Any) -> None:
     replica.update_leader_offsets(3, 0)
 
 
-async def new_leader_has_not_said(replica: Any) -> None:
+async def new_leader_has_no_high_watermark(replica: Any) -> None:
     await trio.sleep(0.2)
     leader_becomes_another(replica)
     await trio.sleep(0.05)
@@ -112,32 +112,32 @@ async def new_leader_has_others_there(replica: Any) -> None:
     replica.update_leader_offsets(3, 0)
 
 
-async def nobody_leads(replica: Any) -> None:
+async def partition_has_no_leader(replica: Any) -> None:
     await trio.sleep(0.2)
     replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), -1, 4, 1), NOW_MS)
 
 
 @pytest.mark.parametrize(
-    ("meanwhile", "told"),
+    ("meanwhile", "expected"),
     [
         (new_leader_has_it_committed, (0, 0.25)),
-        (new_leader_has_not_said, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1.2)),
+        (new_leader_has_no_high_watermark, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1.2)),
         (new_leader_is_without_it, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
         (new_leader_has_others_there, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
-        (nobody_leads, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
+        (partition_has_no_leader, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
     ],
 )
 def test_acks_all_after_leader_change_returns_state_at_new_leader(
-    replicated: HandlerFixture, meanwhile: Any, told: tuple[int, float]
+    replicated: HandlerFixture, meanwhile: Any, expected: tuple[int, float]
 ) -> None:
-    assert waiting(replicated, meanwhile) == pytest.approx(told)
+    assert waiting(replicated, meanwhile) == pytest.approx(expected)
 
 
 async def leader_is_elected_again(replica: Any) -> None:
     await trio.sleep(0.2)
-    told = PartitionRegistration((1, 2), (1, 2), 2, 4, 1)
-    replica.apply_partition_state(1, told, NOW_MS)
-    replica.apply_partition_state(1, replace(told, leader=1, leader_epoch=5, partition_epoch=2), NOW_MS)
+    registration = PartitionRegistration((1, 2), (1, 2), 2, 4, 1)
+    replica.apply_partition_state(1, registration, NOW_MS)
+    replica.apply_partition_state(1, replace(registration, leader=1, leader_epoch=5, partition_epoch=2), NOW_MS)
     replica.state.update_follower(2, -1, 3, 0, 3, 0)
     replica.on_flushed(3, 0)
 
@@ -241,7 +241,7 @@ async def follower_starts_higher(replica: Any) -> None:
 
 @pytest.mark.behaviour("R-338")
 @pytest.mark.parametrize(
-    ("meanwhile", "told"),
+    ("meanwhile", "expected"),
     [
         pytest.param(follower_starts_higher, (0, 3, 0.4), id="until the follower starts there too"),
         pytest.param(nothing, (ErrorCode.REQUEST_TIMED_OUT, 0, 1.0), id="until the time is over"),
@@ -249,6 +249,6 @@ async def follower_starts_higher(replica: Any) -> None:
     ],
 )
 def test_delete_records_waits_for_live_replicas(
-    replicated: HandlerFixture, meanwhile: Any, told: tuple[int, int, float]
+    replicated: HandlerFixture, meanwhile: Any, expected: tuple[int, int, float]
 ) -> None:
-    assert deleting(replicated, meanwhile) == told
+    assert deleting(replicated, meanwhile) == expected

@@ -49,8 +49,8 @@ def request(*parts: tuple[str, int, Any], transactional_id: str | None = "x") ->
     return ProduceRequest(transactional_id, -1, 1000, topics)
 
 
-def send(fixture: HandlerFixture, what: ProduceRequest, version: int = 12) -> list[int]:
-    answer = run_virtual(partial(resolve, produce.handle(fixture.context(ApiKey.PRODUCE, version), what)))
+def send(fixture: HandlerFixture, request: ProduceRequest, version: int = 12) -> list[int]:
+    answer = run_virtual(partial(resolve, produce.handle(fixture.context(ApiKey.PRODUCE, version), request)))
     return [row.error_code for topic in answer.responses for row in topic.partition_responses]
 
 
@@ -66,8 +66,8 @@ def marked(
 class TransactionalProduceCase(NamedTuple):
     version: int
     code: E
-    told: E
-    asked: int = 1
+    reported: E
+    requested: int = 1
 
 
 RETRIED = 6
@@ -99,10 +99,10 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_transactional_produce_maps_verification_result(row: TransactionalProduceCase) -> None:
     fixture, coordinator = verifying_fixture(row.code)
-    assert send(fixture, request(("t", 0, data())), row.version) == [row.told]
-    assert len(coordinator.asked) == row.asked
-    assert all(asked.verify_only is (row.version < 12) for asked in coordinator.asked)
-    assert fixture.hosted.replicas["t", 0].log.log_end_offset == (row.told is E.NONE)
+    assert send(fixture, request(("t", 0, data())), row.version) == [row.reported]
+    assert len(coordinator.requested) == row.requested
+    assert all(requested.verify_only is (row.version < 12) for requested in coordinator.requested)
+    assert fixture.hosted.replicas["t", 0].log.log_end_offset == (row.reported is E.NONE)
 
 
 @pytest.mark.behaviour("C-150")
@@ -118,9 +118,9 @@ def test_transactional_produce_verifies_only_partitions_not_in_transaction() -> 
     assert send(fixture, request(("t", 0, data()), ("t", 1, data()))) == [0, 0]
     assert send(fixture, request(("t", 0, data(1)), ("t", 2, data()))) == [0, 0]
     assert send(fixture, request(("t", 0, data(2)))) == [0]
-    asked = [[(t.name, t.partitions) for t in transaction.topics] for transaction in coordinator.asked]
-    assert asked == [[("t", [0, 1])], [("t", [2])]]
-    first = coordinator.asked[0]
+    requests = [[(t.name, t.partitions) for t in transaction.topics] for transaction in coordinator.requested]
+    assert requests == [[("t", [0, 1])], [("t", [2])]]
+    first = coordinator.requested[0]
     assert (first.transactional_id, first.producer_id, first.producer_epoch) == ("x", PID, 0)
 
 
@@ -138,19 +138,19 @@ def test_transactional_produce_does_not_verify_unauthorized_topics(version: int)
         may_write=lambda context, name: name != "closed",
     )
     names = ("closed", "__consumer_offsets", "__transaction_state", "t")
-    told = send(fixture, request(*((name, 0, data()) for name in names)), version)
+    result = send(fixture, request(*((name, 0, data()) for name in names)), version)
     invalid = E.INVALID_TOPIC_EXCEPTION
-    assert told == [E.TOPIC_AUTHORIZATION_FAILED, invalid, invalid, E.INVALID_PRODUCER_ID_MAPPING]
-    assert [[topic.name for topic in asked.topics] for asked in coordinator.asked] == [["t"]]
+    assert result == [E.TOPIC_AUTHORIZATION_FAILED, invalid, invalid, E.INVALID_PRODUCER_ID_MAPPING]
+    assert [[topic.name for topic in requested.topics] for requested in coordinator.requested] == [["t"]]
 
 
 def test_transactional_produce_returns_result_per_partition() -> None:
     fixture, coordinator = verifying_fixture()
     marked(fixture, 5, 1, version=2)
-    what = request(("t", 0, data()), ("t", 1, data()), ("away", 0, data()), ("none", 0, data()), ("t", 2, b"x" * 70))
+    body = request(("t", 0, data()), ("t", 1, data()), ("away", 0, data()), ("none", 0, data()), ("t", 2, b"x" * 70))
     fenced, elsewhere, unknown = E.INVALID_PRODUCER_EPOCH, E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION
-    assert send(fixture, what) == [0, fenced, elsewhere, unknown, E.CORRUPT_MESSAGE]
-    assert [(t.name, t.partitions) for t in coordinator.asked[0].topics] == [("t", [0])]
+    assert send(fixture, body) == [0, fenced, elsewhere, unknown, E.CORRUPT_MESSAGE]
+    assert [(t.name, t.partitions) for t in coordinator.requested[0].topics] == [("t", [0])]
 
 
 def test_transactional_produce_verified_after_abort_returns_invalid_txn_state() -> None:
@@ -172,40 +172,40 @@ def test_transactional_produce_with_two_producers_is_refused() -> None:
     mapping = E.INVALID_PRODUCER_ID_MAPPING
     assert send(fixture, request(("t", 0, data()), ("t", 1, data(pid=8)))) == [mapping, mapping]
     assert send(fixture, request(("t", 0, data()), ("t", 1, data(epoch=1)))) == [mapping, mapping]
-    assert not coordinator.asked
+    assert not coordinator.requested
 
 
 def test_transactional_batch_without_transactional_id_refuses_request() -> None:
     fixture, _ = verifying_fixture()
     refused = E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    what = request(("t", 0, make_batch(0)), ("t", 1, data()), transactional_id=None)
-    assert send(fixture, what) == [refused, refused]
+    body = request(("t", 0, make_batch(0)), ("t", 1, data()), transactional_id=None)
+    assert send(fixture, body) == [refused, refused]
     assert not any(replica.log.log_end_offset for replica in fixture.hosted.replicas.values())
 
 
 def test_produce_with_transactional_id_and_no_transactional_batch_is_not_verified() -> None:
     fixture, coordinator = verifying_fixture()
     assert send(fixture, request(("t", 0, data(txn=False)))) == [0]
-    assert not coordinator.asked
+    assert not coordinator.requested
 
 
 @pytest.mark.behaviour("C-146")
-@pytest.mark.parametrize(("version", "asked"), [(11, 0), (12, 1)])
-def test_transactional_produce_without_verification_only_adds_partitions(version: int, asked: int) -> None:
+@pytest.mark.parametrize(("version", "requested"), [(11, 0), (12, 1)])
+def test_transactional_produce_without_verification_only_adds_partitions(version: int, requested: int) -> None:
     fixture, coordinator = verifying_fixture(transaction_partition_verification_enable="false")
     assert send(fixture, request(("t", 0, data())), version) == [0]
-    assert len(coordinator.asked) == asked
+    assert len(coordinator.requested) == requested
 
 
 def test_transactional_produce_of_large_batches_and_many_partitions() -> None:
     fixture, coordinator = verifying_fixture()
     replica = fixture.hosted.host("many", partitions=70, settings=LogConfig(compression_type=CompressionType.LZ4))
     items = [NewRecord(b"k", bytes(900), 5) for _ in range(2 + PIECE_BYTES // 900)]
-    whose: dict[str, int] = {"producer_id": PID, "producer_epoch": 0, "base_sequence": 0}
-    large = bytearray(build_batch(items, codec=CompressionType.GZIP, attributes=TRANSACTIONAL_BIT, **whose))
+    identity: dict[str, int] = {"producer_id": PID, "producer_epoch": 0, "base_sequence": 0}
+    large = bytearray(build_batch(items, codec=CompressionType.GZIP, attributes=TRANSACTIONAL_BIT, **identity))
     parts = [PartitionProduceData(number, large if number == 3 else data()) for number in range(70)]
-    what = ProduceRequest("x", -1, 1000, [TopicProduceData("many", topic_id_of("many"), parts)])
-    assert send(fixture, what) == [0] * 70
-    assert len(coordinator.asked) == 1
+    request = ProduceRequest("x", -1, 1000, [TopicProduceData("many", topic_id_of("many"), parts)])
+    assert send(fixture, request) == [0] * 70
+    assert len(coordinator.requested) == 1
     assert replica.log.producers.ongoing_txns == {PID: 0}
     assert fixture.hosted.replicas["many", 3].log.log_end_offset == len(items)

@@ -162,9 +162,9 @@ def test_alter_share_group_offsets_of_many_partitions_runs_in_steps() -> None:
 
         class Groups:
             def submit(self, *_: object) -> PendingBrokerRequest:
-                ticket = PendingBrokerRequest()
-                ticket.deliver(ShareOffsetsToAlter(1, {}))
-                return ticket
+                pending = PendingBrokerRequest()
+                pending.deliver(ShareOffsetsToAlter(1, {}))
+                return pending
 
         node.persister.initialize = initialize
         node.fixture.services.groups = Groups()
@@ -180,7 +180,7 @@ def test_alter_share_group_offsets_of_many_partitions_runs_in_steps() -> None:
         assert sorted(set(begun)) == [(0, 8), *((number, 7) for number in range(1, MANY))]
         assert len(begun) == MANY, "each is begun once"
         rows = answers[0].responses[0].partitions
-        told = [(row.partition_index, row.error_code, row.error_message) for row in rows if row.error_code]
-        assert told == [(0, ErrorCode.FENCED_STATE_EPOCH, "too old")] * 2, "and both of its rows hear of it"
+        reported = [(row.partition_index, row.error_code, row.error_message) for row in rows if row.error_code]
+        assert reported == [(0, ErrorCode.FENCED_STATE_EPOCH, "too old")] * 2, "and both of its rows hear of it"
 
     node.run(scenario)

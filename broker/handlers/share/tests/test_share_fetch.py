@@ -216,8 +216,8 @@ def test_delayed_share_fetch_returns_not_leader_after_leader_change() -> None:
             await trio.testing.wait_all_tasks_blocked()
             began = trio.current_time()
             replica = node.fixture.hosted.replicas["t", 1]
-            told = replace(node.fixture.hosted.image.topics["t"].partitions[1], leader=2, leader_epoch=9)
-            replica.apply_partition_state(1, told, 0)
+            registration = replace(node.fixture.hosted.image.topics["t"].partitions[1], leader=2, leader_epoch=9)
+            replica.apply_partition_state(1, registration, 0)
             node.fixture.services.share_partition_manager.on_resignation(replica)
         assert trio.current_time() == began
         assert rows(answers[0]) == {1: (E.NOT_LEADER_OR_FOLLOWER, 0)}

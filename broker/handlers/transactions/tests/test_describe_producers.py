@@ -40,6 +40,6 @@ def test_describe_producers_returns_error_per_partition() -> None:
     fixture.hosted.host("t")
     fixture.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
     answer = ask(fixture, ("t", [0, 7]), ("none", [0]), ("away", [0]), ("no topic", [0, 1]))
-    told = [[(row.partition_index, row.error_code) for row in topic.partitions] for topic in answer.topics]
+    response = [[(row.partition_index, row.error_code) for row in topic.partitions] for topic in answer.topics]
     unknown, bad = E.UNKNOWN_TOPIC_OR_PARTITION, E.INVALID_TOPIC_EXCEPTION
-    assert told == [[(0, 0), (7, unknown)], [(0, unknown)], [(0, E.NOT_LEADER_OR_FOLLOWER)], [(0, bad), (1, bad)]]
+    assert response == [[(0, 0), (7, unknown)], [(0, unknown)], [(0, E.NOT_LEADER_OR_FOLLOWER)], [(0, bad), (1, bad)]]

@@ -46,7 +46,7 @@ from ottla.wire.messages.write_txn_markers import (
 )
 
 MANY = 100
-WHO = (FIRST_ID, 0)
+PRODUCER = (FIRST_ID, 0)
 
 
 class CountingList(list[Any]):
@@ -142,7 +142,7 @@ def test_write_txn_markers_without_permission_is_refused_in_steps() -> None:
 def test_add_partitions_to_txn_visits_partitions_in_steps() -> None:
     node = TransactionCoordinatorNode()
     numbers = CountingList([0, 1] * MANY)
-    txn = AddPartitionsToTxnTransaction("x", *WHO, True, [AddPartitionsToTxnTopic("t", numbers)])
+    txn = AddPartitionsToTxnTransaction("x", *PRODUCER, True, [AddPartitionsToTxnTopic("t", numbers)])
     seen, most = 0, 0
     for _ in add_or_verify_partitions(node.fixture.services, [txn], 4, lambda topic: E.NONE):
         seen, most = numbers.looked_at, max(most, numbers.looked_at - seen)
@@ -177,7 +177,7 @@ def test_txn_offset_commit_without_permission_is_refused_in_steps() -> None:
     node.fixture.services.authorizer = DenyingAuthorizer((AclOperation.READ, ResourceType.TOPIC))
     node.fixture.services.groups = type("Groups", (), {"settings": type("S", (), {"max_metadata_bytes": 10})})
     parts = CountingList(TxnOffsetCommitRequestPartition(number, 0) for number in range(MANY))
-    request = TxnOffsetCommitRequest("x", "g", *WHO, topics=[TxnOffsetCommitRequestTopic("t", parts)])
+    request = TxnOffsetCommitRequest("x", "g", *PRODUCER, topics=[TxnOffsetCommitRequestTopic("t", parts)])
     work = txn_offset_commit._TxnOffsetCommit(node.fixture.context(ApiKey.TXN_OFFSET_COMMIT, 3), request)
     seen, most = 0, 0
     for _ in work.validate():

@@ -62,14 +62,14 @@ def partition_codes(topics: Any) -> dict[tuple[str, int], int]:
     return {(t.name, p.partition_index): p.partition_error_code for t in topics for p in t.results_by_partition}
 
 
-def adding(*topics: tuple[str, list[int]], who: tuple[int, int] = A, name: str = "x") -> AddPartitionsToTxnRequest:
+def adding(*topics: tuple[str, list[int]], producer: tuple[int, int] = A, name: str = "x") -> AddPartitionsToTxnRequest:
     rows = [AddPartitionsToTxnTopic(topic, numbers) for topic, numbers in topics]
-    return AddPartitionsToTxnRequest([], name, *who, rows)
+    return AddPartitionsToTxnRequest([], name, *producer, rows)
 
 
-def batch(*topics: tuple[str, list[int]], verify: bool, who: tuple[int, int] = A) -> AddPartitionsToTxnTransaction:
+def batch(*topics: tuple[str, list[int]], verify: bool, producer: tuple[int, int] = A) -> AddPartitionsToTxnTransaction:
     rows = [AddPartitionsToTxnTopic(topic, numbers) for topic, numbers in topics]
-    return AddPartitionsToTxnTransaction("x", *who, verify, rows)
+    return AddPartitionsToTxnTransaction("x", *producer, verify, rows)
 
 
 # ---------------------------------------------------------------------- InitProducerId
@@ -188,7 +188,7 @@ def test_add_partitions_to_txn_returns_same_code_for_all_partitions() -> None:
 def test_add_partitions_to_txn_fenced_error_code_by_version(version: int, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
-    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, version, adding(("t", [0]), who=(FIRST_ID, 3)))
+    answer = asked(node, K.ADD_PARTITIONS_TO_TXN, version, adding(("t", [0]), producer=(FIRST_ID, 3)))
     assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): code}
 
 
@@ -225,7 +225,7 @@ def test_add_partitions_to_txn_verify_only_returns_result_per_partition() -> Non
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 1)
-    transactions = [batch(("t", [0, 1]), verify=True), batch(("t", [1]), verify=True, who=(FIRST_ID, 1))]
+    transactions = [batch(("t", [0, 1]), verify=True), batch(("t", [1]), verify=True, producer=(FIRST_ID, 1))]
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest(transactions))
     assert [partition_codes(x.topic_results) for x in answer.results_by_transaction] == [
         {("t", 0): E.TRANSACTION_ABORTABLE, ("t", 1): 0},
@@ -264,7 +264,7 @@ def test_add_offsets_to_txn_adds_partition_of_group() -> None:
 
 @pytest.mark.behaviour("C-130")
 @pytest.mark.parametrize(
-    ("version", "name", "who", "denied", "code"),
+    ("version", "name", "producer", "denied", "code"),
     [
         (4, "x", (FIRST_ID, 1), (), E.PRODUCER_FENCED),
         (2, "x", (FIRST_ID, 1), (), E.PRODUCER_FENCED),
@@ -276,12 +276,12 @@ def test_add_offsets_to_txn_adds_partition_of_group() -> None:
     ],
 )
 def test_add_offsets_to_txn_invalid_returns_error(
-    version: int, name: str, who: tuple[int, int], denied: Any, code: ErrorCode
+    version: int, name: str, producer: tuple[int, int], denied: Any, code: ErrorCode
 ) -> None:
     node = with_groups(TransactionCoordinatorNode())
     node.init()
     node.fixture.services.authorizer = DenyingAuthorizer(*denied)
-    assert asked(node, K.ADD_OFFSETS_TO_TXN, version, AddOffsetsToTxnRequest(name, *who, "g")).error_code == code
+    assert asked(node, K.ADD_OFFSETS_TO_TXN, version, AddOffsetsToTxnRequest(name, *producer, "g")).error_code == code
 
 
 @pytest.mark.behaviour("C-131", "C-132", "C-133")
@@ -326,11 +326,11 @@ def test_describe_transactions_returns_state_and_partitions() -> None:
     node.init()
     node.add(A, 0, 2)
     answer = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x", "nobody", ""]))
-    row, nobody, empty = answer.transaction_states
+    row, absent, empty = answer.transaction_states
     assert (row.error_code, row.transaction_state, row.transaction_timeout_ms) == (0, "Ongoing", 9_000)
     assert (row.producer_id, row.producer_epoch, row.transaction_start_time_ms) == (*A, 1_000_000)
     assert [(t.topic, t.partitions) for t in row.topics] == [("t", [0, 2])]
-    assert (nobody.error_code, nobody.transactional_id) == (E.TRANSACTIONAL_ID_NOT_FOUND, "nobody")
+    assert (absent.error_code, absent.transactional_id) == (E.TRANSACTIONAL_ID_NOT_FOUND, "nobody")
     assert empty.error_code == E.INVALID_REQUEST
 
 

@@ -24,11 +24,11 @@ COUNT = 30
 
 def test_step_checks_one_move_for_liveness(monkeypatch: pytest.MonkeyPatch) -> None:
     fixture = LogDirMovesFixture(obeys=False)
-    asked: list[int] = []
+    requested: list[int] = []
     is_alive = FutureReplicaCopier._is_active
 
     def counted(mover: FutureReplicaCopier, move: Any) -> bool:
-        asked.append(move.replica.partition)
+        requested.append(move.replica.partition)
         return is_alive(mover, move)
 
     async def scenario() -> None:
@@ -43,7 +43,7 @@ def test_step_checks_one_move_for_liveness(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(FutureReplicaCopier, "_is_active", counted)
         move = await run_in_background(fixture.env, fixture.copier._next_move())
         assert move is not None
-        assert asked == [move.replica.partition]
+        assert requested == [move.replica.partition]
         fixture.copier._scheduler.reschedule(move)
         fixture.commit_topics(gone=("u",))
         await fixture.publisher.wait_applied_and_created()
@@ -115,8 +115,8 @@ class SeveralMovesFixture(LogDirMovesFixture):
         """Create the topics with so many chunks of records in each."""
         for name in self.names:
             known = led_topic(name, 1)
-            told = replace(known.partitions[0], directories=(self.ids[0],))
-            self.commit_topics(replace(known, partitions={0: told}))
+            registration = replace(known.partitions[0], directories=(self.ids[0],))
+            self.commit_topics(replace(known, partitions={0: registration}))
         await self.publisher.wait_applied_and_created()
         for name, count in zip(self.names, sizes, strict=True):
             for _ in range(count):

@@ -84,8 +84,8 @@ def test_log_with_missing_bytes_is_reported_once_and_others_continue(
 
     with caplog.at_level(logging.ERROR):
         fixture.run_moves(scenario, made=False)
-    said = [text.split(": ")[1] for text in caplog.messages if "Error while copying partition" in text]
-    assert len(said) == 3, "each is named once"
+    answer = [text.split(": ")[1] for text in caplog.messages if "Error while copying partition" in text]
+    assert len(answer) == 3, "each is named once"
     assert not fixture.log_dirs.offline
 
 

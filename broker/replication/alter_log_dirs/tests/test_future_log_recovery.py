@@ -51,9 +51,9 @@ def copy(fixture: LogDirMovesFixture, directory: int, *epochs: int, tag: str = T
 def start(fixture: LogDirMovesFixture, place: int, *, there: bool = True, **state: tuple[int, ...]) -> None:
     """Start again with an image that assigns the partition to that directory."""
     known = led_topic("t", 1, **state)
-    told = known.partitions[0]
-    told = replace(told, directories=(fixture.ids[place],) * len(told.replicas))
-    topics = {"t": replace(known, partitions={0: told})} if there else {}
+    registration = known.partitions[0]
+    registration = replace(registration, directories=(fixture.ids[place],) * len(registration.replicas))
+    topics = {"t": replace(known, partitions={0: registration})} if there else {}
     fixture.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
 
     run_virtual(fixture.open)
@@ -64,8 +64,8 @@ def test_future_log_is_resumed_at_startup() -> None:
     whole(fixture, 0, 1, 1, 2)
     copy(fixture, 1, 1, 1)
     known = led_topic("t", 1)
-    told = replace(known.partitions[0], directories=(fixture.ids[0],))
-    fixture.image = MetadataImage(topics={"t": replace(known, partitions={0: told})}, topic_names={ID: "t"})
+    registration = replace(known.partitions[0], directories=(fixture.ids[0],))
+    fixture.image = MetadataImage(topics={"t": replace(known, partitions={0: registration})}, topic_names={ID: "t"})
 
     async def scenario() -> None:
         await fixture.open()
@@ -118,8 +118,8 @@ def test_startup_chooses_between_current_and_future_log(
         assert replica.log.log_end_offset == len(future if served == "/b" else log or ())
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_future_log_with_gaps_is_copied_again_unless_assigned(*, told: bool) -> None:
+@pytest.mark.parametrize("expected", [True, False])
+def test_future_log_with_gaps_is_copied_again_unless_assigned(*, expected: bool) -> None:
     """A future log that the controller assigned was synced before: a gap in it is the work of the cleaner."""
     fixture = LogDirMovesFixture()
     whole(fixture, 0, 1, 1, 1)
@@ -128,14 +128,14 @@ def test_future_log_with_gaps_is_copied_again_unless_assigned(*, told: bool) -> 
     for _ in range(3):
         made.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
         made.roll(NOW_MS)
-    filled(made, (1,) if told else ())
+    filled(made, (1,) if expected else ())
     there.disk.unlink(f"{made.directory}/{1:020d}.log")
     there.checkpoints.cleaner.offsets = {("t", 0): 3}
-    start(fixture, 1 if told else 0)
-    log = fixture.replica.log if told else fixture.future_log
+    start(fixture, 1 if expected else 0)
+    log = fixture.replica.log if expected else fixture.future_log
     assert (log.directory[:2], log.log_end_offset, log.segments.base_offsets) == (
         "/b",
-        *((4, [0, 2, 3]) if told else (1, [0])),
+        *((4, [0, 2, 3]) if expected else (1, [0])),
     )
 
 
@@ -216,8 +216,8 @@ def test_unreadable_unassigned_future_log_is_left_unchanged() -> None:
     whole(fixture, 0, 1)
     copy(fixture, 1, 1)
     path = f"/b/t-0.{TAG}-future"
-    fixture.env.disk.fault = lambda what, at: (
-        PermissionError(errno.EACCES, "permission denied", at) if at.startswith(path) and what == "open" else None
+    fixture.env.disk.fault = lambda call, at: (
+        PermissionError(errno.EACCES, "permission denied", at) if at.startswith(path) and call == "open" else None
     )
     start(fixture, 0)
     assert not fixture.log_dirs.offline

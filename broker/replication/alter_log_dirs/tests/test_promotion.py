@@ -16,7 +16,7 @@ from ottla.broker.replication.alter_log_dirs.promotion import (
 
 
 @pytest.mark.parametrize(
-    ("near", "told", "asked_ago_ms", "wanted"),
+    ("near", "expected", "since_assignment_ms", "wanted"),
     [
         (False, False, inf, PromotionStep.COPY),
         (False, False, 0, PromotionStep.COPY),  # records appended since the controller was asked
@@ -30,16 +30,16 @@ from ottla.broker.replication.alter_log_dirs.promotion import (
     ],
 )
 def test_next_promotion_step_by_lag_and_assignment(
-    near: bool, told: bool, asked_ago_ms: float, wanted: PromotionStep
+    near: bool, expected: bool, since_assignment_ms: float, wanted: PromotionStep
 ) -> None:
-    assert next_promotion_step(near=near, is_assigned=told, since_assignment_ms=asked_ago_ms) is wanted
+    assert next_promotion_step(near=near, is_assigned=expected, since_assignment_ms=since_assignment_ms) is wanted
 
 
 OLDER, SAME, NEWER = (3, 10), (3, 11), (4, 11)
 
 
 @pytest.mark.parametrize(
-    ("told", "newness", "current", "wanted"),
+    ("expected", "newness", "current", "wanted"),
     [
         (False, SAME, SAME, FutureLogDecision.RESUME),
         (False, NEWER, OLDER, FutureLogDecision.RESUME),  # the current log was truncated; the future log will be
@@ -51,13 +51,13 @@ OLDER, SAME, NEWER = (3, 10), (3, 11), (4, 11)
     ],
 )
 def test_decide_future_log_by_assignment_and_newness(
-    told: bool, newness: tuple[int, int], current: tuple[int, int] | None, wanted: FutureLogDecision
+    expected: bool, newness: tuple[int, int], current: tuple[int, int] | None, wanted: FutureLogDecision
 ) -> None:
-    assert decide_future_log(is_assigned=told, newness=newness, current=current) is wanted
+    assert decide_future_log(is_assigned=expected, newness=newness, current=current) is wanted
 
 
 @pytest.mark.parametrize(
-    ("told", "current", "wanted"),
+    ("expected", "current", "wanted"),
     [
         (True, None, FutureLogDecision.KEEP),  # Kafka uses it, and further records of the current log are gone
         (True, SAME, FutureLogDecision.PROMOTE),
@@ -66,6 +66,6 @@ def test_decide_future_log_by_assignment_and_newness(
     ],
 )
 def test_decide_future_log_keeps_it_when_only_copy_elsewhere_may_return(
-    told: bool, current: tuple[int, int] | None, wanted: FutureLogDecision
+    expected: bool, current: tuple[int, int] | None, wanted: FutureLogDecision
 ) -> None:
-    assert decide_future_log(is_assigned=told, newness=SAME, current=current, only_here=True) is wanted
+    assert decide_future_log(is_assigned=expected, newness=SAME, current=current, only_here=True) is wanted

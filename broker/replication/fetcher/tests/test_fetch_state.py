@@ -92,9 +92,9 @@ def test_build_fetch_groups_partitions_by_topic() -> None:
 
 def test_build_fetch_without_partitions_returns_none_and_retries_after_1_s() -> None:
     """R-314."""
-    nobody = following()
-    assert nobody.build_fetch(0) is None
-    assert nobody.next_fetch_ms(50) == 1050
+    absent = following()
+    assert absent.build_fetch(0) is None
+    assert absent.next_fetch_ms(50) == 1050
 
 
 def test_incremental_fetch_names_changed_and_forgotten_partitions() -> None:
@@ -231,9 +231,11 @@ ROWS: list[tuple[PartitionData, list[FetchOutcome], float | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "outcomes", "asked_again_ms"), ROWS, ids=lambda x: str(getattr(x, "error_code", "")))
+@pytest.mark.parametrize(
+    ("data", "outcomes", "requested_again_ms"), ROWS, ids=lambda x: str(getattr(x, "error_code", ""))
+)
 def test_partition_response_determines_outcome_and_delay(
-    data: PartitionData, outcomes: list[FetchOutcome], asked_again_ms: float | None
+    data: PartitionData, outcomes: list[FetchOutcome], requested_again_ms: float | None
 ) -> None:
     """R-316: a row that is handed out or fenced is not requested again by itself; every other error waits."""
     ours = following(A)
@@ -241,7 +243,7 @@ def test_partition_response_determines_outcome_and_delay(
     assert ours.process_response(answer((A, data)), 0) == outcomes
     assert ours.build_fetch(0) is None
     later = ours.build_fetch(LATER)
-    assert (later is not None) == (asked_again_ms is not None)
+    assert (later is not None) == (requested_again_ms is not None)
 
 
 @pytest.mark.parametrize("why", ["fenced", "broken"])
@@ -380,14 +382,14 @@ def test_random_changes_keep_leaders_session_equal_to_follower_state(
         for gone in request.forgotten_topics_data:
             for number in gone.partitions:
                 del model[gone.topic_id, number]
-        asked_now = {
+        requested_now = {
             k: (p.leader_epoch, p.fetch_offset)
             for k, p in machine._partitions.items()
             if not p.is_failed and not p.is_outcome_pending and p.not_before_ms <= now
         }
         known = {k: (p.current_leader_epoch, p.fetch_offset) for k, p in model.items()}
-        assert known.items() <= asked_now.items()
-        assert len(known) == len(asked_now) or request.max_wait_ms == 0
+        assert known.items() <= requested_now.items()
+        assert len(known) == len(requested_now) or request.max_wait_ms == 0
         session_id = session_id or 9
         rows = [(k, row(k[1], rng.choice(list(E3)))) for k in model if request.session_epoch == 0 or rng.random() < 0.3]
         machine.process_response(answer(*rows, session=session_id), now)

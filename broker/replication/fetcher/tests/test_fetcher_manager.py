@@ -58,7 +58,7 @@ class FollowingNode(HandlerFixture):
         }
         hosted.image = MetadataImage(brokers=brokers, features={"metadata.version": 21})
         self.config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()}, "/a", 1)
-        self.asked: list[tuple[str, int]] = []
+        self.requested: list[tuple[str, int]] = []
         env: Any = VirtualEnv()
         env.disk = self.services.env.disk
         env.net = SimpleNamespace(connect=self._connect)
@@ -67,7 +67,7 @@ class FollowingNode(HandlerFixture):
         )
 
     async def _connect(self, host: str, port: int) -> Any:
-        self.asked.append((host, port))
+        self.requested.append((host, port))
         raise OSError("refused")
 
     @property
@@ -134,12 +134,12 @@ def test_run_starts_all_fetchers_and_stops_them_at_its_end() -> None:
     async def scenario() -> None:
         node.fetchers.add_partition(first, 2, 3)
         await trio.sleep(1)
-        assert node.asked == []
+        assert node.requested == []
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.fetchers.run)
             await trio.sleep(1)
-            assert node.asked
-            assert {*node.asked} == {("h2", 9094)}
+            assert node.requested
+            assert {*node.requested} == {("h2", 9094)}
             node.fetchers.add_partition(second, 0, 3)
             assert len(node.running) == 2
             await trio.sleep(1)
@@ -170,7 +170,7 @@ def test_truncation_error_reports_log_directory_and_adds_no_partition() -> None:
     (replica,) = node.follower("t")
     replica.log.append_as_leader(make_batch(10), -1, NOW_MS)
 
-    node.env.disk.fault = lambda what, path: OSError(errno.EIO, "injected") if "/t-0/" in path else None
+    node.env.disk.fault = lambda call, path: OSError(errno.EIO, "injected") if "/t-0/" in path else None
     node.fetchers.add_partition(replica, 2, 3)
     assert [(error.errno, log) for error, log in node.failed] == [(errno.EIO, replica.log)]
     assert node.running == []

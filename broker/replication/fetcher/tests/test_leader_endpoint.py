@@ -82,9 +82,9 @@ class SilentStream:
 def leader_connection(connect: Any, address: tuple[str, int] | None = ("h2", 9092)) -> NodeConnection:
     env: Any = VirtualEnv()
     env.net = SimpleNamespace(connect=connect)
-    told = SimpleNamespace(code=None)
-    dependencies = FetcherDependencies(env, 1, 3.0, lambda: 5, lambda: 30, lambda broker: address, lambda *_: told)
-    assert not dependencies.is_throttled(told)  # type: ignore[arg-type]
+    result = SimpleNamespace(code=None)
+    dependencies = FetcherDependencies(env, 1, 3.0, lambda: 5, lambda: 30, lambda broker: address, lambda *_: result)
+    assert not dependencies.is_throttled(result)  # type: ignore[arg-type]
     assert not dependencies.is_quota_exceeded()
     return connect_to_leader(dependencies, 2, "broker-1-fetcher-0")
 

@@ -67,10 +67,10 @@ class UnansweredFetcher:
             FetcherDependencies(env, 1, 30.0, lambda: 5, lambda: 30, lambda broker: None, lambda *_: None), 2, 0
         )
         self.fetcher._connection = self  # type: ignore[assignment]
-        self.asked: list[tuple[float, int]] = []
+        self.requested: list[tuple[float, int]] = []
 
     async def call(self, request: Any, version: int) -> Any:
-        self.asked.append((round(trio.current_time(), 4), sum(len(t.partitions) for t in request.topics)))
+        self.requested.append((round(trio.current_time(), 4), sum(len(t.partitions) for t in request.topics)))
         await trio.sleep_forever()
 
     def close(self) -> None:
@@ -95,12 +95,12 @@ def test_fetch_is_cancelled_to_add_a_partition_after_a_delay(known: int, waits_s
         async with trio.open_nursery() as nursery:
             nursery.start_soon(slow.fetcher.run)
             await trio.sleep(1)
-            began = slow.asked[-1][0]
-            assert len(slow.asked) == 1, "all are named, nothing is new"
+            began = slow.requested[-1][0]
+            assert len(slow.requested) == 1, "all are named, nothing is new"
             slow.follow(known)
             await trio.sleep(5)
             slow.fetcher.stop()
-        (_, _), (again, named) = slow.asked
+        (_, _), (again, named) = slow.requested
         assert (began, again) == (0.0, pytest.approx(1 + waits_s, abs=0.0005))
         assert named == known + 1, "what was broken off may not have arrived: everything is named again"
 
@@ -113,15 +113,15 @@ def test_fetch_is_cancelled_to_add_a_partition_after_a_delay(known: int, waits_s
 def test_unreachable_leader_is_logged_once_until_it_answers(caplog: pytest.LogCaptureFixture) -> None:
     brokers = BrokerCluster(2)
 
-    def told() -> int:
-        said = [x for x in caplog.records if x.name == "ottla.fetcher" and x.levelno == logging.WARNING]
-        return sum("Error in response for fetch request to leader 1" in x.getMessage() for x in said)
+    def on_result() -> int:
+        text = [x for x in caplog.records if x.name == "ottla.fetcher" and x.levelno == logging.WARNING]
+        return sum("Error in response for fetch request to leader 1" in x.getMessage() for x in text)
 
     async def scenario() -> None:
         for times in (1, 2):
             brokers[1].kill()
             await trio.sleep(10)
-            assert told() == times
+            assert on_result() == times
             brokers[1].start()
             brokers.register()
             brokers.commit_partition(leader_epoch=brokers.partition().leader_epoch + 1)
@@ -130,7 +130,7 @@ def test_unreachable_leader_is_logged_once_until_it_answers(caplog: pytest.LogCa
             await trio.sleep(2)
 
     brokers.run(scenario)
-    assert told() == 2
+    assert on_result() == 2
 
 
 class OutOfRangeScenario:
@@ -171,31 +171,31 @@ class OutOfRangeScenario:
 @pytest.mark.behaviour("R-322")
 @pytest.mark.parametrize("failure", [OSError("reset"), WireError("nonsense")])
 def test_list_offsets_failure_delays_all_fetches_from_that_leader(failure: Exception) -> None:
-    asked = OutOfRangeScenario([failure, failure])
+    requested = OutOfRangeScenario([failure, failure])
 
     async def scenario() -> None:
-        await asked.start()
-        await wait_until(lambda: asked.brokers[2].log.log_start_offset == 4)
-        first, second, third = asked.times[:3]
+        await requested.start()
+        await wait_until(lambda: requested.brokers[2].log.log_start_offset == 4)
+        first, second, third = requested.times[:3]
         assert 0.9 < second - first < 1.2
         assert 0.9 < third - second < 1.2
-        assert not [at for at in asked.fetches if first < at < first + 0.9]
-        assert len(asked.brokers[2].wires) == 3, "each time over a new connection"
+        assert not [at for at in requested.fetches if first < at < first + 0.9]
+        assert len(requested.brokers[2].wires) == 3, "each time over a new connection"
 
-    asked.brokers.run(scenario)
-    assert (2, 1, ApiKey.LIST_OFFSETS, 11) in asked.brokers.requests
+    requested.brokers.run(scenario)
+    assert (2, 1, ApiKey.LIST_OFFSETS, 11) in requested.brokers.requests
 
 
 @pytest.mark.behaviour("R-322")
 def test_list_offsets_error_delays_only_that_partition(caplog: pytest.LogCaptureFixture) -> None:
-    asked = OutOfRangeScenario([ProtocolError(E.UNKNOWN_SERVER_ERROR, "no")])
+    requested = OutOfRangeScenario([ProtocolError(E.UNKNOWN_SERVER_ERROR, "no")])
 
     async def scenario() -> None:
-        await asked.start()
-        await wait_until(lambda: asked.brokers[2].log.log_start_offset == 4)
-        first, second = asked.times[:2]
+        await requested.start()
+        await wait_until(lambda: requested.brokers[2].log.log_start_offset == 4)
+        first, second = requested.times[:2]
         assert 0.9 < second - first < 1.2
-        assert len(asked.brokers[2].wires) == 1, "the connection is as good as before"
+        assert len(requested.brokers[2].wires) == 1, "the connection is as good as before"
 
-    asked.brokers.run(scenario)
+    requested.brokers.run(scenario)
     assert [x for x in caplog.records if "Error while processing data for partition" in x.getMessage()]

@@ -25,16 +25,16 @@ from ottla.wire.record_batch.records import NewRecord, build_batch
 END = 8
 
 
-def asked_from(leader: ScriptedLeaderFetcher) -> list[int]:
+def requested_offsets(leader: ScriptedLeaderFetcher) -> list[int]:
     """Return the fetch offset of each request that named the partition."""
     return [sent.partitions[0].fetch_offset for sent in leader.sent if 0 in sent.partitions]
 
 
-def what_is_there(leader: ScriptedLeaderFetcher, size_bytes: int) -> Callable[[], Awaitable[Any]]:
+def available_records(leader: ScriptedLeaderFetcher, size_bytes: int) -> Callable[[], Awaitable[Any]]:
     """Return the response of a leader with a log that ends at `END`, one record per batch."""
 
     async def answer() -> ScriptedResponse:
-        at = asked_from(leader)[-1]
+        at = requested_offsets(leader)[-1]
         if leader.log().config.flush_messages == 1:
             assert at <= leader.log().recovery_point, "whoever asks from there says that it keeps what is before"
         if at >= END:
@@ -47,7 +47,7 @@ def what_is_there(leader: ScriptedLeaderFetcher, size_bytes: int) -> Callable[[]
 
 def following(first: list[ScriptedResponse], size_bytes: int = 100_000, **log: Any) -> ScriptedLeaderFetcher:
     leader = ScriptedLeaderFetcher(*first, **log)
-    leader.responses += [what_is_there(leader, size_bytes)] * 40
+    leader.responses += [available_records(leader, size_bytes)] * 40
     return leader
 
 
@@ -57,7 +57,7 @@ def catches_up(leader: ScriptedLeaderFetcher) -> None:
     async def scenario() -> None:
         await trio.sleep(8)
         assert leader.log().log_end_offset == END
-        assert asked_from(leader)[-1] == END
+        assert requested_offsets(leader)[-1] == END
 
     leader.run(scenario)
 
@@ -74,10 +74,10 @@ def test_transient_error_in_response_is_retried_from_log_end(settings: dict[str,
     leader = following([], **settings)
     writes = 0
 
-    def fault(what: str, path: str) -> OSError | None:
+    def fault(call: str, path: str) -> OSError | None:
         nonlocal writes
-        writes += what == "pwrite" and path.endswith(".log")
-        return OSError(errno.EMFILE, "no more") if writes == 5 and what == "pwrite" else None
+        writes += call == "pwrite" and path.endswith(".log")
+        return OSError(errno.EMFILE, "no more") if writes == 5 and call == "pwrite" else None
 
     leader.env.disk.fault = fault
     catches_up(leader)
@@ -87,14 +87,14 @@ def test_sync_short_of_descriptors_is_retried_before_next_fetch() -> None:
     leader = following([], size_bytes=1, flush_messages=1)
     left = [OSError(errno.EMFILE, "no more")]
 
-    def fault(what: str, path: str) -> OSError | None:
-        unsynced = what == "open" and path.endswith("leader-epoch-checkpoint") and leader.log().log_end_offset
+    def fault(call: str, path: str) -> OSError | None:
+        unsynced = call == "open" and path.endswith("leader-epoch-checkpoint") and leader.log().log_end_offset
         return left.pop() if left and unsynced else None
 
     leader.env.disk.fault = fault
     catches_up(leader)
     assert not left
-    assert set(asked_from(leader)) == {0, END}
+    assert set(requested_offsets(leader)) == {0, END}
 
 
 def test_failing_sync_is_retried_once_a_second() -> None:
@@ -102,8 +102,8 @@ def test_failing_sync_is_retried_once_a_second() -> None:
     leader.log().append_as_follower(leader_batch(0), 0)
     tried: list[float] = []
 
-    def fault(what: str, path: str) -> OSError | None:
-        if what != "open" or not path.endswith("leader-epoch-checkpoint") or trio.current_time() > 3.5:
+    def fault(call: str, path: str) -> OSError | None:
+        if call != "open" or not path.endswith("leader-epoch-checkpoint") or trio.current_time() > 3.5:
             return None
         tried.append(trio.current_time())
         return OSError(errno.EMFILE, "no more")
@@ -120,7 +120,7 @@ def test_failing_sync_is_retried_once_a_second() -> None:
         leader.fetcher.add_partition(leader.replica(1), 3)
         await trio.sleep(6)
         assert len(tried) == 4
-        assert asked_from(leader)[0] == 1
+        assert requested_offsets(leader)[0] == 1
 
     leader.run(scenario)
 
@@ -142,7 +142,7 @@ def test_unsynced_log_of_killed_process_is_synced_before_first_fetch() -> None:
 
     async def scenario() -> None:
         await trio.sleep(0.01)
-        assert asked_from(leader)[0] == 5
+        assert requested_offsets(leader)[0] == 5
         assert leader.log().recovery_point >= 5
         await trio.sleep(8)
         assert leader.log().log_end_offset == END
@@ -166,7 +166,7 @@ def test_unsynced_log_is_synced_before_fetch_in_a_new_epoch(monkeypatch: pytest.
         await trio.sleep(1)
         leader.add_partitions(epoch=4)
         await trio.sleep(1.9)
-        assert asked_from(leader) == []
+        assert requested_offsets(leader) == []
         await trio.sleep(8)
         assert leader.log().log_end_offset == END
 
@@ -181,10 +181,10 @@ def test_truncation_of_one_log_does_not_block_other_partitions(
     batch = build_batch([NewRecord(None, b"", 0)] * 5, producer_id=7, producer_epoch=0, base_sequence=0)
     leader.log().append_as_follower(batch, 0)
     leader.list_offsets_responses = [(0, 3)]
-    told = trio.Event()
+    result = trio.Event()
 
     def telling(*_: Any) -> Any:
-        yield told.wait()
+        yield result.wait()
 
     monkeypatch.setattr(partition_log, "producer_state_below_job", telling)
     leader.add_partitions(0, 1)
@@ -193,7 +193,7 @@ def test_truncation_of_one_log_does_not_block_other_partitions(
         await trio.sleep(2)
         assert len([sent for sent in leader.sent if sent.at_s > 0.1]) > 2
         assert leader.log().log_end_offset == 5
-        told.set()
+        result.set()
         await trio.sleep(1)
         assert leader.log().log_end_offset == 0, "its one batch goes"
 

@@ -57,8 +57,8 @@ def test_fetch_starts_at_log_end_offset() -> None:
 
     async def scenario() -> None:
         await trio.sleep(0.1)
-        asked = leader.sent[0].partitions[0]
-        assert (asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch) == (5, 3, 3)
+        requested = leader.sent[0].partitions[0]
+        assert (requested.fetch_offset, requested.last_fetched_epoch, requested.current_leader_epoch) == (5, 3, 3)
 
     leader.run(scenario)
 

@@ -125,7 +125,7 @@ def test_append_os_error_is_reported_and_retried_only_when_transient(code: int, 
     )
     leader.add_partitions()
     left = [OSError(code, "injected")]
-    leader.env.disk.fault = lambda what, path: left.pop() if what == "pwrite" and left else None
+    leader.env.disk.fault = lambda call, path: left.pop() if call == "pwrite" and left else None
 
     async def scenario() -> None:
         await trio.sleep(0.9)
@@ -183,9 +183,9 @@ def test_sync_os_error_is_reported_and_stops_fetching() -> None:
 
 def woken(leader: ScriptedLeaderFetcher) -> list[Any]:
     """Return the purgatory keys that are woken."""
-    heard: list[Any] = []
-    leader.replica()._wake = heard.append
-    return heard
+    received: list[Any] = []
+    leader.replica()._wake = received.append
+    return received
 
 
 @pytest.mark.behaviour("R-320")
@@ -193,12 +193,12 @@ def test_diverging_epoch_truncates_log_and_wakes_delayed_operations() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, diverging_epoch=EpochEndOffset(2, 3))])
     leader.log().append_as_follower(leader_batch(0, 3, 2) + leader_batch(3, 4, 3), 0)
     leader.add_partitions()
-    heard = woken(leader)
+    received = woken(leader)
 
     async def scenario() -> None:
         await trio.sleep(0.1)
         assert leader.log().log_end_offset == 3
-        assert ("fetch", "t", 0) in heard
+        assert ("fetch", "t", 0) in received
         assert leader.sent[1].partitions[0].fetch_offset == 3
 
     leader.run(scenario)
@@ -240,7 +240,7 @@ def test_offset_out_of_range_truncates_to_leaders_offsets(
     leader.log().append_as_follower(leader_batch(0, 3) + leader_batch(3, ends - 3), 0)
     leader.list_offsets_responses = list(lies)
     leader.add_partitions()
-    heard = woken(leader)
+    received = woken(leader)
 
     async def scenario() -> None:
         await trio.sleep(0.1)
@@ -252,7 +252,7 @@ def test_offset_out_of_range_truncates_to_leaders_offsets(
         assert {(sent.request.replica_id, sent.request.isolation_level) for sent in leader.list_offsets_requests} == {
             (1, 0)
         }
-        assert bool(heard) == (end != ends)
+        assert bool(received) == (end != ends)
         assert leader.sent[1].at_s < 0.01
         named = leader.sent[1].partitions
         assert [part.fetch_offset for part in named.values()] == ([end] if end != ends else []), "a session knows it"

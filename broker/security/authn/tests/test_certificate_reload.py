@@ -93,8 +93,8 @@ def test_invalid_keystore_is_logged_and_former_certificate_kept(caplog, error):
     ],
 )
 @pytest.mark.parametrize("prefix", ["", "listener.name.in."])
-@pytest.mark.parametrize("whose", [OWN, EVERYONE])
-def test_client_auth_and_cipher_settings_are_not_dynamic(name, value, prefix, whose):
+@pytest.mark.parametrize("client", [OWN, EVERYONE])
+def test_client_auth_and_cipher_settings_are_not_dynamic(name, value, prefix, client):
     """Otherwise the right to alter broker configs would admit clients without a certificate."""
     config = NodeConfig(
         {**CONFIG.values, "ssl.client.auth": "required", "listener.name.out.ssl.client.auth": "required"}
@@ -102,8 +102,8 @@ def test_client_auth_and_cipher_settings_are_not_dynamic(name, value, prefix, wh
     shown = []
     listener = SimpleNamespace(reload_tls=shown.append)
     image = MetadataImage(
-        configs={whose: {prefix + name: value, "listener.name.in.ssl.keystore.location": "second.pem"}}
+        configs={client: {prefix + name: value, "listener.name.in.ssl.keystore.location": "second.pem"}}
     )
-    CertificateReloader(config, {"IN": listener}).publish(image, MetadataDelta(configs=frozenset({whose})))
+    CertificateReloader(config, {"IN": listener}).publish(image, MetadataDelta(configs=frozenset({client})))
     at_start = listener_tls(config.values, "IN", "SSL")
     assert shown == [replace(at_start, keystore=replace(at_start.keystore, location="second.pem"))]

@@ -24,12 +24,12 @@ def given(token: str, expires_in: Any = None) -> bytes:
     return json.dumps({"access_token": token, "expires_in": expires_in}).encode()
 
 
-async def gaps(env: Any, provider: JwksProvider, asked: BearerTokenSource, seconds: float) -> list[float]:
+async def gaps(env: Any, provider: JwksProvider, requested: BearerTokenSource, seconds: float) -> list[float]:
     """Return the seconds between requests to the provider, when a client connects 20 times a second in vain."""
     until, first = trio.current_time() + seconds, len(provider.at)
     while trio.current_time() < until:
         with suppress(TokenUnavailable):
-            reject_token(env, asked, await get_token(env, asked))
+            reject_token(env, requested, await get_token(env, requested))
         await trio.sleep(0.05)
     at = provider.at[first:]
     return [round(later - sooner, 1) for sooner, later in pairwise(at)]
@@ -59,14 +59,14 @@ IN_TIME = sign_token({"exp": 1_060})
 def test_token_is_reused_until_four_fifths_of_its_lifetime(token: str, expires_in: Any, good_for_s: float) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given(token, expires_in))
-        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
-        assert await get_token(env, asked) == token
+        requested = BearerTokenSource("http://idp/token", "me", "my-secret")
+        assert await get_token(env, requested) == token
         await trio.sleep(max(good_for_s - 1, 0))
-        assert await get_token(env, asked) == token
-        assert len(provider.asked) == (1 if good_for_s else 2)
+        assert await get_token(env, requested) == token
+        assert len(provider.requested) == (1 if good_for_s else 2)
         await trio.sleep(2)
         provider.publish(given("another", 60))
-        assert await get_token(env, asked) == "another"
+        assert await get_token(env, requested) == "another"
 
     with_provider(main)
 
@@ -74,16 +74,16 @@ def test_token_is_reused_until_four_fifths_of_its_lifetime(token: str, expires_i
 def test_token_endpoint_failure_backs_off_exponentially() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(b"", "401 Unauthorized")
-        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
-        assert await gaps(env, provider, asked, 40) == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+        requested = BearerTokenSource("http://idp/token", "me", "my-secret")
+        assert await gaps(env, provider, requested, 40) == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
         with pytest.raises(TokenUnavailable, match="401"):
-            await get_token(env, asked)
+            await get_token(env, requested)
         provider.publish(given("a.b.c", 60))
         await trio.sleep(10)
-        assert await get_token(env, asked) == "a.b.c"
+        assert await get_token(env, requested) == "a.b.c"
         await trio.sleep(60)
         provider.publish(b"", "401 Unauthorized")
-        assert (await gaps(env, provider, asked, 1))[:2] == [0.1, 0.2], "it had given one in between"
+        assert (await gaps(env, provider, requested, 1))[:2] == [0.1, 0.2], "it had given one in between"
 
     with_provider(main)
 
@@ -92,14 +92,14 @@ def test_token_endpoint_failure_backs_off_exponentially() -> None:
 def test_rejected_token_is_refreshed_with_exponential_backoff(expires_in: int | None) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", expires_in))
-        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
-        assert await gaps(env, provider, asked, 40) == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
-        assert await get_token(env, asked) == "a.b.c", "others may take it"
+        requested = BearerTokenSource("http://idp/token", "me", "my-secret")
+        assert await gaps(env, provider, requested, 40) == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+        assert await get_token(env, requested) == "a.b.c", "others may take it"
         provider.publish(given("d.e.f", expires_in))
         await trio.sleep(10)
-        assert await get_token(env, asked) == "d.e.f"
-        reject_token(env, asked, "a.b.c")
-        assert not asked.cache.is_rejected, "that was another one"
+        assert await get_token(env, requested) == "d.e.f"
+        reject_token(env, requested, "a.b.c")
+        assert not requested.cache.is_rejected, "that was another one"
 
     with_provider(main)
 
@@ -107,17 +107,17 @@ def test_rejected_token_is_refreshed_with_exponential_backoff(expires_in: int | 
 def test_token_due_for_refresh_is_used_until_it_expires() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
-        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
-        assert await get_token(env, asked) == "a.b.c"
+        requested = BearerTokenSource("http://idp/token", "me", "my-secret")
+        assert await get_token(env, requested) == "a.b.c"
         provider.publish(b"", "500 Never")
         for passes_s, shown in ((81, "a.b.c"), (18, "a.b.c"), (2, None)):
             await trio.sleep(passes_s)
             if shown is None:
                 with pytest.raises(TokenUnavailable):
-                    await get_token(env, asked)
+                    await get_token(env, requested)
             else:
-                assert await get_token(env, asked) == shown
-        assert len(provider.asked) == 4
+                assert await get_token(env, requested) == shown
+        assert len(provider.requested) == 4
 
     with_provider(main)
 
@@ -125,21 +125,21 @@ def test_token_due_for_refresh_is_used_until_it_expires() -> None:
 def test_rejected_token_is_kept_for_other_connections_until_replaced() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
-        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
-        reject_token(env, asked, await get_token(env, asked))
+        requested = BearerTokenSource("http://idp/token", "me", "my-secret")
+        reject_token(env, requested, await get_token(env, requested))
         provider.publish(b"", "500 Never")
         await trio.sleep(1)
-        assert await get_token(env, asked) == "a.b.c"
-        assert asked.cache.is_rejected
+        assert await get_token(env, requested) == "a.b.c"
+        assert requested.cache.is_rejected
         provider.publish(given("d.e.f", 100))
-        assert await get_token(env, asked) == "a.b.c", "nobody is asked twice in a moment"
+        assert await get_token(env, requested) == "a.b.c", "nobody is asked twice in a moment"
         await trio.sleep(1)
-        assert await get_token(env, asked) == "d.e.f"
-        reject_token(env, asked, "d.e.f")
+        assert await get_token(env, requested) == "d.e.f"
+        reject_token(env, requested, "d.e.f")
         provider.publish(b"", "500 Never")
         await trio.sleep(101)
         with pytest.raises(TokenUnavailable, match="500"):
-            await get_token(env, asked)
+            await get_token(env, requested)
 
     with_provider(main)
 
@@ -147,18 +147,22 @@ def test_rejected_token_is_kept_for_other_connections_until_replaced() -> None:
 def test_concurrent_logins_use_cached_token_during_refresh() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
-        asked, connect, shown = BearerTokenSource("http://idp/token", "me", "my-secret"), env.net.connect, list[str]()
-        assert await get_token(env, asked) == "a.b.c"
+        requested, connect, shown = (
+            BearerTokenSource("http://idp/token", "me", "my-secret"),
+            env.net.connect,
+            list[str](),
+        )
+        assert await get_token(env, requested) == "a.b.c"
         await trio.sleep(81)
 
-        async def nobody(host: str, port: int) -> Any:
+        async def absent(host: str, port: int) -> Any:
             await trio.sleep_forever()
 
         async def dials() -> None:
             with trio.move_on_after(1):  # the peer may be gone by then
-                shown.append(await get_token(env, asked))
+                shown.append(await get_token(env, requested))
 
-        env.net.connect = nobody
+        env.net.connect = absent
         for _ in range(3):
             nursery.start_soon(dials)
         await trio.sleep(0.05)
@@ -166,7 +170,7 @@ def test_concurrent_logins_use_cached_token_during_refresh() -> None:
         await trio.sleep(1)
         env.net.connect = connect
         provider.publish(given("d.e.f", 100))
-        assert await get_token(env, asked) == "d.e.f"
+        assert await get_token(env, requested) == "d.e.f"
 
     with_provider(main)
 
@@ -189,12 +193,12 @@ class RejectingLogin:
 def test_rejected_login_requests_a_new_token(code: int, challenge: bytes) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 3_600))
-        asked = BearerTokenSource("http://idp/token", "me", "my-secret")
-        login = SaslLogin("OAUTHBEARER", "", "", token_source=asked)
+        requested = BearerTokenSource("http://idp/token", "me", "my-secret")
+        login = SaslLogin("OAUTHBEARER", "", "", token_source=requested)
         with pytest.raises(AuthenticationFailed):
             await authenticate(RejectingLogin(code, challenge), login, env, "b")
         await trio.sleep(1)
         provider.publish(given("d.e.f", 3_600))
-        assert await get_token(env, asked) == "d.e.f"
+        assert await get_token(env, requested) == "d.e.f"
 
     with_provider(main)

@@ -63,7 +63,7 @@ class DelegationTokenNode:
 
     def __init__(self, image: MetadataImage | None = None, routes: Any = BROKER_APIS, **settings: str) -> None:
         self.env: Any = VirtualEnv()
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
         self.rights: set[tuple[AclOperation, ResourceType, str]] | None = None
         self.refusal: ProtocolError | None = None
         config = NodeConfig({**SETTINGS, **{k.replace("_", "."): v for k, v in settings.items()}})
@@ -81,16 +81,16 @@ class DelegationTokenNode:
         self.services, self.routes = services, routes
 
     async def _decided(self, event: Any) -> Any:
-        self.asked.append(event)
+        self.requested.append(event)
         if self.refusal is not None:
             raise self.refusal
         request = getattr(event, "request", event)
         return response_class(ApiKey(request.SPEC.key))()
 
-    def ask(self, request: Any, version: int, listener: str = "LOGIN", who: str = ALICE, token: bool = False) -> Any:
+    def ask(self, request: Any, version: int, listener: str = "LOGIN", user: str = ALICE, token: bool = False) -> Any:
         """Return the response as the client decodes it."""
         if self.rights is not None:
-            may = lambda peer, *asked: asked in self.rights  # noqa: E731
+            may = lambda peer, *requested: requested in self.rights  # noqa: E731
             self.services.authorizer = SimpleNamespace(decisions={}, may=may)
         key = ApiKey(request.SPEC.key)
         frame = memoryview(encode_request(key, version, 5, "c", request)[4:])
@@ -98,7 +98,7 @@ class DelegationTokenNode:
 
         async def scenario() -> Any:
             peer = Peer("10.0.0.2", ("here", 9092), listener)
-            peer.principal, peer.token_authenticated = who, token
+            peer.principal, peer.token_authenticated = user, token
             return await resolve(dispatcher.handle_request(peer, parse_request(frame)))
 
         answer = run_virtual(scenario)
@@ -117,7 +117,7 @@ REQUESTS: list[tuple[Any, int]] = [
 
 @pytest.mark.behaviour("S-333")
 @pytest.mark.parametrize(
-    ("listener", "who", "token", "may"),
+    ("listener", "client", "token", "may"),
     [
         ("OPEN", ANONYMOUS, False, False),
         ("OPEN", ALICE, False, False),
@@ -132,15 +132,15 @@ REQUESTS: list[tuple[Any, int]] = [
 @pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
 @pytest.mark.parametrize(("request_", "version"), REQUESTS, ids=str)
 def test_token_requests_are_allowed_by_listener_and_principal(
-    request_: Any, version: int, routes: Any, listener: str, who: str, token: bool, may: bool
+    request_: Any, version: int, routes: Any, listener: str, client: str, token: bool, may: bool
 ) -> None:
     if ApiKey(request_.SPEC.key) not in routes:
         pytest.skip("no controller describes tokens")
     node = DelegationTokenNode(routes=routes)
-    answer = node.ask(request_, version, listener, who, token)
+    answer = node.ask(request_, version, listener, client, token)
     assert answer.error_code == (0 if may else ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     if not may:
-        assert node.asked == []
+        assert node.requested == []
         assert getattr(answer, "expiry_timestamp_ms", -1) == -1
         assert getattr(answer, "issue_timestamp_ms", -1) == -1
 
@@ -158,9 +158,9 @@ def test_controller_receives_principal_of_request() -> None:
     node = DelegationTokenNode(routes=CONTROLLER_APIS)
     renew = rd.RenewDelegationTokenRequest(b"x", 1)
     node.ask(renew, 2)
-    (asked,) = node.asked
-    assert asked == TokenRequestContext(renew, ALICE, asked.now_ms)
-    assert asked.now_ms > 0
+    (requested,) = node.requested
+    assert requested == TokenRequestContext(renew, ALICE, requested.now_ms)
+    assert requested.now_ms > 0
 
 
 @pytest.mark.behaviour("S-333")
@@ -174,7 +174,7 @@ def test_envelope_on_plaintext_listener_is_allowed_unless_token_authenticated(to
     assert answer.error_code == 0
     inner = compiler.decode_exact(cd.CreateDelegationTokenResponse, 3, answer.response_data[5:])
     assert inner.error_code == code
-    assert [x.principal for x in node.asked] == ([] if token else [BOB])
+    assert [x.principal for x in node.requested] == ([] if token else [BOB])
 
 
 def test_local_controller_receives_principal_of_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +189,8 @@ def test_local_controller_receives_principal_of_request(monkeypatch: pytest.Monk
         await fixture.channel.forward(asking, request)
 
     fixture.run(scenario)
-    ((asked, version),) = fixture.local_controller.requests
-    assert (asked.request, asked.principal, version) == (request, BOB, 3)
+    ((requested, version),) = fixture.local_controller.requests
+    assert (requested.request, requested.principal, version) == (request, BOB, 3)
 
 
 # ------------------------------------------------------------------ 334: create
@@ -216,7 +216,7 @@ def test_create_token_for_other_owner_requires_permission(
     node.rights = set(rights)
     named = [None, None] if owner is None else owner.split(":")
     answer = node.ask(cd.CreateDelegationTokenRequest(*named), 3)
-    assert (answer.error_code, len(node.asked)) == (code, int(not code))
+    assert (answer.error_code, len(node.requested)) == (code, int(not code))
     if code:
         assert (answer.principal_name, answer.token_requester_principal_name) == ("carol", "alice")
         assert answer.max_timestamp_ms == -1
@@ -232,7 +232,7 @@ def test_create_token_with_non_user_renewer_returns_invalid_principal_type() -> 
     node = DelegationTokenNode()
     answer = node.ask(cd.CreateDelegationTokenRequest(None, None, [cd.CreatableRenewers("Group", "g")]), 3)
     assert (answer.error_code, answer.issue_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, -1)
-    assert node.asked == []
+    assert node.requested == []
 
 
 @pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
@@ -244,7 +244,7 @@ def test_create_token_limits_number_and_size_of_renewers(count: int, chars: int,
     node = DelegationTokenNode(routes=routes)
     renewers = [cd.CreatableRenewers("User", "x" * chars)] * count
     answer = node.ask(cd.CreateDelegationTokenRequest(None, None, renewers), 3)
-    assert (answer.error_code, len(node.asked)) == (code, int(not code))
+    assert (answer.error_code, len(node.requested)) == (code, int(not code))
     assert answer.max_timestamp_ms == (-1 if code else 0)
 
 

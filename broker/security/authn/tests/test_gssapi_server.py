@@ -26,7 +26,7 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 OFFER = b"sealed \x01\x01\0\0"
 NONE = b"sealed \x01\0\0\0"
-SAID_NOTHING = b"a ticket, and nothing is told"
+NO_RESPONSE = b"a ticket, and nothing is told"
 
 
 class FakeSecurityContext:
@@ -41,7 +41,7 @@ class FakeSecurityContext:
         if token == b"more":
             return b"go on"
         self.is_established, self.client = True, "alice@HERE.ORG"
-        return b"" if token == SAID_NOTHING else b"told"
+        return b"" if token == NO_RESPONSE else b"told"
 
     def wrap(self, data: bytes) -> bytes:
         return b"sealed " + data
@@ -71,14 +71,14 @@ def exchange_tokens(made: SaslAuthenticator, *tokens: bytes, now_ms: float = 0.0
     out = []
     for token in tokens:
         raw = frame(ApiKey.SASL_AUTHENTICATE, 2, 2, SaslAuthenticateRequest(token))[4:]
-        said = made.handle(memoryview(raw), now_ms)
-        assert said.token == token, "nothing is decided on the loop"
-        out.append(made.complete(said.request, made.evaluate(said.token), now_ms))
+        outcome = made.handle(memoryview(raw), now_ms)
+        assert outcome.token == token, "nothing is decided on the loop"
+        out.append(made.complete(outcome.request, made.evaluate(outcome.token), now_ms))
     return out
 
 
-def result_of(said: Any) -> Any:
-    return None if said.response is None else (said.response.error_code, bytes(said.response.auth_bytes))
+def result_of(outcome: Any) -> Any:
+    return None if outcome.response is None else (outcome.response.error_code, bytes(outcome.response.auth_bytes))
 
 
 @pytest.mark.behaviour("S-320")
@@ -91,7 +91,7 @@ def test_gssapi_ticket_empty_token_and_no_protection_completes():
 @pytest.mark.behaviour("S-320")
 def test_gssapi_without_server_token_sends_offer_with_ticket():
     made = create_authenticator()
-    assert [result_of(x) for x in exchange_tokens(made, SAID_NOTHING, NONE)] == [(0, OFFER), (0, b"")]
+    assert [result_of(x) for x in exchange_tokens(made, NO_RESPONSE, NONE)] == [(0, OFFER), (0, b"")]
     assert made.state is SaslState.COMPLETE
 
 
@@ -121,27 +121,27 @@ def test_gssapi_authorization_id_is_ignored_for_ticket_principal(chosen):
     ],
 )
 def test_gssapi_failure_is_delayed_and_has_generic_message(tokens):
-    *_, said = exchange_tokens(create_authenticator(), *tokens)
-    assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert said.response.error_message == (
+    *_, outcome = exchange_tokens(create_authenticator(), *tokens)
+    assert outcome.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert outcome.response.error_message == (
         "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
     )
-    assert said.is_delayed
+    assert outcome.is_delayed
 
 
 @pytest.mark.behaviour("S-320")
 @pytest.mark.parametrize("tokens", [(b"a ticket", b"", b"sealed "), (b"a ticket", b"", b"sealed \x01")])
 def test_gssapi_too_short_choice_closes_without_response(tokens):
-    *_, said = exchange_tokens(create_authenticator(), *tokens)
-    assert (said.response, said.is_delayed, bool(said.failure)) == (None, False, True)
+    *_, outcome = exchange_tokens(create_authenticator(), *tokens)
+    assert (outcome.response, outcome.is_delayed, bool(outcome.failure)) == (None, False, True)
 
 
 @pytest.mark.behaviour("S-309")
 def test_gssapi_principal_without_name_mapping_succeeds_then_closes():
     made = create_authenticator("RULE:[2:$1]")
-    *_, said = exchange_tokens(made, b"a ticket", b"", NONE)
-    assert result_of(said) == (0, b"")
-    assert said.failure
+    *_, outcome = exchange_tokens(made, b"a ticket", b"", NONE)
+    assert result_of(outcome) == (0, b"")
+    assert outcome.failure
     assert made.state is not SaslState.COMPLETE
 
 
@@ -151,8 +151,8 @@ def test_gssapi_after_handshake_v0_sends_no_last_token():
     made.handle(memoryview(frame(ApiKey.SASL_HANDSHAKE, 0, 1, SaslHandshakeRequest("GSSAPI"))[4:]), 0)
     answers = []
     for token in (b"a ticket", b"", NONE):
-        said = made.handle(memoryview(token), 0)
-        answers.append(made.complete(said.request, made.evaluate(said.token), 0).response)
+        outcome = made.handle(memoryview(token), 0)
+        answers.append(made.complete(outcome.request, made.evaluate(outcome.token), 0).response)
     assert answers == [b"told", OFFER, None]
     assert made.state is SaslState.COMPLETE
 
@@ -161,8 +161,8 @@ def test_gssapi_after_handshake_v0_sends_no_last_token():
 def test_gssapi_reauthentication_with_same_name_succeeds():
     made = create_authenticator(reauth_ms=5000)
     exchange_tokens(made, b"a ticket", b"", NONE)
-    *_, said = exchange_tokens(made, b"a ticket", b"", NONE, now_ms=2000)
-    assert result_of(said) == (0, b"")
+    *_, outcome = exchange_tokens(made, b"a ticket", b"", NONE, now_ms=2000)
+    assert result_of(outcome) == (0, b"")
 
 
 # ------------------------------------------------------------------ settings

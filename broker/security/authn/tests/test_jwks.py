@@ -69,7 +69,7 @@ class JwksProvider:
     """Publishes keys and counts the requests for them."""
 
     def __init__(self, env: Any) -> None:
-        self.env, self.asked = env, list[bytes]()
+        self.env, self.requested = env, list[bytes]()
         self.answer = b""
         self.at: list[float] = []
 
@@ -82,7 +82,7 @@ class JwksProvider:
             side = await listener.accept()
             buffer = bytearray(10_000)
             count = await side.receive_into(memoryview(buffer), 10.0)
-            self.asked.append(bytes(buffer[:count]))
+            self.requested.append(bytes(buffer[:count]))
             self.at.append(trio.current_time())
             await side.send([self.answer])
             side.close()
@@ -110,18 +110,18 @@ def test_jwks_endpoint_is_refreshed_periodically_and_for_unknown_key_id() -> Non
         nursery.start_soon(keys.run)
         await trio.sleep(5)
         assert tokens.validate(sign_token(VALID_CLAIMS)).principal_name == "alice"
-        assert provider.asked[0].startswith(b"GET /where/keys?are=here HTTP/1.1\r\nHost: idp\r\n")
+        assert provider.requested[0].startswith(b"GET /where/keys?are=here HTTP/1.1\r\nHost: idp\r\n")
         provider.publish(build_jwks(("b", OTHER)))
         for _ in range(5):
             with pytest.raises(InvalidToken):
                 tokens.validate(sign_token(VALID_CLAIMS, OTHER, kid="c"))
             await trio.sleep(2)
-        assert len(provider.asked) == 2, "once a minute for each name"
+        assert len(provider.requested) == 2, "once a minute for each name"
         assert tokens.validate(sign_token(VALID_CLAIMS, OTHER, kid="b")).principal_name == "alice"
         await trio.sleep(550)
-        assert len(provider.asked) == 2
+        assert len(provider.requested) == 2
         await trio.sleep(60)
-        assert len(provider.asked) == 3
+        assert len(provider.requested) == 3
 
     with_provider(main)
 
@@ -137,7 +137,7 @@ def test_jwks_endpoint_unknown_key_ids_refresh_at_most_once_a_second() -> None:
             with pytest.raises(InvalidToken):
                 keys.verify({"alg": "RS256", "kid": f"k{number}"}, "a.b.c")
             await trio.sleep(0.01)
-        assert len(provider.asked) <= 12
+        assert len(provider.requested) <= 12
 
     with_provider(main)
 
@@ -181,7 +181,7 @@ def test_http_get_returns_document_or_raises_http_fetch_error(answer: bytes, doc
         if document is None:
             with pytest.raises(HttpFetchError):
                 await http_get(env, "http://idp/x")
-            assert len(provider.asked) == 1, "nowhere else is looked"
+            assert len(provider.requested) == 1, "nowhere else is looked"
         else:
             assert await http_get(env, "http://idp/x") == document
 
@@ -263,16 +263,16 @@ def test_oauthbearer_session_lifetime_is_that_of_the_token() -> None:
         made, ends_s = create_authenticator(env), env.now_ms() // 1000 + 60
         made.handle(handshake("OAUTHBEARER"), 0)
         claims = {"sub": "alice", "iat": 0, "exp": ends_s}
-        told: Any = made.handle(say(initial_message(sign_token(claims))), 0).response
-        assert (told.error_code, told.auth_bytes, made.state, made.principal_name) == (
+        result: Any = made.handle(say(initial_message(sign_token(claims))), 0).response
+        assert (result.error_code, result.auth_bytes, made.state, made.principal_name) == (
             0,
             b"",
             SaslState.COMPLETE,
             "alice",
         )
-        assert told.session_lifetime_ms == ends_s * 1000 - env.now_ms()
-        assert made.deadline_ms == told.session_lifetime_ms
-        assert made.check_session(3, told.session_lifetime_ms + 1) is None
+        assert result.session_lifetime_ms == ends_s * 1000 - env.now_ms()
+        assert made.deadline_ms == result.session_lifetime_ms
+        assert made.check_session(3, result.session_lifetime_ms + 1) is None
 
     in_virtual_time(run)
 
@@ -283,15 +283,15 @@ def test_oauthbearer_invalid_token_returns_json_then_error_58() -> None:
         made = create_authenticator(create_env(build_jwks(("a", RSA))))
         made.handle(handshake("OAUTHBEARER"), 0)
         first = made.handle(say(initial_message(sign_token(VALID_CLAIMS, OTHER))), 0)
-        told: Any = first.response
-        assert (told.error_code, told.auth_bytes, first.failure) == (0, INVALID_TOKEN_RESPONSE, None)
-        said = made.handle(say(b"\x01"), 0)
-        told = said.response
-        assert (told.error_code, told.error_message) == (
+        result: Any = first.response
+        assert (result.error_code, result.auth_bytes, first.failure) == (0, INVALID_TOKEN_RESPONSE, None)
+        outcome = made.handle(say(b"\x01"), 0)
+        result = outcome.response
+        assert (result.error_code, result.error_message) == (
             ErrorCode.SASL_AUTHENTICATION_FAILED,
             INVALID_TOKEN_RESPONSE.decode(),
         )
-        assert said.is_delayed
-        assert sign_token(VALID_CLAIMS, OTHER)[:20] not in str(said.failure)
+        assert outcome.is_delayed
+        assert sign_token(VALID_CLAIMS, OTHER)[:20] not in str(outcome.failure)
 
     in_virtual_time(run)

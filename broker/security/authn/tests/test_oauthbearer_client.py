@@ -159,9 +159,9 @@ def test_token_file_is_read_for_each_login() -> None:
 def test_token_endpoint_request_contains_only_credentials_and_scope() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(b'{"access_token": "a.b.c", "expires_in": 60}')
-        asked = BearerTokenSource("http://idp/token?x=y", "me", "my-secret", "read")
-        assert await get_token(env, asked) == "a.b.c"
-        head, body = provider.asked[0].split(b"\r\n\r\n")
+        requested = BearerTokenSource("http://idp/token?x=y", "me", "my-secret", "read")
+        assert await get_token(env, requested) == "a.b.c"
+        head, body = provider.requested[0].split(b"\r\n\r\n")
         lines = head.decode().split("\r\n")
         assert lines[0] == "POST /token?x=y HTTP/1.1"
         fields = dict(line.split(": ", 1) for line in lines[1:])
@@ -171,7 +171,7 @@ def test_token_endpoint_request_contains_only_credentials_and_scope() -> None:
         assert body == b"grant_type=client_credentials&scope=read"
         await trio.sleep(60)
         provider.publish(b'{"id_token": "d.e.f"}')
-        assert await get_token(env, asked) == "d.e.f"
+        assert await get_token(env, requested) == "d.e.f"
 
     with_provider(main)
 
@@ -222,7 +222,7 @@ def test_client_logs_in_with_valid_token_only(monkeypatch: pytest.MonkeyPatch, k
     env: Any = fixture.env
     env.net, env.uuid = MemoryNet(), lambda: bytes(16)
     monkeypatch.setattr("ottla.client.oauthbearer.read_file", lambda disk, path: files[path])
-    access, told = parse_connection_security(FILE), []
+    access, reported = parse_connection_security(FILE), []
 
     async def run() -> None:
         env.disk = create_env(files[PATH]).disk
@@ -232,13 +232,13 @@ def test_client_logs_in_with_valid_token_only(monkeypatch: pytest.MonkeyPatch, k
             nursery.start_soon(Acceptor(fixture.dispatcher, security).run, listener)
             try:
                 channel = await open_channel(env, HERE, "me", 10.0, access)
-                told.append((await channel.call(HeartbeatRequest())).error_code)
+                reported.append((await channel.call(HeartbeatRequest())).error_code)
             except AuthenticationFailed as error:
-                told.append(str(error))
+                reported.append(str(error))
             nursery.cancel_scope.cancel()
 
     in_virtual_time(run)
     if key is RSA:
-        assert told == [len("User:node")]
+        assert reported == [len("User:node")]
     else:
-        assert told == ['Authentication failed as who a token names: {"status":"invalid_token"}']
+        assert reported == ['Authentication failed as who a token names: {"status":"invalid_token"}']

@@ -85,16 +85,16 @@ def test_authorization_id_other_than_token_principal_fails() -> None:
 
 @pytest.mark.behaviour("S-327")
 @pytest.mark.parametrize(
-    ("token", "told"),
+    ("token", "expected"),
     [("bad", INVALID_TOKEN_RESPONSE), ("scope", b'{"status":"insufficient_scope", "scope":"[s]"}')],
 )
-def test_invalid_token_is_refused_in_two_steps(token: str, told: bytes) -> None:
+def test_invalid_token_is_refused_in_two_steps(token: str, expected: bytes) -> None:
     exchange = OAuthBearerSaslServer(SingleTokenValidator())
-    assert exchange.evaluate(initial_message(token)) == told
+    assert exchange.evaluate(initial_message(token)) == expected
     assert not exchange.is_complete
     with pytest.raises(SaslAuthenticationException) as refused:
         exchange.evaluate(b"\x01")
-    assert refused.value.client_message == told.decode()
+    assert refused.value.client_message == expected.decode()
 
 
 @pytest.mark.behaviour("S-327")

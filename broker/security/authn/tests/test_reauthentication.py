@@ -27,15 +27,15 @@ def test_session_without_limit_does_not_expire():
 @pytest.mark.behaviour("S-316")
 def test_session_lifetime_is_minimum_of_limit_and_token():
     made = create_authenticator(reauth_ms=200, now_ms=EXPIRES_MS - 300)
-    said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
-    assert said.response.session_lifetime_ms == 200
+    outcome = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
+    assert outcome.response.session_lifetime_ms == 200
 
 
 @pytest.mark.behaviour("S-316")
 def test_expired_credentials_give_zero_session_lifetime():
     made = create_authenticator(now_ms=EXPIRES_MS + 1)
-    said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
-    assert said.response.session_lifetime_ms == 0
+    outcome = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
+    assert outcome.response.session_lifetime_ms == 0
     assert made.check_session(ApiKey.PRODUCE, 0.1) is None
 
 
@@ -83,20 +83,20 @@ def test_reauthentication_moves_session_deadline():
 def test_reauthentication_with_other_mechanism_closes_at_next_token():
     made = create_authenticator(reauth_ms=5_000)
     authenticate(made)
-    said = made.handle(handshake(SCRAM_SHA_256), 2_000.0)
-    assert (said.response.error_code, said.failure) == (0, None)
-    said = made.handle(say(b"n,,n=alice,r=abc"), 2_000.0)
-    assert said.failure
-    assert said.response is None
+    outcome = made.handle(handshake(SCRAM_SHA_256), 2_000.0)
+    assert (outcome.response.error_code, outcome.failure) == (0, None)
+    outcome = made.handle(say(b"n,,n=alice,r=abc"), 2_000.0)
+    assert outcome.failure
+    assert outcome.response is None
 
 
 @pytest.mark.behaviour("S-318")
 def test_reauthentication_with_other_principal_fails():
     made = create_authenticator(reauth_ms=5_000)
     authenticate(made)
-    said = authenticate(made, 2_000.0, user="bob", password="bob-secret")
+    outcome = authenticate(made, 2_000.0, user="bob", password="bob-secret")
     text = "Cannot change principals during re-authentication from User.alice: User.bob"
-    assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+    assert (outcome.response.error_code, outcome.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
     assert made.principal_name == "alice"
 
 
@@ -107,5 +107,5 @@ def test_reauthentication_failure_message_names_reauthentication():
     client = ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
     made.handle(say(client.evaluate_challenge(made.handle(say(client.first_message()), 0).response.auth_bytes)), 0)
     made.handle(handshake(SCRAM_SHA_256), 2_000.0)
-    said = made.handle(say(b"nonsense"), 2_000.0)
-    assert "during re-authentication" in said.response.error_message
+    outcome = made.handle(say(b"nonsense"), 2_000.0)
+    assert "during re-authentication" in outcome.response.error_message

@@ -65,13 +65,13 @@ def say(raw: bytes, version: int = 2) -> memoryview:
     return frame(SaslAuthenticateRequest(raw), version)
 
 
-def plain(user: str = "alice", password: str = "alice-secret", as_whom: str = "") -> bytes:
-    return f"{as_whom}\0{user}\0{password}".encode()
+def plain(user: str = "alice", password: str = "alice-secret", as_client: str = "") -> bytes:
+    return f"{as_client}\0{user}\0{password}".encode()
 
 
-def authenticate(made: SaslAuthenticator, now_ms: float = 0.0, **who: str) -> Any:
+def authenticate(made: SaslAuthenticator, now_ms: float = 0.0, **client: str) -> Any:
     made.handle(handshake(), now_ms)
-    return made.handle(say(plain(**who)), now_ms)
+    return made.handle(say(plain(**client)), now_ms)
 
 
 # ------------------------------------------------------------------ 312: order of requests
@@ -81,10 +81,10 @@ def authenticate(made: SaslAuthenticator, now_ms: float = 0.0, **who: str) -> An
 def test_api_versions_handshake_and_token_complete_authentication():
     made = create_authenticator()
     assert made.handle(versions(), 0).response == ApiVersionsResponse()
-    told = made.handle(handshake(), 0).response
-    assert (told.error_code, sorted(told.mechanisms)) == (0, ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512])
-    said = made.handle(say(plain()), 0)
-    assert (said.response.error_code, said.failure, made.state, made.principal_name) == (
+    result = made.handle(handshake(), 0).response
+    assert (result.error_code, sorted(result.mechanisms)) == (0, ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512])
+    outcome = made.handle(say(plain()), 0)
+    assert (outcome.response.error_code, outcome.failure, made.state, made.principal_name) == (
         0,
         None,
         SaslState.COMPLETE,
@@ -118,38 +118,38 @@ def test_api_versions_with_error_may_be_repeated(code):
 
 @pytest.mark.behaviour("S-312")
 def test_handshake_unsupported_mechanism_returns_enabled_ones_and_fails():
-    said = create_authenticator().handle(handshake("GSSAPI"), 0)
-    assert said.response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert sorted(said.response.mechanisms) == ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512]
-    assert said.failure
-    assert said.is_delayed
+    outcome = create_authenticator().handle(handshake("GSSAPI"), 0)
+    assert outcome.response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert sorted(outcome.response.mechanisms) == ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512]
+    assert outcome.failure
+    assert outcome.is_delayed
 
 
 @pytest.mark.behaviour("S-312")
 def test_handshake_in_exchange_returns_illegal_sasl_state():
     made = create_authenticator()
     made.handle(handshake(), 0)
-    said = made.handle(handshake(), 0)
-    assert said.response.error_code == ErrorCode.ILLEGAL_SASL_STATE
-    assert said.failure
-    assert said.is_delayed
+    outcome = made.handle(handshake(), 0)
+    assert outcome.response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert outcome.failure
+    assert outcome.is_delayed
 
 
 @pytest.mark.behaviour("S-312")
 def test_handshake_v0_is_followed_by_raw_tokens():
     made = create_authenticator()
     made.handle(handshake(version=0), 0)
-    said = made.handle(memoryview(plain()), 0)
-    assert (said.request, said.response, said.failure, made.state) == (None, b"", None, SaslState.COMPLETE)
+    outcome = made.handle(memoryview(plain()), 0)
+    assert (outcome.request, outcome.response, outcome.failure, made.state) == (None, b"", None, SaslState.COMPLETE)
 
 
 @pytest.mark.behaviour("S-312")
 def test_raw_token_failure_has_no_response():
     made = create_authenticator()
     made.handle(handshake(version=0), 0)
-    said = made.handle(memoryview(plain(password="x")), 0)
-    assert said.response is None
-    assert said.failure
+    outcome = made.handle(memoryview(plain(password="x")), 0)
+    assert outcome.response is None
+    assert outcome.failure
 
 
 STATES = {
@@ -162,7 +162,7 @@ STATES = {
     ),
     "other mechanism": lambda made: (authenticate(made), made.handle(handshake(SCRAM_SHA_256), 2_000.0)),
 }
-HEARD = {
+RECEIVED = {
     "first": {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE},
     "versions told": {ApiKey.SASL_HANDSHAKE},
     "tokens": {ApiKey.SASL_AUTHENTICATE},
@@ -175,7 +175,7 @@ HEARD = {
 @pytest.mark.parametrize("version", ["low", "high", "unknown"])
 def test_other_requests_before_authentication_fail_in_every_state(state, version):
     for key in ApiKey:
-        if key in HEARD[state]:
+        if key in RECEIVED[state]:
             continue
         known = request_spec(key).versions
         number = {"low": known.low, "high": known.high, "unknown": known.high + 9}[version]
@@ -185,11 +185,11 @@ def test_other_requests_before_authentication_fail_in_every_state(state, version
         raw = encode_request(key, known.high, 7, "c", request_class(key)())[4:]
         raw = raw[:2] + number.to_bytes(2, "big", signed=True) + raw[4:] if number != known.high else raw
         try:
-            said = made.handle(memoryview(raw), 10_000.0)
+            outcome = made.handle(memoryview(raw), 10_000.0)
         except WireError:
             continue
-        assert said.failure, key
-        assert said.response is None or said.response.error_code == ErrorCode.ILLEGAL_SASL_STATE, key
+        assert outcome.failure, key
+        assert outcome.response is None or outcome.response.error_code == ErrorCode.ILLEGAL_SASL_STATE, key
         assert made.state is before is not SaslState.COMPLETE, key
 
 
@@ -215,12 +215,12 @@ def test_random_frames_without_password_never_authenticate(seed):
             if rng.random() < 0.2:
                 raw = raw[: rng.randrange(len(raw) + 1)] + rng.randbytes(rng.randrange(6))
             try:
-                said = made.handle(memoryview(bytes(raw)), 0.0)
+                outcome = made.handle(memoryview(bytes(raw)), 0.0)
             except WireError:
                 break
             assert made.state is not SaslState.COMPLETE
             assert made.principal_name == ""
-            if said.failure is not None:
+            if outcome.failure is not None:
                 break
 
 
@@ -238,7 +238,7 @@ def test_random_frames_without_password_never_authenticate(seed):
         (b"alice\0alice-secret", "Invalid SASL/PLAIN response: expected 3 tokens, got 2"),
         (b"\0alice\0alice-secret\0more", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
         (
-            plain(as_whom="bob"),
+            plain(as_client="bob"),
             "Authentication failed: Client requested an authorization id that is different from username",
         ),
     ],
@@ -246,9 +246,9 @@ def test_random_frames_without_password_never_authenticate(seed):
 def test_plain_failure_message_names_broken_rule(token_bytes, text):
     made = create_authenticator()
     made.handle(handshake(), 0)
-    said = made.handle(say(token_bytes), 0)
-    assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
-    assert said.is_delayed
+    outcome = made.handle(say(token_bytes), 0)
+    assert (outcome.response.error_code, outcome.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+    assert outcome.is_delayed
     assert made.state is not SaslState.COMPLETE
 
 
@@ -261,8 +261,8 @@ def test_plain_comparison_cost_does_not_depend_on_user_or_password(user, passwor
     monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((len(a), len(b))) or compare(a, b))
     made = create_authenticator()
     made.handle(handshake(), 0)
-    said = made.handle(say(plain(user=user, password=password)), 0)
-    assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    outcome = made.handle(say(plain(user=user, password=password)), 0)
+    assert outcome.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert compared == [(32, 32)]
 
 
@@ -273,27 +273,27 @@ def test_plain_authorization_id_equal_to_user_is_accepted():
 
 def scram_login(made: SaslAuthenticator, client: ScramClient, mechanism: str = SCRAM_SHA_256) -> Any:
     made.handle(handshake(mechanism), 0)
-    said = made.handle(say(client.first_message()), 0)
-    if said.failure is None:
-        said = made.handle(say(client.evaluate_challenge(said.response.auth_bytes)), 0)
-    return said
+    outcome = made.handle(say(client.first_message()), 0)
+    if outcome.failure is None:
+        outcome = made.handle(say(client.evaluate_challenge(outcome.response.auth_bytes)), 0)
+    return outcome
 
 
 @pytest.mark.behaviour("S-321")
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
 def test_scram_login_with_correct_password_completes(mechanism):
     made, client = create_authenticator(), ScramClient(mechanism, "alice", "alice-secret", "client")
-    said = scram_login(made, client, mechanism)
-    assert (said.failure, made.principal_name, made.state) == (None, "alice", SaslState.COMPLETE)
-    assert client.evaluate_challenge(said.response.auth_bytes) is None
+    outcome = scram_login(made, client, mechanism)
+    assert (outcome.failure, made.principal_name, made.state) == (None, "alice", SaslState.COMPLETE)
+    assert client.evaluate_challenge(outcome.response.auth_bytes) is None
 
 
 @pytest.mark.behaviour("S-322")
 @pytest.mark.parametrize(("user", "password"), [("alice", "x"), ("nobody", "alice-secret")])
 def test_scram_unknown_user_and_wrong_password_return_same_message(user, password):
-    said = scram_login(create_authenticator(), ScramClient(SCRAM_SHA_256, user, password, "client"))
+    outcome = scram_login(create_authenticator(), ScramClient(SCRAM_SHA_256, user, password, "client"))
     text = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
-    assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+    assert (outcome.response.error_code, outcome.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
 
 @pytest.mark.behaviour("S-322")
@@ -307,8 +307,8 @@ def test_scram_final_message_without_server_nonce_fails():
     client_key = hmac.digest(SALTED[SCRAM_SHA_256], b"Client Key", "sha256")
     signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
     proof = b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
-    said = made.handle(say(f"{unproved},p={proof}".encode()), 0)
-    assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    outcome = made.handle(say(f"{unproved},p={proof}".encode()), 0)
+    assert outcome.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 @pytest.mark.behaviour("S-322")
@@ -322,9 +322,9 @@ def test_cve_2017_12610_authorization_id_of_other_user_fails():
     """The same check of PLAIN is above."""
     made = create_authenticator()
     made.handle(handshake(SCRAM_SHA_256), 0)
-    said = made.handle(say(b"n,a=bob,n=alice,r=abc"), 0)
-    assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert "different from username" in said.response.error_message
+    outcome = made.handle(say(b"n,a=bob,n=alice,r=abc"), 0)
+    assert outcome.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "different from username" in outcome.response.error_message
 
 
 def test_sasl_apis_before_authentication_have_versions_of_their_specs():
@@ -335,5 +335,5 @@ def test_sasl_apis_before_authentication_have_versions_of_their_specs():
 @pytest.mark.behaviour("S-335")
 def test_token_login_session_ends_at_token_expiry():
     made = create_authenticator(now_ms=EXPIRES_MS - 300)
-    said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
-    assert (made.principal_name, made.is_delegation_token, said.response.session_lifetime_ms) == ("owner", True, 300)
+    outcome = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
+    assert (made.principal_name, made.is_delegation_token, outcome.response.session_lifetime_ms) == ("owner", True, 300)

@@ -56,9 +56,11 @@ class AuditFixture:
         return [(x.levelname, x.getMessage()) for x in self.caplog.records if x.name == "ottla.audit"]
 
 
-def acl(permission: AclPermissionType, operation: AclOperation, who: str = "User:bob", **more: Any) -> StandardAcl:
+def acl(
+    permission: AclPermissionType, operation: AclOperation, principal: str = "User:bob", **more: Any
+) -> StandardAcl:
     fields = {"resource": ResourceType.TOPIC, "name": "events", "pattern": PatternType.LITERAL, "host": "*", **more}
-    return StandardAcl(principal=who, operation=operation, permission=permission, **fields)
+    return StandardAcl(principal=principal, operation=operation, permission=permission, **fields)
 
 
 ALLOW, DENY = (
@@ -74,7 +76,7 @@ RULE = (
 
 
 @pytest.mark.parametrize(
-    ("acls", "is_open", "said", "rule"),
+    ("acls", "is_open", "text", "rule"),
     [
         ([ALLOW], False, "Allowed", RULE.format("events", "LITERAL", "ALLOW")),
         ([ALLOW, DENY], False, "Denied", RULE.format("ev", "PREFIXED", "DENY")),
@@ -85,12 +87,12 @@ RULE = (
     ],
 )
 def test_audit_line_has_format_of_kafka(
-    caplog: pytest.LogCaptureFixture, acls: list[StandardAcl], is_open: bool, said: str, rule: str
+    caplog: pytest.LogCaptureFixture, acls: list[StandardAcl], is_open: bool, text: str, rule: str
 ) -> None:
     fixture = AuditFixture(caplog, logging.DEBUG, *acls, is_open=is_open)
-    assert fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events") == (said == "Allowed")
-    level = "DEBUG" if said == "Allowed" else "INFO"
-    assert fixture.lines == [(level, HEAD.format(said, "READ") + TAIL + rule)]
+    assert fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events") == (text == "Allowed")
+    level = "DEBUG" if text == "Allowed" else "INFO"
+    assert fixture.lines == [(level, HEAD.format(text, "READ") + TAIL + rule)]
 
 
 def test_audit_line_names_rule_that_implies_the_operation(caplog: pytest.LogCaptureFixture) -> None:
@@ -213,10 +215,10 @@ def test_acl_resource_name_is_escaped_and_truncated_in_audit_line(caplog: pytest
     name = "a\nb" + "x" * 900
     fixture = AuditFixture(caplog, logging.INFO, acl(AclPermissionType.DENY, AclOperation.READ, name=name))
     fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, name)
-    ((_, told),) = fixture.lines
-    assert "resourceName=a\\nbxxx" in told
-    assert told.isprintable()
-    assert len(told) < 1_000
+    ((_, result),) = fixture.lines
+    assert "resourceName=a\\nbxxx" in result
+    assert result.isprintable()
+    assert len(result) < 1_000
 
 
 @pytest.mark.parametrize(
@@ -236,9 +238,9 @@ def test_resource_and_principal_names_are_escaped_in_audit_line(
     assert escape_name(text) == line
     fixture = AuditFixture(caplog, logging.INFO)
     fixture.ask(ApiKey.DESCRIBE_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP, text, who=f"User:{text[:200]}")
-    ((_, told),) = fixture.lines
-    assert f"Group:LITERAL:{line} " in told
-    assert told.isprintable()
+    ((_, result),) = fixture.lines
+    assert f"Group:LITERAL:{line} " in result
+    assert result.isprintable()
 
 
 def test_audit_log_is_off_by_default() -> None:
@@ -275,9 +277,9 @@ def test_login_audit_lines_contain_no_secret(
             await SecureConnection(node.dispatcher, line, security).serve()
 
     in_virtual_time(run)
-    told = [x for _, x in fixture.lines]
+    reported = [x for _, x in fixture.lines]
     host, listener = ClientStream().peer, "PLAINTEXT"
     good = f"Principal = User:alice is Authenticated from host = {host} at listener = {listener} by PLAIN"
-    assert told[:-1] == ([good] if level == logging.DEBUG else [])
+    assert reported[:-1] == ([good] if level == logging.DEBUG else [])
     bad = f"Nobody is Authenticated from host = {host} at listener = {listener}: "
-    assert told[-1] == f"{bad}Authentication failed: Invalid username or password"
+    assert reported[-1] == f"{bad}Authentication failed: Invalid username or password"

@@ -40,13 +40,13 @@ def acl(
     *,
     deny: bool = False,
     prefix: bool = False,
-    who: str = ALICE,
+    principal: str = ALICE,
     host: str = "*",
     kind: ResourceType = T,
 ) -> StandardAcl:
     pattern = PatternType.PREFIXED if prefix else PatternType.LITERAL
     return StandardAcl(
-        kind, name, pattern, who, host, operation, AclPermissionType.DENY if deny else AclPermissionType.ALLOW
+        kind, name, pattern, principal, host, operation, AclPermissionType.DENY if deny else AclPermissionType.ALLOW
     )
 
 
@@ -75,9 +75,9 @@ def holding(*rules: StandardAcl, **how: Any) -> Authorizer:
     [
         # 336: principal, host, operation, name
         ([acl()], AclOperation.READ, "t", True),
-        ([acl(who=BOB)], AclOperation.READ, "t", False),
-        ([acl(who="User:*")], AclOperation.READ, "t", True),
-        ([acl(who="Group:alice")], AclOperation.READ, "t", False),
+        ([acl(principal=BOB)], AclOperation.READ, "t", False),
+        ([acl(principal="User:*")], AclOperation.READ, "t", True),
+        ([acl(principal="Group:alice")], AclOperation.READ, "t", False),
         ([acl(host="10.0.0.1")], AclOperation.READ, "t", True),
         ([acl(host="10.0.0.2")], AclOperation.READ, "t", False),
         ([acl(operation=AclOperation.WRITE)], AclOperation.READ, "t", False),
@@ -106,7 +106,7 @@ def holding(*rules: StandardAcl, **how: Any) -> Authorizer:
         ([acl(deny=True, operation=AclOperation.ALL), acl()], AclOperation.READ, "t", False),
         ([acl("t"), acl("*", deny=True)], AclOperation.READ, "t", False),
         ([acl("tt"), acl("t", prefix=True, deny=True)], AclOperation.READ, "tt", False),
-        ([acl(), acl(deny=True, who=BOB)], AclOperation.READ, "t", True),
+        ([acl(), acl(deny=True, principal=BOB)], AclOperation.READ, "t", True),
         ([acl(), acl(deny=True, host="10.0.0.2")], AclOperation.READ, "t", True),
         ([acl(), acl(deny=True, operation=AclOperation.DESCRIBE)], AclOperation.READ, "t", True),
         ([acl(), acl(deny=True, operation=AclOperation.DESCRIBE)], AclOperation.DESCRIBE, "t", False),
@@ -125,10 +125,10 @@ def test_acl_rules_decide_by_principal_host_operation_and_name(
     [
         ([], True),  # 337: no rule matches
         ([acl("other")], True),
-        ([acl(who=BOB)], False),
-        ([acl("*", who=BOB)], False),
-        ([acl("t", who=BOB, prefix=True)], False),
-        ([acl(who=BOB, deny=True)], False),
+        ([acl(principal=BOB)], False),
+        ([acl("*", principal=BOB)], False),
+        ([acl("t", principal=BOB, prefix=True)], False),
+        ([acl(principal=BOB, deny=True)], False),
     ],
 )
 def test_allow_if_no_acl_found_applies_only_without_any_acl(rules: list[StandardAcl], allowed: bool) -> None:
@@ -150,7 +150,7 @@ def test_super_user_is_allowed_before_any_rule() -> None:
         ([], False),
         ([acl("a", AclOperation.WRITE)], True),
         ([acl("a", AclOperation.ALL)], True),
-        ([acl("a", AclOperation.WRITE, who=BOB)], False),
+        ([acl("a", AclOperation.WRITE, principal=BOB)], False),
         ([acl("a", AclOperation.WRITE, host="10.9.9.9")], False),
         ([acl("a", AclOperation.WRITE, kind=ResourceType.GROUP)], False),
         ([acl("a", AclOperation.WRITE), acl("a", AclOperation.WRITE, deny=True)], False),
@@ -183,12 +183,12 @@ def test_authorized_operations_are_returned_as_bits() -> None:
         authorizer.authorized_operations(AclSubject(), ResourceType.GROUP, "g") == 1 << 3 | 1 << 8 | 1 << 10 | 1 << 11
     )
     assert authorizer.authorized_operations(AclSubject(BOB), ResourceType.GROUP, "g") == 0
-    told = (
+    result = (
         supported_operation_bits(ResourceType.TOPIC),
         supported_operation_bits(ResourceType.GROUP),
         supported_operation_bits(ResourceType.CLUSTER),
     )
-    assert told == (3576, 3400, 8096)  # 342: value of a real broker without an authorizer
+    assert result == (3576, 3400, 8096)  # 342: value of a real broker without an authorizer
 
 
 def test_context_without_authorizer_allows_everything() -> None:
@@ -199,7 +199,7 @@ def test_context_without_authorizer_allows_everything() -> None:
     assert context.may_any(AclOperation.WRITE, T)
     assert context.authorized_operations(ResourceType.CLUSTER) == 8096
     services.authorizer = holding(
-        acl("kafka-cluster", AclOperation.ALTER, who="User:ANONYMOUS", kind=ResourceType.CLUSTER)
+        acl("kafka-cluster", AclOperation.ALTER, principal="User:ANONYMOUS", kind=ResourceType.CLUSTER)
     )
     assert context.may(AclOperation.ALTER, ResourceType.CLUSTER)
     assert not context.may(AclOperation.READ, T, "t")
@@ -209,13 +209,16 @@ def test_context_without_authorizer_allows_everything() -> None:
 
 @pytest.mark.parametrize("is_written_down", [False, True])
 def test_connection_authorization_cache_is_cleared_by_acl_changes(*, is_written_down: bool) -> None:
-    rules = acl("t", AclOperation.WRITE, who="User:ANONYMOUS"), acl("u", AclOperation.READ, who="User:ANONYMOUS")
+    rules = (
+        acl("t", AclOperation.WRITE, principal="User:ANONYMOUS"),
+        acl("u", AclOperation.READ, principal="User:ANONYMOUS"),
+    )
     authorizer, peer = holding(*rules), Peer("h", ("a", 1))
-    audit = SimpleNamespace(log_decision=lambda *what, **how: None) if is_written_down else None
+    audit = SimpleNamespace(log_decision=lambda *call, **how: None) if is_written_down else None
     services: Any = SimpleNamespace(authorizer=authorizer, audit=audit)
     context = RequestContext(services, peer, ApiKey.PRODUCE, 9, "c", 0, BROKER_APIS)
-    asked = [(authorizer.may_write(context, name), authorizer.may_read(context, name)) for name in ("t", "u", "v")]
-    assert asked == [(True, False), (False, True), (False, False)]
+    requests = [(authorizer.may_write(context, name), authorizer.may_read(context, name)) for name in ("t", "u", "v")]
+    assert requests == [(True, False), (False, True), (False, False)]
     cache = peer.authorization_cache
     assert (cache.writable_topics, cache.readable_topics) == ((set(), set()) if is_written_down else ({"t"}, {"u"}))
     draft = ImageBuilder(MetadataImage(others={("acl", bytes(16)): record(0, rules[0])}))
@@ -227,7 +230,7 @@ def test_connection_authorization_cache_is_cleared_by_acl_changes(*, is_written_
 
 def test_cached_decisions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.security.authz.authorizer._MAX_DECISIONS", 10)
-    authorizer = holding(acl("*", AclOperation.READ, who="User:*"))
+    authorizer = holding(acl("*", AclOperation.READ, principal="User:*"))
     kept = authorizer.allowed_names(AclSubject(), AclOperation.READ, T)
     for number in range(25):
         assert authorizer.may(AclSubject(), AclOperation.READ, T, f"t{number}")
@@ -285,7 +288,7 @@ def test_ten_thousand_random_changes_decide_as_list_model() -> None:
         AclOperation.DESCRIBE_CONFIGS,
         AclOperation.ALL,
     ]
-    askers = [AclSubject(who, host) for who in (ALICE, BOB) for host in ("10.0.0.1", "10.0.0.2")]
+    askers = [AclSubject(identity, host) for identity in (ALICE, BOB) for host in ("10.0.0.1", "10.0.0.2")]
     model, image, authorizer, denied, kept = AclListModel(), MetadataImage(), Authorizer(), 0, 0
     held: dict[Any, Any] = {}
     for step in range(10_000):
@@ -300,7 +303,7 @@ def test_ten_thousand_random_changes_decide_as_list_model() -> None:
                 chance.choice(operations),
                 deny=chance.random() < 0.25,
                 prefix=chance.random() < 0.4,
-                who=chance.choice([ALICE, BOB, "User:*"]),
+                principal=chance.choice([ALICE, BOB, "User:*"]),
                 host=chance.choice(["*", "*", "10.0.0.1"]),
                 kind=chance.choice([T, ResourceType.GROUP]),
             )
@@ -310,23 +313,23 @@ def test_ten_thousand_random_changes_decide_as_list_model() -> None:
         authorizer.publish(image, run_to_end(draft.delta(image)))
         if step % 500 == 250:  # a restart: from the records of a snapshot
             again = ImageBuilder(MetadataImage())
-            for told in image_records(image):
-                again.replay(told)
+            for result in image_records(image):
+                again.replay(result)
             image = replace(run_to_end(again.image(step, 1)))
             authorizer = Authorizer()
             authorizer.publish(image, MetadataDelta.from_empty(image))
             held.clear()
         for _ in range(4):
-            asked = chance.choice(askers), chance.choice(operations[:-1]), chance.choice([T, ResourceType.GROUP])
+            requests = chance.choice(askers), chance.choice(operations[:-1]), chance.choice([T, ResourceType.GROUP])
             name = chance.choice(["a", "ab", "abcd", "b", "c"])
-            expected = model.may(*asked, name)
+            expected = model.may(*requests, name)
             denied += not expected
-            kept += name in held.get(asked, ())
-            assert expected or name not in held.get(asked, ()), "a connection holds what was allowed before"
-            assert authorizer.may(*asked, name) is expected, (step, asked, name, model.rules)
+            kept += name in held.get(requests, ())
+            assert expected or name not in held.get(requests, ()), "a connection holds what was allowed before"
+            assert authorizer.may(*requests, name) is expected, (step, requests, name, model.rules)
             if expected:
-                held[asked] = authorizer.allowed_names(*asked)
-                assert name in held[asked]
+                held[requests] = authorizer.allowed_names(*requests)
+                assert name in held[requests]
     assert 5_000 < denied < 35_000
     assert kept > 10
 
@@ -345,7 +348,7 @@ def test_acl_removal_does_not_compare_rules_of_same_resource() -> None:
     rules = AclIndex()
     for prefix in (False, True):
         for number in range(1000):
-            rules.add(b"%d" % number, Watched(*acl("*", who=f"User:{number}", prefix=prefix)))
+            rules.add(b"%d" % number, Watched(*acl("*", principal=f"User:{number}", prefix=prefix)))
         assert rules.evaluate("User:500", "h", AclOperation.READ, T, "*")
         for number in reversed(range(1000)):
             rules.remove(b"%d" % number)
@@ -355,17 +358,17 @@ def test_acl_removal_does_not_compare_rules_of_same_resource() -> None:
 
 def test_authorize_by_resource_type_is_cached_until_acls_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan of all rules would be needed for each new producer."""
-    asked = []
+    requested = []
     look = AclIndex.evaluate_by_resource_type
 
-    def watched(self: AclIndex, *what: Any) -> bool:
-        asked.append(what)
-        return look(self, *what)
+    def watched(self: AclIndex, *call: Any) -> bool:
+        requested.append(call)
+        return look(self, *call)
 
     monkeypatch.setattr(AclIndex, "evaluate_by_resource_type", watched)
     authorizer = holding(acl("a", AclOperation.READ))
     assert [authorizer.may_any(AclSubject(), AclOperation.WRITE, T) for _ in range(3)] == [False] * 3
-    assert len(asked) == 1
+    assert len(requested) == 1
     assert [
         authorizer.may_any(AclSubject(BOB), AclOperation.WRITE, T),
         authorizer.may_any(AclSubject(), AclOperation.READ, T),

@@ -29,9 +29,12 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import metadata_records
 
-WHO = "User:ANONYMOUS"
-READ, WRITE = acl(operation=AclOperation.READ, who=WHO), acl(operation=AclOperation.WRITE, who=WHO)
-ACTION = acl(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, who=WHO, kind=ResourceType.CLUSTER)
+PRINCIPAL = "User:ANONYMOUS"
+READ, WRITE = (
+    acl(operation=AclOperation.READ, principal=PRINCIPAL),
+    acl(operation=AclOperation.WRITE, principal=PRINCIPAL),
+)
+ACTION = acl(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, principal=PRINCIPAL, kind=ResourceType.CLUSTER)
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 THERE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 """Broker 2 may follow, and has no replica."""
@@ -59,9 +62,9 @@ class AuthorizedConnection:
         self.authorizer.publish(image, run_to_end(draft.delta(image)))
 
     async def read(self, **more: Any) -> int:
-        what = request(("t", 0, more.pop("at", 0)), **more)
+        body = request(("t", 0, more.pop("at", 0)), **more)
         context = replace(self.fixture.context(ApiKey.FETCH, 14), peer=self.peer)
-        (row,) = rows_of(await resolve(fetch.handle(context, what)))
+        (row,) = rows_of(await resolve(fetch.handle(context, body)))
         return int(row.error_code)
 
     async def write(self) -> int:
@@ -94,22 +97,22 @@ def test_cached_authorization_of_one_operation_does_not_grant_another(
 
 
 def test_delayed_fetch_after_acl_removal_returns_authorization_failed() -> None:
-    connection, told = AuthorizedConnection(READ), list[int]()
+    connection, reported = AuthorizedConnection(READ), list[int]()
 
     async def wait() -> None:
-        told.append(await connection.read(at=3, wait=5_000))
+        reported.append(await connection.read(at=3, wait=5_000))
 
     async def run() -> None:
         assert await connection.read() == 0
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
             await trio.sleep(1)
-            assert not told
+            assert not reported
             connection.drop()
             connection.replica.append(make_batch(10), 1_000_000)
 
     run_virtual(run)
-    assert told == [REFUSED]
+    assert reported == [REFUSED]
 
 
 class Claims:
@@ -123,11 +126,11 @@ class Claims:
 
     async def fetch(self, count: int, replica: int = -1, session: int = 0) -> tuple[set[int], int]:
         """Fetch partitions of topic t; return the row errors, or the top-level error, and the session id."""
-        what = request(*(("t", number, 0) for number in range(count)))
-        what.replica_state.replica_id = replica
-        what.session_id, what.session_epoch = session, self.epoch
+        body = request(*(("t", number, 0) for number in range(count)))
+        body.replica_state.replica_id = replica
+        body.session_id, body.session_epoch = session, self.epoch
         context = replace(self.fixture.context(ApiKey.FETCH, 15), peer=self.connection.peer)
-        answer: Any = await resolve(fetch.handle(context, what))
+        answer: Any = await resolve(fetch.handle(context, body))
         return {row.error_code for row in rows_of(answer)} or {answer.error_code}, answer.session_id
 
 
@@ -171,6 +174,6 @@ def test_follower_session_does_not_grow_after_permission_is_revoked(monkeypatch:
     claims.epoch = 2
     assert run_virtual(lambda: claims.fetch(3, replica=2, session=following))[1] == following, "it asks for no more"
     claims.epoch = 3
-    told = run_virtual(lambda: claims.fetch(4, replica=2, session=following))
-    assert told == ({ErrorCode.FETCH_SESSION_ID_NOT_FOUND}, 0)
+    result = run_virtual(lambda: claims.fetch(4, replica=2, session=following))
+    assert result == ({ErrorCode.FETCH_SESSION_ID_NOT_FOUND}, 0)
     assert len(claims.kept) == 0

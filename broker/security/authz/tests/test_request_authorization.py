@@ -240,8 +240,8 @@ def test_row_without_permission_returns_authorization_error(at_controller: bool,
 def test_topic_id_row_is_authorized_by_topic_name() -> None:
     request = rows_in(request_class(ApiKey.OFFSET_COMMIT)())
     request.topics[0].name = ""
-    stranger = type(request.topics[0])("", b"?" * 16, request.topics[0].partitions)
-    request.topics.append(stranger)
+    outsider = type(request.topics[0])("", b"?" * 16, request.topics[0].partitions)
+    request.topics.append(outsider)
     seen, handler = handed(empty)
     answer = ask(AllowedClient(10, (AclOperation.READ, ResourceType.GROUP, "")), request, handler, at_controller=False)
     assert [x.topic_id for x in seen[0].topics] == [b"?" * 16]  # the handler returns unknown topic id
@@ -282,8 +282,10 @@ def test_create_topics_configs_are_returned_only_with_describe_configs() -> None
         (AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "b"),
     )
     answer = ask(AllowedClient(7, *rights), request, handed(made)[1], at_controller=True)
-    told = [(t.topic_config_error_code, t.num_partitions, t.replication_factor, len(t.configs)) for t in answer.topics]
-    assert told == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1, 0), (0, 3, 2, 1)]
+    response = [
+        (t.topic_config_error_code, t.num_partitions, t.replication_factor, len(t.configs)) for t in answer.topics
+    ]
+    assert response == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1, 0), (0, 3, 2, 1)]
 
 
 # ---------------------------------------------------------------- settings and deletions
@@ -353,7 +355,7 @@ NAMED, BY_ID, BOTH, UNKNOWN = ("t", ZERO_UUID), (None, ID), ("t", ID), (None, b"
 
 
 @pytest.mark.parametrize(
-    ("rights", "wanted", "told"),
+    ("rights", "wanted", "reported"),
     [
         ([], NAMED, ("t", ZERO_UUID)),
         ([SEE], NAMED, ("t", ZERO_UUID)),
@@ -371,7 +373,7 @@ NAMED, BY_ID, BOTH, UNKNOWN = ("t", ZERO_UUID), (None, ID), ("t", ID), (None, b"
 )
 @pytest.mark.parametrize("version", [5, 6])
 def test_delete_topics_hides_names_without_describe_permission(
-    rights: list[Right], wanted: tuple[str | None, bytes], told: Any, version: int
+    rights: list[Right], wanted: tuple[str | None, bytes], reported: Any, version: int
 ) -> None:
     request: Any = request_class(ApiKey.DELETE_TOPICS)()
     module = sys.modules[type(request).__module__]
@@ -383,7 +385,7 @@ def test_delete_topics_hides_names_without_describe_permission(
         request.topics = [module.DeleteTopicState(*wanted)]
     seen, handler = handed(empty)
     answer = ask(AllowedClient(version, *rights), request, handler, at_controller=True)
-    expected = [] if told is None else [(*told, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    expected = [] if reported is None else [(*reported, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     assert [(r.name, r.topic_id, r.error_code) for r in answer.responses] == expected
-    assert len(seen[0].topics) + len(seen[0].topic_names) == (told is None)
+    assert len(seen[0].topics) + len(seen[0].topic_names) == (reported is None)
     compiler.encode(answer, version)

@@ -152,13 +152,13 @@ def test_raft_invariants_detect_fatal_response(row: str, asker: int, request_: A
     host.machine = follower()
     invariants = RaftInvariants({1: host})
     invariants.leaders[5] = 2
-    ticket = (asker, 1, request_)
+    pending = (asker, 1, request_)
     kinds: dict[type, AnyRaftResponse] = {
         Vote: RaftResponse(OK, 5, -1),
         Fetch: RaftFetchResponse(OK, 5, -1, high_watermark=7),
         FetchSnapshot: RaftFetchSnapshotResponse(OK, 5, -1, (8, 3)),
     }
     right = kinds[type(request_)]
-    invariants.on_response(host, ticket, right)
+    invariants.on_response(host, pending, right)
     with pytest.raises(AssertionError, match=row):
-        invariants.on_response(host, ticket, right._replace(**response))
+        invariants.on_response(host, pending, right._replace(**response))

@@ -297,7 +297,7 @@ def test_delayed_fetch_is_answered_once_on_leader_change() -> None:
     raft.step(1601, RequestReceived("g", Fetch(THIRD, 6, 11, 6, 11, 500)))
     replies = raft.step(1650, RequestReceived("b", BeginEpoch(2, 7))).replies
     errors = [(r.pending_request, r.response.error) for r in replies if r.pending_request != "b"]
-    assert errors == [(ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER) for ticket in "fg"]
+    assert errors == [(pending, ErrorCode.NOT_LEADER_OR_FOLLOWER) for pending in "fg"]
     assert not raft.delayed_fetches
     for now in (2200, 4000, 6000):
         assert not raft.step(now, Tick()).replies

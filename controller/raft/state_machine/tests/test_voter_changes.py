@@ -50,8 +50,8 @@ OTHER_DIRECTORY = ReplicaKey(2, bytes([9] * 16))
 SPEAKS = KRaftVersionsResponse(OK, 0, 1)
 
 
-def responses(ready: Ready, ticket: str = "t") -> list[Any]:
-    return [r.response for r in ready.replies if r.pending_request == ticket]
+def responses(ready: Ready, pending: str = "t") -> list[Any]:
+    return [r.response for r in ready.replies if r.pending_request == pending]
 
 
 def error(raft: RaftStateMachine, request: Any, now_ms: float = 2000) -> ErrorCode | None:
