@@ -1,0 +1,45 @@
+"""Store of named, immutable objects: the interface of the backends of tiered storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+
+class StoredObject(NamedTuple):
+    """Object in a listing."""
+
+    name: str
+    size_bytes: int
+    modified_ms: int
+    """Time of its last modification, in milliseconds since 1970."""
+
+
+class ObjectStore(Protocol):
+    """Objects by name. Calls block; each raises RemoteStorageError or a subclass of it if the store fails."""
+
+    def put(self, name: str, chunks: Iterator[bytes], minimum_bytes: int) -> None:
+        """Store an object whole or not at all, durably; replaces an object of that name.
+
+        An exception of ``chunks`` ends the upload, which leaves no object.
+
+        Args:
+            name: parts with slashes between them.
+            chunks: the object's bytes.
+            minimum_bytes: an estimate of their number, at most the exact one.
+        """
+
+    def get_range(self, name: str, start: int, end: int) -> bytes:
+        """Return bytes [start, end) of an object, fewer at its end.
+
+        Raises RemoteResourceNotFoundError if it does not exist, CorruptRemoteSegmentError if it ends before ``start``.
+        """
+
+    def size(self, name: str) -> int:
+        """Return the length of an object. Raises RemoteResourceNotFoundError if it does not exist."""
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield the objects below ``prefix``, which ends with a slash or is empty; their order is not defined."""
+
+    def delete(self, name: str) -> None:
+        """Delete an object durably; one that does not exist is no error."""

@@ -1,0 +1,100 @@
+"""Interface between the broker and a remote store of log segments (KIP-405; RemoteStorageManager of Kafka 4.3.1)."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class RemoteLogSegmentId(NamedTuple):
+    """Identity of one copied segment: a segment that is copied again after a failure gets a new id."""
+
+    topic_id: bytes
+    """16 bytes."""
+    topic: str
+    partition: int
+    id: bytes
+    """16 random bytes."""
+
+
+class RemoteLogSegmentState(enum.IntEnum):
+    """States of a remote segment, with the numbers of Kafka's metadata records (RemoteLogSegmentState, 4.3.1)."""
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+
+class IndexType(enum.Enum):
+    """Files that are stored beside the records of a segment."""
+
+    OFFSET = "offset"
+    TIMESTAMP = "timestamp"
+    PRODUCER_SNAPSHOT = "producer_snapshot"
+    TRANSACTION = "transaction"
+    LEADER_EPOCH = "leader_epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLogSegmentMetadata:
+    """Description of a remote segment, as kept in ``__remote_log_metadata``."""
+
+    segment_id: RemoteLogSegmentId
+    start_offset: int
+    end_offset: int
+    """Last offset, inclusive."""
+    max_timestamp_ms: int
+    broker_id: int
+    event_timestamp_ms: int
+    segment_size_bytes: int
+    segment_leader_epochs: dict[int, int] = field(default_factory=dict)
+    """Start offset of each leader epoch within the segment."""
+    state: RemoteLogSegmentState = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    custom_metadata: bytes | None = None
+    txn_index_empty: bool = False
+
+
+class SegmentFiles(NamedTuple):
+    """Local files of a rolled segment; the leader epoch checkpoint is given as bytes, as it has no file of its own."""
+
+    log: Path
+    offset_index: Path
+    time_index: Path
+    producer_snapshot: Path | None
+    transaction_index: Path | None
+    leader_epochs: bytes
+
+
+class RemoteStorageError(Exception):
+    """Operation that the remote store could not do."""
+
+
+class RetriableRemoteStorageError(RemoteStorageError):
+    """Failure that may pass: a timeout, a server error, a lost connection, a full disk of the store."""
+
+
+class RemoteResourceNotFoundError(RemoteStorageError):
+    """Segment or index that the remote store does not have."""
+
+
+class CorruptRemoteSegmentError(RemoteStorageError):
+    """Stored object that is truncated or damaged, has a wrong checksum, or is not the object of the segment."""
+
+
+class RemoteStorage(Protocol):
+    """Store of segments. Calls may take seconds: the broker makes them in its remote storage threads, never on the loop."""
+
+    def copy_segment(self, metadata: RemoteLogSegmentMetadata, files: SegmentFiles) -> bytes | None:
+        """Store a segment whole or not at all, verify the copy, and return custom metadata (None if there is none)."""
+
+    def fetch_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> bytes:
+        """Return bytes [start, end) of the segment's records; fewer at the segment's end."""
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
+        """Return a stored index, whole."""
+
+    def delete_segment(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Delete a segment with its indexes; a segment that does not exist is no error."""
