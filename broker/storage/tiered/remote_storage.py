@@ -85,7 +85,7 @@ class CorruptRemoteSegmentError(RemoteStorageError):
 
 
 class RemoteStorage(Protocol):
-    """Store of segments. Calls may take seconds: the broker makes them in its remote storage threads, never on the loop."""
+    """Store of segments. Its calls may take seconds: they are made in threads, never on the event loop."""
 
     def copy_segment(self, metadata: RemoteLogSegmentMetadata, files: SegmentFiles) -> bytes | None:
         """Store a segment whole or not at all, verify the copy, and return custom metadata (None if there is none)."""
