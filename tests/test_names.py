@@ -41,6 +41,7 @@ EXEMPT = {
     "last_known_elr": "Kafka's lastKnownElr",
     "consumer_beside_strangers": "a key of the golden recording of answers",
     "parse_known_args": "a method of argparse",
+    "RemoteResourceNotFoundError": "Kafka's RemoteResourceNotFoundException",
     "one_less": "a heading of the golden recording of tools",
 }
 """Names that keep such a word, with the reason. Kafka's API keys and error codes are upper case."""
