@@ -1,0 +1,60 @@
+"""Format of a file of the chunk cache: the chunk, checksums of its blocks, its length, and a checksum of these."""
+
+from __future__ import annotations
+
+from ottla.wire.record_batch.crc import crc32c
+
+BLOCK_BYTES = 64 * 1024
+"""Bytes of a chunk that have a checksum of their own: a short read verifies little more than it returns."""
+TRAILER_BYTES = 8 + 4
+"""Bytes after the checksums of the blocks."""
+
+
+def block_checksums(data: bytes) -> bytes:
+    """Return the checksum of each block of a chunk."""
+    view = memoryview(data)
+    blocks = (view[at : at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES))
+    return b"".join(crc32c(block).to_bytes(4, "big") for block in blocks)
+
+
+def encode_trailer(checksums: bytes, data_bytes: int) -> bytes:
+    """Return the checksums of the blocks, the length of the chunk, and a checksum of both."""
+    body = checksums + data_bytes.to_bytes(8, "big")
+    return body + crc32c(body).to_bytes(4, "big")
+
+
+def block_count(file_bytes: int) -> int:
+    """Return the number of blocks in a file of this length.
+
+    Raises:
+        ValueError: no chunk has that length.
+    """
+    body = file_bytes - TRAILER_BYTES
+    count = -(-body // (BLOCK_BYTES + 4))
+    if body < 0 or not (count - 1) * BLOCK_BYTES < body - 4 * count <= count * BLOCK_BYTES:
+        raise ValueError(f"chunk file of {file_bytes} bytes")
+    return count
+
+
+def decode_trailer(raw: bytes) -> bytes:
+    """Return the checksums of the blocks from the end of a file.
+
+    Raises:
+        ValueError: the file is incomplete or damaged.
+    """
+    if len(raw) < TRAILER_BYTES or crc32c(raw[:-4]) != int.from_bytes(raw[-4:], "big"):
+        raise ValueError("trailer of a chunk file has a wrong checksum")
+    return raw[:-TRAILER_BYTES]
+
+
+def verify_blocks(data: bytes, checksums: bytes, start: int) -> None:
+    """Check whole blocks, the first of which begins at ``start`` in the chunk.
+
+    Raises:
+        ValueError: one has a wrong checksum.
+    """
+    view = memoryview(data)
+    for at in range(0, len(data), BLOCK_BYTES):
+        entry = (start + at) // BLOCK_BYTES * 4
+        if crc32c(view[at : at + BLOCK_BYTES]) != int.from_bytes(checksums[entry : entry + 4], "big"):
+            raise ValueError(f"block at {start + at} has a wrong checksum")
