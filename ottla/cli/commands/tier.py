@@ -1,0 +1,198 @@
+"""``ottla tier``: list, verify and extract segments in a remote store (KIP-405), without a broker."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from ottla.broker.storage.tiered.cloud_store import InvalidStoreError
+from ottla.broker.storage.tiered.remote_storage import CorruptRemoteSegmentError, RemoteStorageError
+from ottla.broker.storage.tiered.segment_format import check_topic
+from ottla.broker.storage.tiered.segment_store import SegmentStore
+from ottla.broker.storage.tiered.store_settings import (
+    CACHE_PATH_KEY,
+    DEFAULT_PREFIX,
+    URL_KEY,
+    open_segment_store,
+    parse_store_settings,
+    store_values,
+)
+from ottla.cli.arguments import command_parser, integer
+from ottla.cli.common import OUTPUTS, parse_key_values, print_output
+from ottla.cli.errors import CommandFailed, failure_text
+from ottla.env.log_escaping import escape
+from ottla.log.java_properties import MalformedProperties, load_settings
+from ottla.runtime.blocking_env import BlockingEnv
+from ottla.runtime.real_disk import RealDisk
+from ottla.tools.remote_segments import (
+    ObjectProblem,
+    StoredSegment,
+    choose_segments,
+    extract_segment,
+    list_segments,
+    remove_unfinished_uploads,
+    verify_segment,
+)
+from ottla.wire.codec.primitives import uuid_to_string
+
+TEXT = """Reads segments that tiered storage keeps in a directory or an object store. No broker is needed, and nothing
+in the store is changed, except by `verify --remove-uploads`.
+
+URL: /directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix. An object store needs
+the package obstore (pip install 'ottla[tiered]'). Credentials come from the environment, as the store's own tools take
+them, or from settings: store.NAME and client.NAME are those of obstore.
+
+examples:
+  ottla tier list /mnt/tier
+  ottla tier list s3://segments/cluster-1 --topic events -o json
+  ottla tier verify s3://segments --set store.endpoint=http://127.0.0.1:9000 --set client.allow_http=true
+  ottla tier extract /mnt/tier --topic events --partition 3 --to restored
+Status: 0 done, 1 an object is damaged or could not be read, 2 wrong arguments.
+"""
+PREFIX_SETTING = "remote.log.storage.manager.impl.prefix"
+UPLOAD_MAX_AGE_HOURS = 24
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("tier", TEXT)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, text in (
+        ("list", "list the segments of a store"),
+        ("verify", "read every segment whole and check its checksums"),
+        ("extract", "write segments as files of Kafka's log, indexes included"),
+    ):
+        verb = verbs.add_parser(name, help=text, description=text)
+        verb.set_defaults(needs_utf8=True)
+        verb.add_argument("url", metavar="URL", help="directory or object store")
+        verb.add_argument("--topic", metavar="NAME", required=name == "extract", help="only this topic")
+        verb.add_argument("--partition", metavar="N", type=integer(0), help="only this partition")
+        verb.add_argument("--config", metavar="FILE", help=f"file of a broker with {DEFAULT_PREFIX}* settings")
+        help_text = "setting of the store; wins over the file"
+        verb.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help=help_text)
+        if name == "list":
+            verb.add_argument("-o", "--output", choices=OUTPUTS, default="text", help="how to print")
+        elif name == "extract":
+            verb.add_argument("--to", metavar="DIR", required=True, help="directory for the partitions' directories")
+        else:
+            help_text = f"remove unfinished uploads of a directory that are older than {UPLOAD_MAX_AGE_HOURS} hours"
+            verb.add_argument("--remove-uploads", action="store_true", help=help_text)
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str]:
+    """Return the settings of the store from the file and the options.
+
+    Raises:
+        CommandFailed: the file cannot be used.
+    """
+    settings: dict[str, str] = {}
+    if options.config is not None:
+        try:
+            with open(options.config, "rb") as file:
+                properties = load_settings(file.read())
+        except (OSError, MalformedProperties) as error:
+            raise CommandFailed(f"{options.config}: {getattr(error, 'strerror', None) or error}") from None
+        settings = store_values(properties, properties.get(PREFIX_SETTING, DEFAULT_PREFIX))
+        settings = {key: value for key, value in settings.items() if not key.startswith("chunk.cache.")}
+    settings |= {key.removeprefix(DEFAULT_PREFIX): value for key, value in parse_key_values(options.set).items()}
+    settings.pop(CACHE_PATH_KEY, None)
+    return {**settings, URL_KEY: options.url}
+
+
+def _report(problem: ObjectProblem) -> None:
+    sys.stdout.flush()
+    print(f"ottla tier: {escape(problem.name)}: {escape(problem.reason)}", file=sys.stderr)
+
+
+def _segments(
+    store: SegmentStore, options: argparse.Namespace, problems: list[ObjectProblem]
+) -> Iterator[StoredSegment]:
+    """Yield the segments that the options name; report and collect the objects that are none."""
+    for each in list_segments(store, options.topic, options.partition):
+        if isinstance(each, ObjectProblem):
+            problems.append(each)
+            _report(each)
+        else:
+            yield each
+
+
+def _row(segment: StoredSegment) -> dict[str, object]:
+    metadata = segment.metadata
+    return {
+        "topic": metadata.segment_id.topic,
+        "partition": metadata.segment_id.partition,
+        "start": metadata.start_offset,
+        "end": metadata.end_offset,
+        "bytes": metadata.segment_size_bytes,
+        "max_timestamp_ms": metadata.max_timestamp_ms,
+        "leader_epochs": sorted(metadata.segment_leader_epochs),
+        "topic_id": uuid_to_string(metadata.segment_id.topic_id),
+        "segment_id": uuid_to_string(metadata.segment_id.id),
+        "broker": metadata.broker_id,
+        "object": segment.object.name,
+        "object_bytes": segment.object.size_bytes,
+    }
+
+
+_TEXT_COLUMNS = ("topic", "partition", "start", "end", "bytes", "max_timestamp_ms", "segment_id")
+
+
+def _list(store: SegmentStore, options: argparse.Namespace, problems: list[ObjectProblem]) -> None:
+    rows = [_row(each) for each in _segments(store, options, problems)]
+    rows.sort(key=lambda row: (row["topic"], row["partition"], row["start"], row["segment_id"]))
+    if options.output == "text":
+        rows = [{name: row[name] for name in _TEXT_COLUMNS} for row in rows]
+    print_output(rows, options.output, "no segments")
+
+
+def _verify(store: SegmentStore, options: argparse.Namespace, problems: list[ObjectProblem]) -> None:
+    count = size = 0
+    for each in _segments(store, options, problems):
+        problem = verify_segment(store, each)
+        count += 1
+        size += each.object.size_bytes
+        if problem is not None:
+            problems.append(problem)
+            _report(problem)
+    if options.remove_uploads:
+        before_ms = BlockingEnv().now_ms() - UPLOAD_MAX_AGE_HOURS * 3_600_000
+        for name in remove_unfinished_uploads(store.objects, before_ms):
+            print(f"removed an unfinished upload: {escape(name)}")
+    print(f"{count} segments of {size} bytes verified, {len(problems)} damaged objects")
+
+
+def _extract(store: SegmentStore, options: argparse.Namespace, problems: list[ObjectProblem]) -> None:
+    extraction = choose_segments(_segments(store, options, problems))
+    if not extraction.chosen and not problems:
+        raise CommandFailed(f"no segments of topic {options.topic}")
+    for problem in extraction.omitted:
+        _report(problem)
+    disk = RealDisk()
+    for each in extraction.chosen:
+        try:
+            print(escape(extract_segment(store, disk, each, options.to)))
+        except CorruptRemoteSegmentError as error:
+            problems.append(ObjectProblem(each.object.name, str(error).removeprefix(f"{each.object.name}: ")))
+            _report(problems[-1])
+
+
+_VERBS = {"list": _list, "verify": _verify, "extract": _extract}
+
+
+def run(arguments: list[str]) -> int:
+    """Run ``ottla tier`` with these arguments and return the exit status."""
+    options = _parser().parse_args(arguments)
+    problems: list[ObjectProblem] = []
+    try:
+        if options.topic is not None:
+            check_topic(options.topic)
+        store = open_segment_store(parse_store_settings(_settings(options)), RealDisk())
+        _VERBS[options.verb](store, options, problems)
+    except KeyboardInterrupt:
+        return 130
+    except (CommandFailed, InvalidStoreError, RemoteStorageError, OSError, ValueError) as error:
+        sys.stdout.flush()
+        print(f"ottla tier: {escape(failure_text(error))}", file=sys.stderr)
+        return 1
+    return int(bool(problems))

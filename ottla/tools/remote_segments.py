@@ -1,0 +1,192 @@
+"""Segments of a remote store for ``ottla tier``: listed, verified, and extracted as files of a log directory."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from ottla.broker.storage.tiered.directory_store import DirectoryStore
+from ottla.broker.storage.tiered.object_store import ObjectStore, StoredObject
+from ottla.broker.storage.tiered.remote_storage import (
+    CorruptRemoteSegmentError,
+    IndexType,
+    RemoteLogSegmentMetadata,
+    RemoteResourceNotFoundError,
+)
+from ottla.broker.storage.tiered.segment_format import (
+    OBJECT_SUFFIX,
+    ObjectIdentity,
+    check_topic,
+    encode_identity,
+    object_name,
+)
+from ottla.broker.storage.tiered.segment_store import OpenSegment, SegmentStore
+from ottla.env.disk import Disk
+from ottla.log.checkpoints.checkpoint_files import write_partition_metadata
+from ottla.log.segment.log_segment import segment_file_name
+
+SUFFIXES = {
+    IndexType.OFFSET: ".index",
+    IndexType.TIMESTAMP: ".timeindex",
+    IndexType.TRANSACTION: ".txnindex",
+}
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+
+
+class StoredSegment(NamedTuple):
+    """Segment of a remote store, by its object."""
+
+    object: StoredObject
+    metadata: RemoteLogSegmentMetadata
+    """Metadata as after a finished copy, with the custom metadata of the store."""
+
+
+class ObjectProblem(NamedTuple):
+    """Object that is no segment, or a damaged one."""
+
+    name: str
+    reason: str
+
+
+def list_segments(
+    store: SegmentStore, topic: str | None = None, partition: int | None = None
+) -> Iterator[StoredSegment | ObjectProblem]:
+    """Yield the segments of a store in the order of its listing, and the objects that are none.
+
+    Args:
+        store: the store. The end of each object is read.
+        topic: only this topic, None for all.
+        partition: only this partition, None for all.
+
+    Raises:
+        RemoteStorageError: the store failed.
+        ValueError: the topic's name is invalid.
+    """
+    prefix = "" if topic is None else f"{check_topic(topic)}/"
+    for each in store.objects.list_objects(prefix):
+        if partition is not None and f"/{partition}/" not in each.name:
+            continue
+        if not each.name.endswith(OBJECT_SUFFIX):
+            yield ObjectProblem(each.name, "no segment object")
+            continue
+        try:
+            metadata = _metadata(each.name, store.describe(each.name, each.size_bytes))
+        except RemoteResourceNotFoundError:
+            continue  # deleted since it was listed
+        except CorruptRemoteSegmentError as error:
+            yield ObjectProblem(each.name, str(error).removeprefix(f"{each.name}: "))
+            continue
+        if partition is None or metadata.segment_id.partition == partition:
+            yield StoredSegment(each, metadata)
+
+
+def _metadata(name: str, segment: OpenSegment) -> RemoteLogSegmentMetadata:
+    """Return the metadata in an object, with its identity as custom metadata.
+
+    Raises:
+        CorruptRemoteSegmentError: the object has another segment's name.
+    """
+    descriptor = segment.descriptor
+    expected = object_name(descriptor.metadata)
+    if expected != name:
+        raise CorruptRemoteSegmentError(f"{name}: object of another segment: {expected}")
+    identity = ObjectIdentity(descriptor.object_bytes, descriptor.crc32c)
+    return replace(descriptor.metadata, custom_metadata=encode_identity(identity))
+
+
+def verify_segment(store: SegmentStore, segment: StoredSegment) -> ObjectProblem | None:
+    """Read a segment whole; return its problem, None if all checksums are right."""
+    name = segment.object.name
+    try:
+        store.verify(name, store.describe(name, segment.object.size_bytes))
+    except (CorruptRemoteSegmentError, RemoteResourceNotFoundError) as error:
+        return ObjectProblem(name, str(error).removeprefix(f"{name}: "))
+    return None
+
+
+class Extraction(NamedTuple):
+    """Segments to extract, and those that are left out."""
+
+    chosen: list[StoredSegment]
+    omitted: list[ObjectProblem]
+
+
+def choose_segments(segments: Iterable[StoredSegment]) -> Extraction:
+    """Choose one segment for each start offset of a partition, the one that was copied last.
+
+    Several copies of an offset exist after a copy whose result was lost, and after an unclean leader election.
+    """
+    chosen: dict[tuple[str, int, int], StoredSegment] = {}
+    omitted = []
+    for each in sorted(segments, key=lambda segment: (segment.metadata.event_timestamp_ms, segment.object.name)):
+        identity = each.metadata.segment_id
+        key = (identity.topic, identity.partition, each.metadata.start_offset)
+        if key in chosen:
+            before = chosen[key].object.name
+            omitted.append(ObjectProblem(before, f"has the start offset of a later copy: {each.object.name}"))
+        chosen[key] = each
+    return Extraction([chosen[key] for key in sorted(chosen)], omitted)
+
+
+def extract_segment(store: SegmentStore, disk: Disk, segment: StoredSegment, directory: str) -> str:
+    """Write a segment below a directory as files of Kafka's log; return the path of its records.
+
+    The partition's directory also gets the topic id and the leader epochs, those of the segment that is extracted last.
+
+    Raises:
+        FileExistsError: a file of the segment exists.
+        RemoteStorageError: the segment cannot be read; OSError: a file cannot be written. No file of it is left.
+    """
+    metadata, name = segment.metadata, segment.object.name
+    identity = metadata.segment_id
+    where = f"{directory.rstrip('/')}/{identity.topic}-{identity.partition}"
+    stored = store.describe(name, segment.object.size_bytes)
+    contents: list[tuple[str, Iterable[bytes]]] = [
+        (segment_file_name(metadata.start_offset, ".log"), store.records(name, stored))
+    ]
+    parts = stored.descriptor.parts
+    for index, suffix in SUFFIXES.items():
+        if index.value in parts:
+            file_name = segment_file_name(metadata.start_offset, suffix)
+            contents.append((file_name, [store.read_part(name, parts[index.value])]))
+    if IndexType.PRODUCER_SNAPSHOT.value in parts:
+        snapshot = segment_file_name(metadata.end_offset + 1, ".snapshot")
+        contents.append((snapshot, [store.read_part(name, parts[IndexType.PRODUCER_SNAPSHOT.value])]))
+    disk.makedirs(where)
+    written: list[str] = []
+    try:
+        for file_name, pieces in contents:
+            path = f"{where}/{file_name}"
+            if disk.exists(path):
+                raise FileExistsError(errno.EEXIST, "File exists", path)
+            written.append(path)
+            _write(disk, path, pieces)
+    except Exception:
+        for path in written:
+            with suppress(OSError):
+                disk.unlink(path)
+        raise
+    if IndexType.LEADER_EPOCH.value in parts:
+        _write(disk, f"{where}/{LEADER_EPOCH_FILE}", [store.read_part(name, parts[IndexType.LEADER_EPOCH.value])])
+    write_partition_metadata(disk, where, identity.topic_id, sync=False)
+    return f"{where}/{contents[0][0]}"
+
+
+def _write(disk: Disk, path: str, pieces: Iterable[bytes]) -> None:
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(0)
+        position = 0
+        for piece in pieces:
+            file.pwrite(piece, position)
+            position += len(piece)
+    finally:
+        file.close()
+
+
+def remove_unfinished_uploads(objects: ObjectStore, modified_before_ms: int) -> list[str]:
+    """Remove the unfinished uploads of a directory that are older than a time; return their names."""
+    return objects.remove_uploads(modified_before_ms) if isinstance(objects, DirectoryStore) else []
