@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import tracemalloc
+from pathlib import Path
 
 import pytest
 from crc32c import crc32c
@@ -74,6 +76,16 @@ def test_encoded_segment_decodes_to_its_metadata_and_parts(size: int) -> None:
         verify_part(part, raw[part.position : part.end])
     checksums = descriptor.parts["record_checksums"]
     verify_chunks(descriptor, raw[checksums.position : checksums.end], 0, records)
+
+
+def test_example_in_the_documentation_is_what_is_encoded() -> None:
+    encoder = SegmentEncoder(segment_metadata(24), INDEXES)
+    raw = b"".join(encoder.encode([b"the records, 24 bytes..."]))
+    footer = decode_footer(raw, len(raw))
+    page = (Path(__file__).resolve().parents[4] / "docs/reference/segment-objects.md").read_text()
+    (shown,) = re.findall(r"^```json\n(.*?)^```", page, re.M | re.S)
+    assert json.loads(shown) == json.loads(raw[footer.position : -FOOTER_BYTES])
+    assert raw[-FOOTER_BYTES:].hex(" ") in page
 
 
 def test_encode_with_wrong_length_of_records_fails() -> None:
