@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 from pathlib import Path
 
 from ottla.broker.storage.tiered.remote_storage import (
@@ -58,5 +59,6 @@ def write_segment(disk: Disk, directory: str, records: bytes, *, optional: bool 
     )
 
 
+@lru_cache(8)
 def random_records(size: int, seed: int = 1) -> bytes:
     return random.Random(seed).randbytes(size)
