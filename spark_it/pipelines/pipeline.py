@@ -1,0 +1,256 @@
+"""Interface of a pipeline, and the functions that the pipelines share.
+
+A pipeline is a module with a `Pipeline` of this name: the topics, the input, the Spark job, the result in plain Python
+and its display. The demonstration, the tests, the comparison with Kafka and the Spark cluster execute the same object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+NAMES = ("activity", "metrics")
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+FAST_READ = {"kafka.max.poll.records": "50000", "kafka.max.partition.fetch.bytes": "8388608"}
+"""Options with which Spark asks for the offsets of a partition every 50,000 records instead of every 500."""
+TIMEOUT_S = 60.0
+BARS = " ▁▂▃▄▅▆▇█"
+
+ResultTable = list[tuple[Any, ...]]
+"""Sorted tuples of strings, integers and None."""
+Wait = Callable[[float], None]
+
+
+def skip_wait(_seconds: float) -> None:
+    """Return at once: the input of tests needs no real time."""
+
+
+class PipelineTopic(NamedTuple):
+    """Topic of a pipeline, with its settings."""
+
+    name: str
+    partitions: int = 3
+    settings: Mapping[str, str] = {}
+
+
+class InputRecord(NamedTuple):
+    """Record of the input."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    timestamp_ms: int = 0
+    """Timestamp; 0 for the time of sending."""
+    headers: tuple[tuple[str, bytes], ...] = ()
+    transaction: int = 0
+    """Number of the transaction: negative if it is aborted, 0 outside of transactions."""
+
+
+class PipelineJob(NamedTuple):
+    """Execution of a pipeline: a Spark session, a cluster, and a folder for checkpoints and files."""
+
+    spark: SparkSession
+    bootstrap: str
+    folder: str
+    """Path or URI of a file system that the driver and all executors reach."""
+    records_per_trigger: int
+
+    def read_stream(self, topic: str, **options: str) -> DataFrame:
+        """Return a stream of a topic from its first record."""
+        return (
+            self.spark.readStream.format("kafka")
+            .options(**{"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic, "includeHeaders": "true"})
+            .options(**{"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(self.records_per_trigger)})
+            .options(**FAST_READ)
+            .options(**options)
+            .load()
+        )
+
+    def read(self, topic: str, **options: str) -> DataFrame:
+        """Return the current records of a topic."""
+        return (
+            self.spark.read.format("kafka")
+            .options(**{"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic, "includeHeaders": "true"})
+            .options(**FAST_READ)
+            .options(**options)
+            .load()
+        )
+
+    def start(self, writer: DataStreamWriter, name: str) -> StreamingQuery:
+        """Start a query that ends after the current records; its checkpoint has the given name."""
+        return writer.option("checkpointLocation", self.path(f"checkpoint/{name}")).trigger(availableNow=True).start()
+
+    def start_to_topic(self, frame: DataFrame, topic: str, mode: str = "append") -> StreamingQuery:
+        """Start a query that writes the columns key and value to a topic, at least once."""
+        writer = frame.writeStream.format("kafka").outputMode(mode)
+        return self.start(writer.option("kafka.bootstrap.servers", self.bootstrap).option("topic", topic), topic)
+
+    def path(self, name: str) -> str:
+        """Return the path of a file or folder of this execution."""
+        return f"{self.folder}/{name}"
+
+
+def send(bootstrap: str, records: Iterable[InputRecord]) -> int:
+    """Send records with an idempotent producer and return their number.
+
+    Raises:
+        AssertionError: a record was not acknowledged.
+    """
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
+    errors: list[str] = []
+    count = 0
+
+    def delivered(error: Any, _message: object) -> None:
+        if error is not None:
+            errors.append(str(error))
+
+    for record in records:
+        options = {"timestamp": record.timestamp_ms} if record.timestamp_ms else {}
+        headers = list(record.headers) or None
+        while True:
+            try:
+                producer.produce(
+                    record.topic, record.value, record.key, headers=headers, on_delivery=delivered, **options
+                )
+                break
+            except BufferError:
+                producer.poll(0.1)
+        count += 1
+        if count % 1000 == 0:
+            producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+    assert not errors, errors[:3]
+    return count
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Pipeline: topics, input, Spark job, the result in plain Python, and its display."""
+
+    name: str
+    summary: str
+    topics: tuple[PipelineTopic, ...]
+    make_input: Callable[[int, Wait], Iterator[InputRecord]]
+    """Generator of about so many records; a pipeline of live data waits between samples."""
+    run: Callable[[PipelineJob], ResultTable]
+    """Spark job. Continues from its checkpoint, processes the current records, and returns the whole result."""
+    expected: Callable[[Iterable[InputRecord]], ResultTable]
+    """Result that plain Python computes from the input."""
+    show: Callable[[ResultTable], str]
+    """Text for people: a table or a chart of the result."""
+    send: Callable[[str, Iterable[InputRecord]], int] = send
+    test_size: int = 2000
+    demo_size: int = 20_000
+    packages: tuple[str, ...] = ()
+    """Maven coordinates that the job needs besides Spark's Kafka connector."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of Spark that the job needs."""
+
+
+def load(name: str) -> Pipeline:
+    """Return the pipeline of a name."""
+    module = importlib.import_module(f"spark_it.pipelines.{name.replace('-', '_')}")
+    pipeline: Pipeline = module.PIPELINE
+    return pipeline
+
+
+def create_topics(bootstrap: str, pipeline: Pipeline, replicas: int = 1) -> None:
+    """Delete and create the topics of a pipeline, so that they are empty."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    existing = admin.list_topics(timeout=TIMEOUT_S).topics
+    old = [topic.name for topic in pipeline.topics if topic.name in existing]
+    for done in (admin.delete_topics(old) if old else {}).values():
+        done.result(TIMEOUT_S)
+    new = [NewTopic(topic.name, topic.partitions, replicas, config=dict(topic.settings)) for topic in pipeline.topics]
+    for done in admin.create_topics(new).values():
+        done.result(TIMEOUT_S)
+
+
+class ProgressListener(StreamingQueryListener):
+    """Listener that prints a line for each batch with records."""
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Ignore the start of a query."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Print number, records and rate of a batch, and the records that came too late."""
+        progress = event.progress
+        late = sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
+        if progress.numInputRows:
+            note = f", {late} behind the watermark" if late else ""
+            rate = f"{progress.processedRowsPerSecond:.0f}/s"
+            print(f"  spark: batch {progress.batchId}, {progress.numInputRows} records, {rate}{note}", flush=True)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Ignore the end of a query."""
+
+
+def main(pipeline: Pipeline) -> None:
+    """Run the job of a pipeline on the session that spark-submit configured."""
+    parser = argparse.ArgumentParser(description=pipeline.summary)
+    parser.add_argument("--bootstrap", required=True, help="addresses of brokers, HOST:PORT,...")
+    parser.add_argument("--folder", required=True, help="path or URI for checkpoints and files")
+    parser.add_argument("--records-per-trigger", type=int, default=100_000, help="largest number of records of a batch")
+    parser.add_argument("--result", help="local file for the result, as JSON")
+    options = parser.parse_args()
+    builder = SparkSession.builder.appName(f"ottla-{pipeline.name}")
+    for name, value in pipeline.settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.streams.addListener(ProgressListener())
+    result = pipeline.run(PipelineJob(spark, options.bootstrap, options.folder, options.records_per_trigger))
+    if options.result:
+        with open(options.result, "w", encoding="utf-8") as file:
+            json.dump(result, file)
+    else:
+        print(pipeline.show(result), flush=True)
+    spark.stop()
+
+
+def collect(frame: DataFrame) -> ResultTable:
+    """Return the distinct rows of a small frame, sorted: of a row that was written twice, one remains."""
+    return sort(tuple(row) for row in frame.distinct().collect())
+
+
+def sort(table: Iterable[tuple[Any, ...]]) -> ResultTable:
+    """Return a table in order; None comes first."""
+    return sorted(table, key=lambda row: [(value is not None, value) for value in row])
+
+
+def chart(values: Iterable[float]) -> str:
+    """Return a character for each value, from a space to a full block."""
+    numbers = list(values)
+    top = max([*numbers, 1e-9])
+    return "".join(BARS[min(max(int(v / top * (len(BARS) - 1)), 0), len(BARS) - 1)] for v in numbers)
+
+
+def text_table(headings: tuple[str, ...], table: Iterable[tuple[Any, ...]], limit: int = 12) -> str:
+    """Return a table as lines of text, numbers to the right; at most `limit` rows of it."""
+    body = [[f"{v:,}" if isinstance(v, int) else "" if v is None else str(v) for v in row] for row in table]
+    numeric = [isinstance(v, int) for row in list(table)[:1] for v in row] or [False] * len(headings)
+    shown = body[:limit]
+    widths = [max(len(row[i]) for row in [list(headings), *shown]) for i in range(len(headings))]
+
+    def line(cells: Iterable[str]) -> str:
+        pairs = zip(cells, widths, numeric, strict=True)
+        return "  " + "  ".join(c.rjust(w) if right else c.ljust(w) for c, w, right in pairs).rstrip()
+
+    more = [f"  ... {len(body) - limit:,} more"] if len(body) > limit else []
+    return "\n".join([line(headings), *map(line, shown), *more])
