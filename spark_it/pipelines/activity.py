@@ -76,7 +76,7 @@ def run(job: PipelineJob) -> ResultTable:
     job.start_to_topic(values, SESSIONS).awaitTermination()
     schema = "user STRING, start_ms LONG, end_ms LONG, clicks LONG"
     written = job.read(SESSIONS).select(f.from_json(f.col("value").cast("string"), schema).alias("session"))
-    return collect(written.select("session.*"))
+    return collect(written.select("session.*").distinct())
 
 
 def expected(records: Iterable[InputRecord]) -> ResultTable:

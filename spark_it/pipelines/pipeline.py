@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
@@ -25,7 +26,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-NAMES = ("activity", "metrics")
+NAMES = ("activity", "metrics", "logs", "events", "replay", "joins", "lake", "exactly-once")
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 FAST_READ = {"kafka.max.poll.records": "50000", "kafka.max.partition.fetch.bytes": "8388608"}
 """Options with which Spark asks for the offsets of a partition every 50,000 records instead of every 500."""
@@ -76,7 +77,7 @@ class PipelineJob(NamedTuple):
         return (
             self.spark.readStream.format("kafka")
             .options(**{"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic, "includeHeaders": "true"})
-            .options(**{"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(self.records_per_trigger)})
+            .options(startingOffsets="earliest", maxOffsetsPerTrigger=str(self.records_per_trigger))
             .options(**FAST_READ)
             .options(**options)
             .load()
@@ -97,9 +98,9 @@ class PipelineJob(NamedTuple):
         return writer.option("checkpointLocation", self.path(f"checkpoint/{name}")).trigger(availableNow=True).start()
 
     def start_to_topic(self, frame: DataFrame, topic: str, mode: str = "append") -> StreamingQuery:
-        """Start a query that writes the columns key and value to a topic, at least once."""
-        writer = frame.writeStream.format("kafka").outputMode(mode)
-        return self.start(writer.option("kafka.bootstrap.servers", self.bootstrap).option("topic", topic), topic)
+        """Start a query that writes the columns key, value and headers to a topic, at least once."""
+        options = {"kafka.bootstrap.servers": self.bootstrap, "topic": topic, "includeHeaders": "true"}
+        return self.start(frame.writeStream.format("kafka").outputMode(mode).options(**options), topic)
 
     def path(self, name: str) -> str:
         """Return the path of a file or folder of this execution."""
@@ -225,8 +226,32 @@ def main(pipeline: Pipeline) -> None:
 
 
 def collect(frame: DataFrame) -> ResultTable:
-    """Return the distinct rows of a small frame, sorted: of a row that was written twice, one remains."""
-    return sort(tuple(row) for row in frame.distinct().collect())
+    """Return the rows of a small frame, sorted."""
+    return sort(tuple(row) for row in frame.collect())
+
+
+def dead_letters(frame: DataFrame, reason: Column) -> DataFrame:
+    """Return records as dead letters: unchanged, with headers for the reason and for the original position."""
+    added = {
+        "error.reason": reason,
+        "error.topic": f.col("topic"),
+        "error.partition": f.col("partition").cast("string"),
+        "error.offset": f.col("offset").cast("string"),
+    }
+    headers = [f.struct(f.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in added.items()]
+    original = f.coalesce(f.col("headers"), f.expr("cast(array() as array<struct<key:string,value:binary>>)"))
+    return frame.select("key", "value", f.concat(original, f.array(*headers)).alias("headers"))
+
+
+def header(name: str) -> Column:
+    """Return the first header of a name as a string."""
+    return f.expr(f"cast(try_element_at(filter(headers, h -> h.key = '{name}'), 1).value as string)")
+
+
+def read_dead_letters(job: PipelineJob, topic: str) -> DataFrame:
+    """Return reason and original position of each dead letter, each once."""
+    columns = [header(f"error.{name}").alias(name) for name in ("reason", "topic", "partition", "offset")]
+    return job.read(topic).select(*columns).distinct()
 
 
 def sort(table: Iterable[tuple[Any, ...]]) -> ResultTable:

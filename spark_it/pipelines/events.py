@@ -1,0 +1,123 @@
+"""Event sourcing: from events of accounts to their latest state in a compacted topic, which is rebuilt and compared.
+
+The state that is written holds sums, not changes: a state that is written twice does no harm. A closed account gets a
+tombstone, which compaction removes::
+
+    PYTHONPATH=. spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 \
+        spark_it/pipelines/events.py --bootstrap HOST:PORT --folder DIR
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark_it.pipelines.pipeline import (
+    InputRecord,
+    Pipeline,
+    PipelineJob,
+    PipelineTopic,
+    ResultTable,
+    Wait,
+    chart,
+    collect,
+    main,
+    sort,
+    text_table,
+)
+
+EVENTS, STATES = "account-events", "account-states"
+SCHEMA = "account STRING, kind STRING, amount LONG"
+STATE_SCHEMA = "account STRING, balance LONG, events LONG"
+EVENTS_OF_ACCOUNT = 20
+COMPACTED = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01"}
+
+
+def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
+    """Yield events of accounts; the last hundredth of them closes accounts."""
+    chance = random.Random(11)
+    accounts = max(size // EVENTS_OF_ACCOUNT, 10)
+    opened: set[str] = set()
+    for number in range(size):
+        account = f"account-{chance.randrange(accounts)}"
+        kind = "closed" if number >= size - size // 100 else "changed" if account in opened else "opened"
+        opened.add(account)
+        event = {"account": account, "kind": kind, "amount": 0 if kind == "closed" else chance.randrange(-50, 100)}
+        yield InputRecord(EVENTS, json.dumps(event).encode(), account.encode())
+
+
+def states(events: DataFrame) -> DataFrame:
+    """Return balance and number of events of each account, for a stream and for a batch alike."""
+    parsed = events.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("e")).select("e.*")
+    return parsed.groupBy("account").agg(
+        f.sum("amount").alias("balance"),
+        f.count("*").alias("events"),
+        f.max(f.col("kind") == "closed").alias("closed"),
+    )
+
+
+def rebuild(job: PipelineJob) -> DataFrame:
+    """Return the states of the compacted topic: the value with the largest offset of each key, without tombstones."""
+    latest = job.read(STATES).groupBy("key").agg(f.max_by("value", "offset").alias("value")).where("value is not null")
+    return latest.select(f.from_json(f.col("value").cast("string"), STATE_SCHEMA).alias("s")).select("s.*")
+
+
+def run(job: PipelineJob) -> ResultTable:
+    """Write changed states to the compacted topic, rebuild all from it, and compare with the states of all events."""
+    changed = states(job.read_stream(EVENTS))
+    state = f.when(~f.col("closed"), f.to_json(f.struct("account", "balance", "events")))
+    job.start_to_topic(
+        changed.select(f.col("account").alias("key"), state.alias("value")), STATES, "update"
+    ).awaitTermination()
+    rebuilt = collect(rebuild(job))
+    from_events = states(job.read(EVENTS)).where("not closed").select("account", "balance", "events")
+    assert rebuilt == collect(from_events), "the compacted topic and the events differ"
+    return rebuilt
+
+
+def expected(records: Iterable[InputRecord]) -> ResultTable:
+    """Return account, balance and number of events of each account that is not closed."""
+    balances: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    closed = set()
+    for record in records:
+        event = json.loads(record.value or b"")
+        account = event["account"]
+        balances[account] = balances.get(account, 0) + event["amount"]
+        counts[account] = counts.get(account, 0) + 1
+        if event["kind"] == "closed":
+            closed.add(account)
+    return sort((account, balances[account], counts[account]) for account in balances if account not in closed)
+
+
+def show(result: ResultTable) -> str:
+    """Return the largest balances, and a chart of all."""
+    largest = sorted(result, key=lambda row: -row[1])
+    table = text_table(("account", "balance", "events"), largest, 8)
+    total = sum(row[1] for row in result)
+    bars = chart(row[1] for row in largest[:: max(len(largest) // 60, 1)])
+    return f"  {len(result):,} open accounts with {total:,} in all; the largest:\n{table}\n  all balances: {bars}"
+
+
+PIPELINE = Pipeline(
+    "events",
+    "Events to the latest state in a compacted topic, rebuilt and compared",
+    (
+        PipelineTopic(EVENTS),
+        PipelineTopic(
+            STATES, 3, {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01"}
+        ),
+    ),
+    make_input,
+    run,
+    expected,
+    show,
+    demo_size=40_000,
+)
+
+if __name__ == "__main__":
+    main(PIPELINE)

@@ -1,0 +1,175 @@
+"""Log aggregation: from lines of log files to Parquet by day; lines that cannot be parsed become dead letters.
+
+A dead letter is the record as it came, with headers that give the reason and the original position. Parsed lines are
+written exactly once, dead letters at least once: their position shows a repetition::
+
+    PYTHONPATH=. spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 \
+        spark_it/pipelines/logs.py --bootstrap HOST:PORT --folder DIR
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark_it.pipelines.pipeline import (
+    InputRecord,
+    Pipeline,
+    PipelineJob,
+    PipelineTopic,
+    ResultTable,
+    Wait,
+    chart,
+    collect,
+    dead_letters,
+    header,
+    main,
+    read_dead_letters,
+    sort,
+    text_table,
+)
+
+LINES, DEAD_LETTERS = "log-lines", "log-dead-letters"
+LOG_FOLDER = Path("/var/log")
+TIME = r"^\[?([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})"
+LEVEL = r"(?:^|[^A-Z])(DEBUG|INFO|WARN|ERROR|FATAL)"
+EMPTY, NOT_UTF8, NO_TIME, NO_SUCH_DAY = "empty line", "not UTF-8", "no time", "no such day"
+GENERATED_FILE = "generated.log"
+
+
+def machine_lines() -> Iterator[tuple[str, bytes]]:
+    """Yield file name and line of the log files of this machine that can be read."""
+    for path in sorted(LOG_FOLDER.rglob("*.log")):
+        try:
+            content = path.read_bytes()
+        except OSError:
+            continue
+        yield from ((path.name, line) for line in content.splitlines())
+
+
+def generated_line(number: int) -> bytes:
+    """Return a line like those of a server; each fiftieth cannot be parsed."""
+    defects = {0: b"", 50: b"\xff\xfe broken", 100: b"    at Server.java:7", 150: b"2026-02-31 10:00:00 INFO shifted"}
+    if number % 50 == 0:
+        return defects[number % 200]
+    level = ("INFO", "INFO", "INFO", "DEBUG", "WARN", "INFO", "ERROR")[number % 7]
+    day, second = 1 + number // 500 % 28, number % 60
+    return f"[2026-10-{day:02d} 12:{second:02d}:00,{number % 1000:03d}] {level} request {number} done".encode()
+
+
+def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
+    """Yield up to half the lines from log files of this machine, and generated lines for the rest."""
+    count = 0
+    for name, line in machine_lines():
+        if count >= size // 2:
+            break
+        yield InputRecord(LINES, line, name.encode(), headers=(("file", name.encode()),))
+        count += 1
+    for number in range(size - count):
+        name = GENERATED_FILE.encode()
+        yield InputRecord(LINES, generated_line(number), name, headers=(("file", name),))
+
+
+def classified(lines: DataFrame) -> DataFrame:
+    """Add file, day, time and level, and the reason why a line cannot be parsed: None if it can."""
+    text = f.col("value").cast("string")
+    columns = lines.select(
+        "*",
+        header("file").alias("file"),
+        f.regexp_extract(text, TIME, 1).alias("date"),
+        f.regexp_extract(text, TIME, 2).alias("time"),
+        f.regexp_extract(text, LEVEL, 1).alias("level"),
+        f.when(~f.is_valid_utf8(text), f.lit(None)).otherwise(text).alias("line"),
+    ).withColumn("day", f.try_to_timestamp("date", f.lit("yyyy-MM-dd")).cast("date"))
+    reason = (
+        f.when(f.coalesce(f.length("value"), f.lit(0)) == 0, EMPTY)
+        .when(f.col("line").isNull(), NOT_UTF8)
+        .when(f.col("date") == "", NO_TIME)
+        .when(f.col("day").isNull(), NO_SUCH_DAY)
+    )
+    return columns.withColumn("reason", reason)
+
+
+def run(job: PipelineJob) -> ResultTable:
+    """Write parsed lines to Parquet by day, the others to the topic of dead letters; return counts."""
+    lines = classified(job.read_stream(LINES))
+    parsed = lines.where("reason is null").select("file", "day", "time", "level", "line")
+    files = parsed.writeStream.format("parquet").partitionBy("day").option("path", job.path("lines"))
+    letters = dead_letters(lines.where("reason is not null"), f.col("reason"))
+    queries = [job.start(files, "lines"), job.start_to_topic(letters, DEAD_LETTERS)]
+    for query in queries:
+        query.awaitTermination()
+    written = job.spark.read.parquet(job.path("lines"))
+    counts = written.groupBy(f.col("day").cast("string"), "level").agg(f.count("*"), f.sum(f.length("line")))
+    reasons = read_dead_letters(job, DEAD_LETTERS).groupBy("reason").agg(f.count("*"))
+    dead = [("dead letter", reason, count, 0) for reason, count in collect(reasons)]
+    return sort([*collect(counts), *dead])
+
+
+def reason_of(line: bytes) -> str | None:
+    """Return the reason why a line cannot be parsed, None if it can."""
+    if not line:
+        return EMPTY
+    try:
+        matched = re.match(TIME, line.decode())
+    except UnicodeDecodeError:
+        return NOT_UTF8
+    if matched is None:
+        return NO_TIME
+    try:
+        datetime.date.fromisoformat(matched[1])
+    except ValueError:
+        return NO_SUCH_DAY
+    return None
+
+
+def expected(records: Iterable[InputRecord]) -> ResultTable:
+    """Return day, level, lines and characters; and for dead letters the reason and their number."""
+    counts: Counter[tuple[str, str]] = Counter()
+    characters: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        value = record.value or b""
+        reason = reason_of(value)
+        if reason is not None:
+            counts["dead letter", reason] += 1
+            continue
+        line = value.decode()
+        level = re.search(LEVEL, line)
+        key = (line.lstrip("[")[:10], level[1] if level else "")
+        counts[key] += 1
+        characters[key] += len(line)
+    return sort((*key, count, characters[key]) for key, count in counts.items())
+
+
+def show(result: ResultTable) -> str:
+    """Return the dead letters by reason, and lines by level with a chart of the days."""
+    dead = [(row[1], row[2]) for row in result if row[0] == "dead letter"]
+    parsed = [row for row in result if row[0] != "dead letter"]
+    days = sorted({row[0] for row in parsed})
+    lines = []
+    for level in sorted({row[1] for row in parsed}):
+        by_day = {row[0]: row[2] for row in parsed if row[1] == level}
+        bars = chart([by_day.get(day, 0) for day in days][-60:])
+        lines.append((level or "(none)", sum(by_day.values()), bars))
+    table = text_table(("level", "lines", "by day"), lines)
+    return f"{table}\n{text_table(('dead letters', 'lines'), dead)}"
+
+
+PIPELINE = Pipeline(
+    "logs",
+    "Log files to Parquet by day, with dead letters that give the reason",
+    (PipelineTopic(LINES), PipelineTopic(DEAD_LETTERS, 1)),
+    make_input,
+    run,
+    expected,
+    show,
+)
+
+if __name__ == "__main__":
+    main(PIPELINE)
