@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from compat_tests.support.jars import jars
 from compat_tests.support.processes import OttlaProcess
+from spark_it.pipelines.pipeline import load
 
 _numbers = itertools.count()
 
@@ -20,10 +21,13 @@ _numbers = itertools.count()
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     where = tmp_path_factory.mktemp("spark")
+    builder = SparkSession.builder
+    for name, value in load("lake").settings.items():  # fixed when the session starts
+        builder = builder.config(name, value)
     session = (
-        SparkSession.builder.master("local[2]")
+        builder.master("local[2]")
         .appName("spark_it")
-        .config("spark.jars", ",".join(map(str, jars("spark"))))
+        .config("spark.jars", ",".join(map(str, [*jars("spark"), *jars("lake")])))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")

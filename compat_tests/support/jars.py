@@ -1,4 +1,4 @@
-"""Jars for the tests: Apache Kafka 4.3.1, tools, shell, Streams, a connector, and Spark's Kafka connector.
+"""Jars for the tests: Apache Kafka 4.3.1, its tools and libraries, Spark's Kafka connector, Delta and Iceberg.
 
 Fetched once, by the Ivy of pyspark, into the tree's ignored ``.cache/``; so only a JDK is needed. ``python -m
 compat_tests.support.jars`` fetches them ahead of a test run.
@@ -62,7 +62,7 @@ def _fetch(conf: str) -> None:
 
 @cache
 def jars(conf: str) -> list[Path]:
-    """Return the jars of a configuration (``kafka``, ``streams``, ``connect``, ``shell``, ``spark``).
+    """Return the jars of a configuration (``kafka``, ``streams``, ``connect``, ``shell``, ``spark``, ``lake``).
 
     They are fetched on first use.
     """
@@ -85,5 +85,5 @@ def classpath(conf: str = "kafka") -> str:
 
 
 if __name__ == "__main__":
-    for name in ("kafka", "streams", "connect", "shell", "spark"):
+    for name in ("kafka", "streams", "connect", "shell", "spark", "lake"):
         print(f"{name}: {len(jars(name))} jars in {JARS / name}")

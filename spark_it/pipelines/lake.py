@@ -152,6 +152,10 @@ PIPELINE = Pipeline(
         "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
         "org.apache.spark:spark-avro_2.13:4.0.0",
     ),
+    settings={
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    },
 )
 
 if __name__ == "__main__":

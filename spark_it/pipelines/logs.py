@@ -37,7 +37,7 @@ from spark_it.pipelines.pipeline import (
 
 LINES, DEAD_LETTERS = "log-lines", "log-dead-letters"
 LOG_FOLDER = Path("/var/log")
-TIME = r"^\[?([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})"
+TIME = r"^(?:\[|[a-z-]+ )?([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})"
 LEVEL = r"(?:^|[^A-Z])(DEBUG|INFO|WARN|ERROR|FATAL)"
 EMPTY, NOT_UTF8, NO_TIME, NO_SUCH_DAY = "empty line", "not UTF-8", "no time", "no such day"
 GENERATED_FILE = "generated.log"
@@ -112,21 +112,25 @@ def run(job: PipelineJob) -> ResultTable:
     return sort([*collect(counts), *dead])
 
 
-def reason_of(line: bytes) -> str | None:
-    """Return the reason why a line cannot be parsed, None if it can."""
+def day_of(line: bytes) -> str:
+    """Return the day of a line.
+
+    Raises:
+        ValueError: the line cannot be parsed; the message is the reason.
+    """
     if not line:
-        return EMPTY
+        raise ValueError(EMPTY)
     try:
         matched = re.match(TIME, line.decode())
     except UnicodeDecodeError:
-        return NOT_UTF8
+        raise ValueError(NOT_UTF8) from None
     if matched is None:
-        return NO_TIME
+        raise ValueError(NO_TIME)
     try:
         datetime.date.fromisoformat(matched[1])
     except ValueError:
-        return NO_SUCH_DAY
-    return None
+        raise ValueError(NO_SUCH_DAY) from None
+    return matched[1]
 
 
 def expected(records: Iterable[InputRecord]) -> ResultTable:
@@ -135,13 +139,14 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
     characters: Counter[tuple[str, str]] = Counter()
     for record in records:
         value = record.value or b""
-        reason = reason_of(value)
-        if reason is not None:
-            counts["dead letter", reason] += 1
+        try:
+            day = day_of(value)
+        except ValueError as reason:
+            counts["dead letter", str(reason)] += 1
             continue
         line = value.decode()
         level = re.search(LEVEL, line)
-        key = (line.lstrip("[")[:10], level[1] if level else "")
+        key = (day, level[1] if level else "")
         counts[key] += 1
         characters[key] += len(line)
     return sort((*key, count, characters[key]) for key, count in counts.items())
