@@ -5,7 +5,7 @@ VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import 
 BIN := $(VENV)/bin
 SEED ?= 1
 
-.PHONY: setup run test test-fast lint docs sim soak mutate bench dist clean
+.PHONY: setup run demo spark-cluster test test-fast lint docs sim soak mutate bench dist clean
 
 setup: $(VENV)/.ready
 
@@ -17,7 +17,14 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 run: setup
-	$(BIN)/python -u -m spark_it.demo
+	$(BIN)/python -m spark_it.pipelines.demo metrics
+
+demo: setup
+	$(BIN)/python -m spark_it.pipelines.demo $(or $(PIPELINE),metrics) $(if $(SIZE),--size $(SIZE))
+
+# Three nodes, a Spark master and two workers. With PIPELINE=name or PIPELINE=all, the pipelines run on them.
+spark-cluster: setup
+	$(BIN)/python -m spark_it.pipelines.cluster $(PIPELINE) $(if $(KILL),--kill) $(if $(SIZE),--size $(SIZE))
 
 test: setup
 	$(BIN)/python -m compat_tests.support.jars

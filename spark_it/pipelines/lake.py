@@ -13,10 +13,11 @@ from __future__ import annotations
 import io
 import json
 import random
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as f
 from pyspark.sql.avro.functions import from_avro
 
@@ -67,39 +68,36 @@ def decoded(version: str) -> Column:
     return from_avro(f.col("value"), SCHEMAS[version], options)
 
 
-def iceberg(job: PipelineJob) -> SparkSession:
-    """Return a session with a catalog of Iceberg tables below the folder, and create the table."""
-    session = job.spark.newSession()
-    session.conf.set("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
-    session.conf.set("spark.sql.catalog.lake.type", "hadoop")
-    session.conf.set("spark.sql.catalog.lake.warehouse", job.path("iceberg"))
+def create_iceberg_table(job: PipelineJob) -> str:
+    """Create the table, if it does not exist, in a catalog below the folder; return its name."""
+    catalog = f"lake_{zlib.crc32(job.folder.encode()):x}"  # a session keeps the folder of a catalog
+    job.spark.conf.set(f"spark.sql.catalog.{catalog}", "org.apache.iceberg.spark.SparkCatalog")
+    job.spark.conf.set(f"spark.sql.catalog.{catalog}.type", "hadoop")
+    job.spark.conf.set(f"spark.sql.catalog.{catalog}.warehouse", job.path("iceberg"))
     columns = "number bigint, symbol string, cents bigint, venue string"
-    session.sql(f"create table if not exists lake.market.trades ({columns}) using iceberg partitioned by (symbol)")
-    return session
+    job.spark.sql(f"create table if not exists {catalog}.market.trades ({columns}) using iceberg")
+    return f"{catalog}.market.trades"
 
 
 def run(job: PipelineJob) -> ResultTable:
     """Write trades to both tables and the others to the topic of dead letters; compare the tables."""
-    session = iceberg(job)
-    records = job._replace(spark=session).read_stream(TRADES).withColumn("version", header("schema"))
+    table = create_iceberg_table(job)
+    records = job.read_stream(TRADES).withColumn("version", header("schema"))
     trade = f.when(f.col("version") == "1", decoded("1")).when(f.col("version") == "2", decoded("2"))
     parsed = records.withColumn("trade", trade)
     is_trade = f.col("trade.number").isNotNull()
     trades = parsed.where(is_trade).select("trade.*")
     reason = f.when(f.col("version").isin(*SCHEMAS), NO_TRADE).otherwise(NO_VERSION)
-    to_delta = trades.writeStream.format("delta").option("path", job.path("delta")).partitionBy("symbol")
-    to_iceberg = trades.writeStream.format("iceberg").option("path", "lake.market.trades")
-    to_iceberg = to_iceberg.option("fanout-enabled", "true")
     queries = [
-        job.start(to_delta, "delta"),
-        job.start(to_iceberg, "iceberg"),
+        job.start(trades.writeStream.format("delta").option("path", job.path("delta")), "delta"),
+        job.start(trades.writeStream.format("iceberg").option("path", table), "iceberg"),
         job.start_to_topic(dead_letters(parsed.where(~is_trade), reason), DEAD_LETTERS),
     ]
     for query in queries:
         query.awaitTermination()
     columns = ("number", "symbol", "cents", "venue")
-    result = collect(session.read.format("delta").load(job.path("delta")).select(*columns))
-    assert result == collect(session.table("lake.market.trades").select(*columns)), "the tables differ"
+    result = collect(job.spark.read.format("delta").load(job.path("delta")).select(*columns))
+    assert result == collect(job.spark.table(table).select(*columns)), "the tables differ"
     reasons = read_dead_letters(job, DEAD_LETTERS).groupBy("reason").agg(f.count("*"))
     return sort([*result, *((count, reason, 0, "dead letter") for reason, count in collect(reasons))])
 

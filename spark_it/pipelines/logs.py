@@ -43,7 +43,7 @@ EMPTY, NOT_UTF8, NO_TIME, NO_SUCH_DAY = "empty line", "not UTF-8", "no time", "n
 GENERATED_FILE = "generated.log"
 
 
-def machine_lines() -> Iterator[tuple[str, bytes]]:
+def machine_entries() -> Iterator[tuple[str, bytes]]:
     """Yield file name and line of the log files of this machine that can be read."""
     for path in sorted(LOG_FOLDER.rglob("*.log")):
         try:
@@ -53,7 +53,7 @@ def machine_lines() -> Iterator[tuple[str, bytes]]:
         yield from ((path.name, line) for line in content.splitlines())
 
 
-def generated_line(number: int) -> bytes:
+def generated_entry(number: int) -> bytes:
     """Return a line like those of a server; each fiftieth cannot be parsed."""
     defects = {0: b"", 50: b"\xff\xfe broken", 100: b"    at Server.java:7", 150: b"2026-02-31 10:00:00 INFO shifted"}
     if number % 50 == 0:
@@ -66,14 +66,14 @@ def generated_line(number: int) -> bytes:
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
     """Yield up to half the lines from log files of this machine, and generated lines for the rest."""
     count = 0
-    for name, line in machine_lines():
+    for name, line in machine_entries():
         if count >= size // 2:
             break
         yield InputRecord(LINES, line, name.encode(), headers=(("file", name.encode()),))
         count += 1
     for number in range(size - count):
         name = GENERATED_FILE.encode()
-        yield InputRecord(LINES, generated_line(number), name, headers=(("file", name),))
+        yield InputRecord(LINES, generated_entry(number), name, headers=(("file", name),))
 
 
 def classified(lines: DataFrame) -> DataFrame:

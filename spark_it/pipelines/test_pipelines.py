@@ -22,7 +22,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert "Traceback" not in process.log.read_text(), process.log.read_text()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "template"])
 def test_pipeline_result_equals_plain_python(spark: SparkSession, servers: str, tmp_path: Path, name: str) -> None:
     pipeline = load(name)
     records = list(pipeline.make_input(pipeline.test_size, skip_wait))
