@@ -59,6 +59,7 @@ bench: setup
 	$(BIN)/python -m bench.lookups
 	$(BIN)/python -m bench.fetch
 	$(BIN)/python -m bench.spark_read
+	$(BIN)/python -m bench.pipelines
 	$(BIN)/python -m bench.security
 	$(BIN)/python -m bench.security --checked
 	$(BIN)/python -m bench.cluster

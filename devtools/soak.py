@@ -191,6 +191,13 @@ CAMPAIGNS = (
     ),
     Campaign("spark", "Spark with read_committed", "spark_it/test_spark_transactions.py", 0, "OTTLA_SPARK_TXNS=2000"),
     Campaign(
+        "pipelines",
+        "Spark pipelines: kills on a Spark cluster, Kafka, ten million records",
+        "spark_it/pipelines",
+        0,
+        "OTTLA_PIPELINES=all OTTLA_ACTIVITY=10000000",
+    ),
+    Campaign(
         "spark-tokens",
         "Spark with Kerberos and delegation tokens",
         "spark_it/test_spark_tokens.py",

@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import os
-import sys
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
-from compat_tests.support.jars import jars
 from compat_tests.support.processes import OttlaProcess
-from spark_it.pipelines.pipeline import load
+from spark_it.pipelines.session import local_session
 
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    where = tmp_path_factory.mktemp("spark")
-    builder = SparkSession.builder
-    for name, value in load("lake").settings.items():  # fixed when the session starts
-        builder = builder.config(name, value)
-    session = (
-        builder.master("local[2]")
-        .appName("spark_it")
-        .config("spark.jars", ",".join(map(str, [*jars("spark"), *jars("lake")])))
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.warehouse.dir", str(where))
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+    session = local_session("spark_it", tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
 

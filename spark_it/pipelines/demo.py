@@ -49,7 +49,7 @@ def with_progress(records: Iterator[InputRecord], kept: list[InputRecord]) -> It
 def run_spark(pipeline: Pipeline, bootstrap: str, records: int) -> list[tuple[object, ...]]:
     """Submit the job and return its result."""
     settings = {"spark.jars.ivy": str(ROOT / ".cache" / "ivy2")}
-    command = submit_command(pipeline, "local[2]", bootstrap, WORK, records // BATCHES, settings)
+    command = submit_command(pipeline, "local[2]", bootstrap, WORK, -(-records // BATCHES), settings)
     log = WORK / "spark.log"
     with log.open("w") as errors:
         done = subprocess.run(command, stderr=errors, cwd=WORK, env=environment(), check=False)

@@ -1,0 +1,25 @@
+"""Local Spark session with the jars and settings of all pipelines, for tests and measurements."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from compat_tests.support.jars import jars
+from spark_it.pipelines.pipeline import load
+from spark_it.pipelines.submit import SETTINGS
+
+
+def local_session(name: str, warehouse: Path) -> SparkSession:
+    """Return the session, with two threads; the caller stops it."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName(name)
+    builder = builder.config("spark.jars", ",".join(map(str, [*jars("spark"), *jars("lake")])))
+    for key, value in {**SETTINGS, **load("lake").settings}.items():  # fixed when the session starts
+        builder = builder.config(key, value)
+    session = builder.config("spark.sql.warehouse.dir", str(warehouse)).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
