@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
@@ -87,7 +86,6 @@ def test_recreated_topic_is_read_on_from_the_old_offset(spark: SparkSession, ser
         job.start(values.writeStream.format("parquet").option("path", job.path("out")), "out").awaitTermination()
     numbers = sorted(row.number for row in spark.read.parquet(job.path("out")).collect())
     assert numbers == [*range(40), *range(1040, 1060)], "Spark skips the first 40 records of the new topic"
-    AdminClient({"bootstrap.servers": servers}).delete_topics(["recreated"])["recreated"].result(30)
 
 
 @pytest.fixture
