@@ -1,0 +1,1 @@
+"""Spark data source for log directories: Java sources, their build, and tests."""
