@@ -5,7 +5,7 @@ VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import 
 BIN := $(VENV)/bin
 SEED ?= 1
 
-.PHONY: setup run demo spark-cluster test test-fast lint docs sim soak mutate bench dist clean
+.PHONY: setup run demo spark-cluster test test-fast lint docs jar sim soak mutate bench dist clean
 
 setup: $(VENV)/.ready
 
@@ -41,6 +41,9 @@ docs: setup
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -j 2 docs build/site
 	@echo "the site is in build/site: open build/site/README.html"
 
+jar: setup
+	$(BIN)/python -m spark_it.ottla_log.build_jar
+
 sim: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m sim --seed $(SEED)
 
@@ -60,6 +63,7 @@ bench: setup
 	$(BIN)/python -m bench.fetch
 	$(BIN)/python -m bench.spark_read
 	$(BIN)/python -m bench.pipelines
+	$(BIN)/python -m bench.ottla_log
 	$(BIN)/python -m bench.security
 	$(BIN)/python -m bench.security --checked
 	$(BIN)/python -m bench.cluster

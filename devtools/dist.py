@@ -2,8 +2,8 @@
 
 All are made of the commit that is checked out, in a temporary directory, and are equal byte for byte for equal
 commits: times are those of the commit (``SOURCE_DATE_EPOCH``), owners and modes are fixed, and the build backend is
-pinned. With ``--check``, everything is built twice, and the wheel is installed into an empty environment with a node
-that must accept and return a record.
+pinned. The wheel contains the jar of the Spark data source, which depends on the JDK, too. With ``--check``, everything
+is built twice, and the wheel is installed into an empty environment with a node that must accept and return a record.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ import tempfile
 import time
 import venv
 from pathlib import Path
+
+from ottla.spark import JAR
+from spark_it.ottla_log.build_jar import build_jar
 
 ROOT = Path(__file__).resolve().parent.parent
 READY = "Kafka Server started: "
@@ -71,6 +74,7 @@ def build(out: Path, backend: Path) -> dict[str, str]:
         with tarfile.open(source) as archived:
             archived.extractall(unpacked, filter="fully_trusted")
         (inner,) = unpacked.iterdir()
+        build_jar(inner / "ottla" / "spark" / JAR.name, tree / "spark_it" / "ottla_log" / "java")
         _run_build("--wheel", inner, built, backend, epoch)
         (wheel,) = built.glob("*.whl")
         shutil.copyfile(wheel, out / wheel.name)

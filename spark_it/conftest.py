@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compat_tests.support.processes import OttlaProcess
+from spark_it.ottla_log.build_jar import build_jar
 from spark_it.pipelines.session import local_session
 
 _numbers = itertools.count()
@@ -16,7 +17,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = local_session("spark_it", tmp_path_factory.mktemp("spark"))
+    session = local_session("spark_it", tmp_path_factory.mktemp("spark"), [build_jar()])
     yield session
     session.stop()
 

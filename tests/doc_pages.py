@@ -30,6 +30,7 @@ from typing import NamedTuple
 import pytest
 
 from compat_tests.support.jars import CACHE
+from spark_it.ottla_log.build_jar import build_jar
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -133,6 +134,8 @@ def run_page(blocks: list[Block], folder: Path) -> tuple[int, dict[int, str], st
     script.write_text(page_script(blocks))
     home.mkdir()
     prepare = ""
+    if any("log_source" in block.code for block in blocks):
+        build_jar()
     if any(SPARK_PACKAGE in block.code for block in blocks):
         default = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ivy2.5.2"  # Java takes no home from the environment
         prepare = f"mkdir -p {default} && mount --bind {spark_packages()} {default} && "

@@ -6,6 +6,7 @@ byte for equal sources and an equal JDK: its entries are sorted and have a fixed
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from compat_tests.support.jars import jars
+from compat_tests.support.jars import CACHE, jars
 from ottla.spark import JAR
 
 SOURCES = Path(__file__).resolve().parent / "java"
@@ -27,6 +28,13 @@ _MANIFEST = "META-INF/MANIFEST.MF"
 
 def build_jar(target: Path = JAR, sources: Path = SOURCES) -> Path:
     """Build the jar, unless it was built from the same sources, and return its path."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "ottla-log.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _build(target, sources)
+
+
+def _build(target: Path, sources: Path) -> Path:
     manifest = f"Manifest-Version: 1.0\r\nSources-SHA-256: {_digest(sources)}\r\n\r\n"
     if target.is_file() and _manifest_of(target) == manifest:
         return target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -13,11 +14,11 @@ from spark_it.pipelines.pipeline import load
 from spark_it.pipelines.submit import SETTINGS
 
 
-def local_session(name: str, warehouse: Path) -> SparkSession:
-    """Return the session, with two threads; the caller stops it."""
+def local_session(name: str, warehouse: Path, more_jars: Sequence[Path] = ()) -> SparkSession:
+    """Return the session, with two threads and further jars; the caller stops it."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName(name)
-    builder = builder.config("spark.jars", ",".join(map(str, [*jars("spark"), *jars("lake")])))
+    builder = builder.config("spark.jars", ",".join(map(str, [*jars("spark"), *jars("lake"), *more_jars])))
     for key, value in {**SETTINGS, **load("lake").settings}.items():  # fixed when the session starts
         builder = builder.config(key, value)
     session = builder.config("spark.sql.warehouse.dir", str(warehouse)).getOrCreate()
