@@ -16,7 +16,7 @@ import java.util.Arrays;
 final class SegmentIndex {
     private static final int OFFSET_ENTRY_BYTES = 8;
     private static final int TIME_ENTRY_BYTES = 12;
-    private static final int BYTES_BETWEEN_ENTRIES = 1 << 16;
+    private static final int BYTES_BETWEEN_ENTRIES = 1 << 14;
     private static final int MAX_BYTES_WITHOUT_ENTRY = 1 << 20;
 
     final Segment segment;

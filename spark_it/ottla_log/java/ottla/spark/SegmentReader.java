@@ -121,10 +121,14 @@ final class SegmentReader implements Closeable {
     }
 
     /** Return the damage if the offsets of the batch cannot follow those of the batch before it, or null. */
-    String checkOffsets() {
+    String checkOffsets() throws IOException {
         boolean isAscending = header.baseOffset > lastOffset;
         boolean isInSegment = header.lastOffset - segment.baseOffset() <= Integer.MAX_VALUE;
-        return isAscending && isInSegment
+        // A segment that compaction merged with the next ones goes beyond their base offsets, and they are gone.
+        boolean isBeyond = nextBaseOffset != null
+                && header.lastOffset >= nextBaseOffset
+                && Segment.list(directory).containsKey(nextBaseOffset);
+        return isAscending && isInSegment && !isBeyond
                 ? null
                 : "offsets " + header.baseOffset + " to " + header.lastOffset + " behind offset " + lastOffset;
     }
