@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=1.0)
     parser.add_argument("--codec", default="NONE", choices=[codec.name for codec in CompressionType])
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as where, OttlaProcess(Path(where) / "data") as node:
+    with tempfile.TemporaryDirectory() as where, OttlaProcess(Path(where) / "data", log_retention_ms="-1") as node:
         records = fill(node, options.gigabytes, CompressionType[options.codec])
         wait_until(lambda: checkpointed_records(node.data_dir) == records)
         spark = session()
