@@ -60,7 +60,8 @@ FRAMINGS = {
     "type (int16). Consumers skip control records.",
     "version": "The fields follow a version as int16.",
     "json": "The file is a JSON object with the fields below in camel case, and `data_version`.",
-    "remote": "The value of a record starts with two unsigned varints: record type and record version.",
+    "remote": "The value of a record starts with three unsigned varints: frame version (1), record type and record "
+    "version. Keys are null.",
 }
 
 
@@ -80,12 +81,9 @@ def _prefix(cls: type[Message], framing: str, version: int) -> list[tuple[str, i
     """Return the fields in front of those of a record: name, value and bytes."""
     spec = spec_of(cls)
     match framing:
-        case "metadata":
+        case "metadata" | "remote":
             values = ("frame_version", FRAME_VERSION), ("type", spec.key), ("version", version)
             return [(name, value, write_uvarint(value)) for name, value in values]
-        case "remote":
-            short = ("type", spec.key), ("version", version)
-            return [(name, value, write_uvarint(value)) for name, value in short]
         case "coordinator":
             name, number = ("type", spec.key) if spec.type == "coordinator-key" else ("version", version)
             return [(name, number, number.to_bytes(2, "big"))]

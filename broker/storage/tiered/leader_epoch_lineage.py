@@ -1,0 +1,105 @@
+"""Remote segments against the leader epochs of the local log: which of them belong to it, and where copies end.
+
+After a change of leaders, and above all after an unclean election, the remote store can hold segments of records that
+the current log does not have. They are neither read nor counted.
+
+Source: ``RemoteLogManager.isRemoteSegmentWithinLeaderEpochs``, ``buildFilteredLeaderEpochMap``,
+``findHighestRemoteOffset``, ``findLogStartOffset`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
+from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata
+from ottla.log.checkpoints.leader_epoch_cache import UNDEFINED_EPOCH, LeaderEpochFileCache
+
+
+class OffsetAndEpoch(NamedTuple):
+    """Offset of a record and its leader epoch; (-1, -1) if there is none."""
+
+    offset: int
+    epoch: int
+
+
+NO_OFFSET = OffsetAndEpoch(-1, UNDEFINED_EPOCH)
+
+
+def epochs_with_records(entries: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return the leader epochs without those that ended where they began, ascending: epoch to start offset."""
+    result: dict[int, int] = {}
+    previous: tuple[int, int] | None = None
+    for epoch, start in sorted(entries):
+        if previous is not None and previous[1] != start:
+            result[previous[0]] = previous[1]
+        previous = epoch, start
+    if previous is not None:
+        result[previous[0]] = previous[1]
+    return result
+
+
+def _next_entry(epochs: dict[int, int], epoch: int) -> tuple[int, int] | None:
+    following = min((other for other in epochs if other > epoch), default=None)
+    return None if following is None else (following, epochs[following])
+
+
+def is_within_leader_epochs(metadata: RemoteLogSegmentMetadata, log_end_offset: int, epochs: dict[int, int]) -> bool:
+    """Return whether all records of a remote segment are records of the log with these leader epochs.
+
+    The first epochs of the segment may be older than those of the log, whose start offset advanced since.
+
+    Args:
+        metadata: Segment.
+        log_end_offset: End offset of the log.
+        epochs: Result of `epochs_with_records` of the log.
+    """
+    if not epochs or metadata.end_offset >= log_end_offset:
+        return False
+    segment_epochs = epochs_with_records(metadata.segment_leader_epochs.items())
+    last, earliest = max(segment_epochs), min(epochs)
+    if last not in epochs:
+        return False
+    first = min(epoch for epoch in segment_epochs if epoch >= earliest)
+    for epoch, start in segment_epochs.items():
+        if epoch < first:
+            continue
+        if epoch not in epochs:
+            return False
+        if epoch == first and epoch > earliest and start < epochs[epoch]:
+            return False
+        following = _next_entry(epochs, epoch)
+        if epoch == last:
+            if following is not None and metadata.end_offset >= following[1]:
+                return False
+        elif following != _next_entry(segment_epochs, epoch):
+            return False
+    return True
+
+
+def find_highest_remote_offset(
+    cache: RemoteLogMetadataCache, epochs: LeaderEpochFileCache, log_end_offset: int
+) -> OffsetAndEpoch:
+    """Return the last offset of the log that is in the remote store, which a new leader copies on from.
+
+    It is bounded by the end of its leader epoch in this log: the previous leader may have copied records that this log
+    does not have.
+    """
+    for epoch, _ in reversed(epochs.entries):
+        highest = cache.highest_offset_for_epoch(epoch)
+        if highest is not None:
+            own_epoch, end = epochs.end_offset_for(epoch, log_end_offset)
+            return OffsetAndEpoch(end - 1, own_epoch) if end <= highest else OffsetAndEpoch(highest, epoch)
+    return NO_OFFSET
+
+
+def find_log_start_offset(
+    cache: RemoteLogMetadataCache, epochs: LeaderEpochFileCache, local_log_start_offset: int
+) -> int:
+    """Return the start offset of the log with its remote segments; the local one if there are none."""
+    for epoch, _ in epochs.entries:
+        segments = cache.list_segments(epoch)
+        if segments:
+            return segments[0].start_offset
+    return local_log_start_offset
