@@ -370,3 +370,31 @@ class RandomSettingsGenerator:
             near = [own, own - 1, own + 1, own // 2, own * 2, own // 10, own * 10, *ends, 0, -1, 1]
             return str(rng.choice(near))
         return rng.choice(candidate_values(key))
+
+
+def draw_tiered_topic(rng: random.Random) -> RandomSettings:
+    """Return settings of a topic, mostly with tiered storage, and of a broker, mostly with it enabled."""
+    retentions = ("-1", "1000", "2000", "3600000", "-2")
+    broker = dict(BASE_SETTINGS)
+    if rng.random() < 0.9:
+        broker["remote.log.storage.system.enable"] = "true"
+        broker["remote.log.storage.manager.class.name"] = "x.y.Z"
+    for name in ("log.retention.bytes", "log.local.retention.bytes", "log.local.retention.ms"):
+        if rng.random() < 0.2:
+            broker[name] = rng.choice(retentions[:4])
+    if rng.random() < 0.2:
+        broker["log.retention.hours"] = "1"
+    if rng.random() < 0.2:
+        broker["log.cleanup.policy"] = rng.choice(("delete", "compact", "compact,delete"))
+    settings = {"remote.storage.enable": rng.choice(("true", "true", "true", "false"))}
+    for name, values in (
+        ("retention.ms", retentions[:4]),
+        ("retention.bytes", retentions[:4]),
+        ("local.retention.ms", retentions),
+        ("local.retention.bytes", retentions),
+        ("remote.log.copy.disable", ("true", "false")),
+        ("cleanup.policy", ("delete", "", "compact", "delete,compact")),
+    ):
+        if rng.random() < 0.4:
+            settings[name] = rng.choice(values)
+    return RandomSettings("topic", broker, settings)

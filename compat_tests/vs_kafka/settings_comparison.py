@@ -31,7 +31,7 @@ def parse_with_ottla(drawn: RandomSettings) -> str | list[str]:
                 if wrong is not None:
                     return wrong
             if drawn.kind == "topic":
-                check_topic(drawn.settings, BASE_SETTINGS, {})
+                check_topic(drawn.settings, drawn.broker, {})
             else:
                 check_group(drawn.settings, BASE_SETTINGS)
     except ConfigException as error:

@@ -15,7 +15,14 @@ from pathlib import Path
 import pytest
 
 from compat_tests.support.processes import OTTLA, KafkaProcess, NodeProcess, OttlaProcess
-from compat_tests.vs_kafka.random_settings import BASE_SETTINGS, TABLES, RandomSettings, RandomSettingsGenerator
+from compat_tests.vs_kafka.random_settings import (
+    BASE_SETTINGS,
+    TABLES,
+    RandomSettings,
+    RandomSettingsGenerator,
+    decode_text,
+    draw_tiered_topic,
+)
 from compat_tests.vs_kafka.settings_changes import (
     ConfigChangeClient,
     find_difference,
@@ -37,6 +44,7 @@ NUMBER_OF_STARTS = os.environ.get("OTTLA_SETTINGS_STARTS", "3")
 CHOSEN = (
     STARTUP_CASES if NUMBER_OF_STARTS == "all" else random.Random(SEED).sample(STARTUP_CASES, int(NUMBER_OF_STARTS))
 )
+TIERED_TOPICS = 300
 CHANGES = int(os.environ.get("OTTLA_SETTINGS_CHANGES", "100"))
 
 
@@ -52,6 +60,20 @@ def test_drawn_settings_are_accepted_and_parsed_as_by_kafka() -> None:
         if is_different(case, mine, theirs) and not is_documented_difference(case, mine, theirs):
             found.append(f"{case.kind} {case.settings}: {mine!r}, Kafka: {theirs}")
     assert not found, f"{len(found)} of {len(drawn)} differ, seed {SEED}:\n" + "\n".join(found[:50])
+
+
+def test_drawn_settings_of_tiered_topics_are_accepted_as_by_kafka() -> None:
+    rng = random.Random(SEED)
+    drawn = [draw_tiered_topic(rng) for _ in range(TIERED_TOPICS)]
+    answers = run_kafka_rules("Settings.java", [x.to_request_text for x in drawn])
+    accepted = 0
+    for case, theirs in zip(drawn, answers, strict=True):
+        mine = parse_with_ottla(case)
+        verdict, _, text = theirs.partition(" ")
+        accepted += verdict == "ok"
+        assert isinstance(mine, str) == (verdict == "no"), (case.broker, case.settings, mine, theirs)
+        assert verdict == "ok" or mine == decode_text(text), (case.settings, mine, decode_text(text))
+    assert TIERED_TOPICS * 0.1 < accepted < TIERED_TOPICS * 0.9
 
 
 def test_without_documented_differences_keeps_other_setting_of_pair() -> None:

@@ -102,23 +102,11 @@ def check_topic(values: Mapping[str, str], static: Mapping[str, str], existing: 
     if least > most:
         why = f"conflict topic config setting {low} ({least}) > {high} ({most})"
         raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
-    if _is_true(values, REMOTE_STORAGE_ENABLE):
-        why = "Tiered Storage functionality is disabled in the broker."
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{why} Topic cannot be configured with remote log storage.")
-    if _is_true(existing, REMOTE_STORAGE_ENABLE) and not _is_true(values, "remote.log.delete.on.disable"):
-        why = (
-            "It is invalid to disable remote storage without deleting remote data. "
-            "If you want to keep the remote data and turn to read only, please set "
-            "`remote.storage.enable=true,remote.log.copy.disable=true`. "
-            "If you want to disable remote storage and delete all remote data, please set "
-            "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
-        )
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, why)
+    if REMOTE_STORAGE_ENABLE in values or REMOTE_STORAGE_ENABLE in existing:
+        # lazy: 1.1 ms, 54 kB: only topics with tiered storage have the setting
+        from ottla.controller.config.tiered_topic_validation import check_tiered_storage
 
-
-def _is_true(values: Mapping[str, str], name: str) -> bool:
-    text = canonical_value(TOPIC_KEYS[name], values.get(name, ""))
-    return text == "true"
+        check_tiered_storage(values, static, existing)
 
 
 _IN_ORDER = sorted(GROUP_KEYS, key=lambda name: (name.partition(".")[0], "heartbeat" not in name))
