@@ -42,6 +42,7 @@ COMMANDS = {
     "tier": "list, verify and extract segments of tiered storage in a remote store",
     "decode": "print a frame or file field by field, beside its bytes",
     "kafka-topics": "the tool kafka-topics.sh, with its options, output and exit status",
+    "kafka-consumer-groups": "the tool kafka-consumer-groups.sh",
 }
 
 

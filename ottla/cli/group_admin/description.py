@@ -16,7 +16,7 @@ from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
-from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
@@ -75,6 +75,26 @@ async def describe_group(client: ClusterClient, group_id: str) -> GroupDescripti
         return None
     raise_for_error(row.error_code, row.error_message, group_id)
     return GroupDescription(group_id, CLASSIC, row, node, channel)
+
+
+async def describe_consumer_group(client: ClusterClient, group_id: str) -> GroupDescription:
+    """Describe a group of consumers: a consumer group or a classic group.
+
+    Raises:
+        ProtocolError: the group does not exist or is of another type, or the client is not authorized.
+        CommandFailed: no coordinator is available.
+    """
+    node, channel = await find_coordinator(client, group_id)
+    if ApiKey.CONSUMER_GROUP_DESCRIBE in channel.versions:
+        row = (await channel.call(ConsumerGroupDescribeRequest([group_id]))).groups[0]
+        if row.error_code not in _OTHER_TYPE_ERRORS:
+            if row.error_code:
+                raise ProtocolError(ErrorCode(row.error_code), row.error_message)
+            return GroupDescription(group_id, CONSUMER, row, node, channel)
+    classic = (await channel.call(DescribeGroupsRequest([group_id]))).groups[0]
+    if classic.error_code:
+        raise ProtocolError(ErrorCode(classic.error_code), classic.error_message)
+    return GroupDescription(group_id, CLASSIC, classic, node, channel)
 
 
 def summarize_group(seen: GroupDescription) -> dict[str, Any]:

@@ -22,8 +22,10 @@ LAST_VERSION_WITH_NAMES = 9
 """Last version of OffsetFetch and OffsetCommit that identifies topics by name."""
 
 
-async def fetch_committed_offsets(channel: Channel, group_id: str) -> dict[TopicPartitionKey, int]:
-    """Return all committed offsets of a group.
+async def fetch_committed_rows(
+    channel: Channel, group_id: str
+) -> dict[TopicPartitionKey, of.OffsetFetchResponsePartitions]:
+    """Return the OffsetFetch row of each partition in which a group has a committed offset.
 
     Raises:
         CommandFailed: the coordinator refused OffsetFetch.
@@ -33,11 +35,21 @@ async def fetch_committed_offsets(channel: Channel, group_id: str) -> dict[Topic
     stored = (await channel.call(of.OffsetFetchRequest(groups=[wanted]), version)).groups[0]
     raise_for_error(stored.error_code, None, group_id)
     return {
-        (topic.name, row.partition_index): row.committed_offset
+        (topic.name, row.partition_index): row
         for topic in stored.topics
         for row in topic.partitions
         if row.committed_offset >= 0
     }
+
+
+async def fetch_committed_offsets(channel: Channel, group_id: str) -> dict[TopicPartitionKey, int]:
+    """Return all committed offsets of a group.
+
+    Raises:
+        CommandFailed: the coordinator refused OffsetFetch.
+    """
+    rows = await fetch_committed_rows(channel, group_id)
+    return {at: row.committed_offset for at, row in rows.items()}
 
 
 async def _by_leader(

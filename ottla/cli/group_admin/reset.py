@@ -62,6 +62,8 @@ _INTERNAL = re.compile(
 )
 OffsetLookup = Callable[[Iterable[TopicPartitionKey], int], Awaitable[dict[TopicPartitionKey, int]]]
 """Function that returns the offset of each partition for a timestamp, and fails if one is missing."""
+ClampReport = Callable[[TopicPartitionKey, int, int], None]
+"""Function called with a partition, the offset that is out of its range, and the offset that is used instead."""
 
 
 class ResetTarget(NamedTuple):
@@ -148,6 +150,7 @@ async def target_offsets(
     wanted: Sequence[TopicPartitionKey],
     have: Mapping[TopicPartitionKey, int],
     now_ms: int,
+    on_clamp: ClampReport | None = None,
 ) -> dict[TopicPartitionKey, int]:
     """Return the new offset of each partition.
 
@@ -157,6 +160,7 @@ async def target_offsets(
         wanted: partitions to reset.
         have: present committed or start offset of each partition that has one.
         now_ms: current time in milliseconds since 1970.
+        on_clamp: called for each offset that is out of range; None prints a line on standard error.
 
     Raises:
         CommandFailed: the target cannot be determined.
@@ -177,23 +181,29 @@ async def target_offsets(
             late = [at for at, offset in found.items() if offset < 0]
             return {**found, **await look(late, LATEST)}
         case "to_offset":
-            return await _clamp(look, dict.fromkeys(wanted, to.value))
+            return await _clamp(look, dict.fromkeys(wanted, to.value), on_clamp)
         case "shift_by":
             nowhere = [at for at in wanted if at not in have]
             if nowhere:
                 raise CommandFailed(f"{nowhere[0][0]}-{nowhere[0][1]} has no position that could be shifted")
-            return await _clamp(look, {at: have[at] + to.value for at in wanted})
+            return await _clamp(look, {at: have[at] + to.value for at in wanted}, on_clamp)
         case _:
-            return await _clamp(look, to.value)
+            return await _clamp(look, to.value, on_clamp)
 
 
-async def _clamp(look: OffsetLookup, offsets: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int]:
-    """Return offsets clamped to the range from log start offset to log end offset; print those that were changed."""
+def _print_clamped(at: TopicPartitionKey, offset: int, clamped: int) -> None:
+    print(f"ottla group: {at[0]}-{at[1]} has no offset {offset}: {clamped} is taken", file=sys.stderr)
+
+
+async def _clamp(
+    look: OffsetLookup, offsets: Mapping[TopicPartitionKey, int], on_clamp: ClampReport | None
+) -> dict[TopicPartitionKey, int]:
+    """Return offsets clamped to the range from log start offset to log end offset; report those that were changed."""
     first, last = await look(offsets, EARLIEST), await look(offsets, LATEST)
     out = {at: max(min(offset, last[at]), first[at]) for at, offset in offsets.items()}
     for at, offset in offsets.items():
         if out[at] != offset:
-            print(f"ottla group: {at[0]}-{at[1]} has no offset {offset}: {out[at]} is taken", file=sys.stderr)
+            (on_clamp or _print_clamped)(at, offset, out[at])
     return out
 
 
@@ -282,14 +292,19 @@ async def plan_reset(
 
     new = await target_offsets(look, to, wanted, have, blocking_env.BlockingEnv().now_ms())
     if options.execute and new:
-        await (_alter_share_offsets if shares else _commit)(client, group_id, new)
+        await (_alter_share_offsets if shares else commit_offsets)(client, group_id, new)
     return [
         {"group": group_id, "topic": at[0], "partition": at[1], "position": have.get(at), "new": new[at]}
         for at in sorted(new)
     ]
 
 
-async def _commit(client: ClusterClient, group_id: str, new: Mapping[TopicPartitionKey, int]) -> None:
+async def commit_offsets(client: ClusterClient, group_id: str, new: Mapping[TopicPartitionKey, int]) -> None:
+    """Commit offsets of a group without members.
+
+    Raises:
+        CommandFailed: the coordinator refused an offset.
+    """
     topics = [
         OffsetCommitRequestTopic(
             topic, partitions=[OffsetCommitRequestPartition(number, offset) for number, offset in rows.items()]

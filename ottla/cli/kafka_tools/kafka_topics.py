@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, has, raise_for, run_tool
+from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOptions, has, raise_for, run_tool
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.codec.schema import ZERO_UUID
@@ -25,7 +25,7 @@ from ottla.wire.messages import list_partition_reassignments as lr
 
 TEXT = "This tool helps to create, delete, describe, or change a topic."
 ACTIONS = ("create", "list", "alter", "describe", "delete")
-PREFIX = "Error while executing topic command : "
+FAILURES = FailureFormat("Error while executing topic command : ")
 RESOURCE_TOPIC, SOURCE_DEFAULT, TIMEOUT_MS = 2, 5, 60_000
 MAX_REPLICATION_FACTOR = 2**15 - 1
 REPORTS = ("under-replicated-partitions", "unavailable-partitions", "under-min-isr-partitions", "at-min-isr-partitions")
@@ -317,4 +317,4 @@ def run(arguments: list[str]) -> int:
     async def act(client: ClusterClient) -> None:
         await chosen(client, options)
 
-    return run_tool(options, act, PREFIX)
+    return run_tool(options, act, FAILURES)

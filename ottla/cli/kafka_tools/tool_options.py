@@ -9,10 +9,12 @@ import argparse
 import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from ottla.cli.arguments import CommandParser
+from ottla.cli.arguments import CommandParser, bootstrap_servers
 from ottla.cli.common import run_with_client
+from ottla.cli.errors import CommandFailed
+from ottla.cli.kafka_tools.java_errors import java_text, message_text
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -38,13 +40,22 @@ class ToolOptions(CommandParser):
         action = "append" if is_repeated else "store"
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), type=kind, action=action)
 
+    def optional_value(self, name: str, text: str) -> None:
+        """Add an option whose value may be left out; it is an empty text then."""
+        self.add_argument(f"--{name}", help=text.replace("%", "%%"), nargs="?", const="")
+
     def flag(self, name: str, text: str) -> None:
         """Add an option without a value."""
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), action="store_true")
 
-    def connection(self, required: str = "REQUIRED: ") -> None:
-        """Add ``--bootstrap-server`` and ``--command-config``; ``required`` is a prefix of the help text."""
+    def connection(self, required: str = "REQUIRED: ", *, has_controller: bool = False) -> None:
+        """Add ``--bootstrap-server`` and ``--command-config``; ``required`` is a prefix of the help text.
+
+        ``has_controller``: add ``--bootstrap-controller`` too.
+        """
         self.option("bootstrap-server", f"{required}The Kafka server to connect to.")
+        if has_controller:
+            self.option("bootstrap-controller", "The Kafka controllers to connect to.")
         self.option("command-config", "Property file containing configs to be passed to Admin Client.")
         self.set_defaults(context=None, needs_utf8=True)
 
@@ -77,6 +88,12 @@ class ToolOptions(CommandParser):
             if not has(options, name):
                 self.fail_with_usage(f'Missing required argument "[{name}]"')
 
+    def require_one(self, options: argparse.Namespace, *names: str) -> None:
+        """Print the usage and exit with status 1 unless exactly one of the named options is on the command line."""
+        if sum(has(options, name) for name in names) != 1:
+            shown = ", ".join(f"[{name}]" for name in names)
+            self.fail_with_usage(f"Exactly one of the following arguments is required: {shown}")
+
     def exclude(self, options: argparse.Namespace, used: str, *others: str) -> None:
         """Print the usage and exit with status 1 if option ``used`` is combined with one of ``others``."""
         for name in others:
@@ -93,13 +110,41 @@ class ToolFailed(Exception):
     """Failure of a tool; the message is the text that Kafka's tool prints."""
 
 
+class FailureFormat(NamedTuple):
+    """Form in which a tool prints a failure of its work, and the exit status.
+
+    Attributes:
+        prefix: text before the message.
+        has_class: True to print the Java class of an error code before its message.
+        to_stderr: True to print on standard error.
+        status: exit status.
+    """
+
+    prefix: str = "Error: "
+    has_class: bool = False
+    to_stderr: bool = False
+    status: int = 1
+
+    def print(self, error: Exception) -> int:
+        """Print a failure and return the exit status."""
+        text = java_text(error) if self.has_class else message_text(error)
+        print(f"{self.prefix}{text}", file=sys.stderr if self.to_stderr else None)
+        return self.status
+
+
+STDERR = FailureFormat("", has_class=True, to_stderr=True)
+"""Form of the tools that print the message of an ``ExecutionException`` on standard error."""
+
+
 def run_tool(
-    options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[None]], prefix: str = "Error: "
+    options: argparse.Namespace,
+    work: Callable[[ClusterClient], Awaitable[None]],
+    failures: FailureFormat = STDERR,
 ) -> int:
-    """Call ``work`` with a client of the cluster; print its ToolFailed and ProtocolError after ``prefix``.
+    """Call ``work`` with a client of the cluster; print its ToolFailed, CommandFailed and ProtocolError.
 
     Returns:
-        The exit status: 0 or 1.
+        The exit status.
     """
     status = 0
 
@@ -107,12 +152,14 @@ def run_tool(
         nonlocal status
         try:
             await work(client)
-        except (ToolFailed, ProtocolError) as error:
-            text = error.message or error.code.text if isinstance(error, ProtocolError) else str(error)
-            print(f"{prefix}{text}")
-            status = 1
+        except (ToolFailed, ProtocolError, CommandFailed) as error:
+            status = failures.print(error)
 
-    options.bootstrap = options.bootstrap_server
+    bootstrap: str = options.bootstrap_server or getattr(options, "bootstrap_controller", None) or ""
+    try:
+        options.bootstrap = bootstrap_servers(bootstrap)
+    except argparse.ArgumentTypeError:
+        return failures.print(ToolFailed(f"Invalid url in bootstrap.servers: {bootstrap}"))
     return run_with_client(options, print_failures) or status
 
 

@@ -1,0 +1,146 @@
+"""Runs of ``ottla kafka-*`` and of Kafka's own tools, in one JVM, with the same arguments at the same node."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from compat_tests.support.jars import classpath, jars
+from ottla.cli.tests.command_runs import run_command
+
+JAVA_CLASSES = {
+    "kafka-acls": "AclCommand",
+    "kafka-broker-api-versions": "BrokerApiVersionsCommand",
+    "kafka-client-metrics": "ClientMetricsCommand",
+    "kafka-cluster": "ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "consumer.ConsoleConsumer",
+    "kafka-console-producer": "ConsoleProducer",
+    "kafka-consumer-groups": "consumer.group.ConsumerGroupCommand",
+    "kafka-delete-records": "DeleteRecordsCommand",
+    "kafka-dump-log": "DumpLogSegments",
+    "kafka-features": "FeatureCommand",
+    "kafka-get-offsets": "GetOffsetShell",
+    "kafka-groups": "GroupsCommand",
+    "kafka-leader-election": "LeaderElectionCommand",
+    "kafka-log-dirs": "LogDirsCommand",
+    "kafka-metadata-quorum": "MetadataQuorumCommand",
+    "kafka-reassign-partitions": "reassign.ReassignPartitionsCommand",
+    "kafka-share-groups": "consumer.group.share.ShareGroupCommand",
+    "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-topics": "TopicCommand",
+    "kafka-transactions": "TransactionsCommand",
+}
+OURS, KAFKAS = "same", "sama"
+"""First word of the topics, groups and users of each side, so that each changes its own; of one length."""
+_NOISE = re.compile(r"\d{4}-\d\d-\d\d |\s+at |Caused by: |\t\.\.\. |\[[-0-9 :,]+\] (WARN|ERROR|INFO)|WARN |SLF4J|\s*$")
+_LIST = re.compile(r"(.* (?:are|options|scenarios|required): )(.+)")
+_MEMBER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<= )[\w/+-]{22}(?= +/)")
+
+
+class ToolRun(NamedTuple):
+    """Result of a tool: exit status, lines of standard output in order, and the first line of standard error."""
+
+    status: int
+    out: list[str]
+    error: str
+
+
+def _plain(line: str) -> str:
+    """Return a line without random ids and times, with the names of our side, and the words of a list in order."""
+    line = _MEMBER.sub("<id>", line.replace(KAFKAS, OURS))
+    line = re.sub(r"(?<=[ :=])1[7-9]\d{11}(?=\D|$)", "<ms>", line)
+    line = re.sub(r"TopicId: \S+", "TopicId: <id>", line)
+    head, mark, settings = line.partition("Configs: ")
+    line = head + mark + ",".join(sorted(settings.split(",")))
+    if found := _LIST.fullmatch(line):
+        line = found[1] + ", ".join(sorted(found[2].split(", ")))
+    return line
+
+
+def normalized(status: int, out: str, errors: str) -> ToolRun:
+    """Return a result without log lines, stack traces, random parts and the order of Java's hash tables."""
+    lines = errors.splitlines()
+    traces = {number for number, line in enumerate(lines[1:]) if line.startswith("\tat ")}
+    kept = [line for number, line in enumerate(lines) if number not in traces and not _NOISE.match(line)]
+    error = "" if not kept or kept[0].startswith("Exception in thread") else _plain(kept[0]).rstrip()
+    return ToolRun(status, sorted(_plain(line) for line in out.splitlines() if not _NOISE.match(line)), error)
+
+
+def is_equal(ours: ToolRun, kafkas: ToolRun) -> bool:
+    """Return True for equal results; for an exception that Kafka's tool does not catch, one line is enough."""
+    uncaught = kafkas.status == 1 and not kafkas.out and not kafkas.error
+    return ours[:2] == kafkas[:2] and (ours.error == kafkas.error or (uncaught and bool(ours.error)))
+
+
+class ToolPair:
+    """Both implementations of the tools: ours in this process, Kafka's in one JVM.
+
+    Args:
+        port: port of the node.
+        names: values of the placeholders in lines of a script; ``{0}`` is the side's first word, ``{at}`` its address.
+    """
+
+    def __init__(self, port: int, **names: str) -> None:
+        jars("kafka")
+        self._names = {"at": f"--bootstrap-server 127.0.0.1:{port}", **names}
+        self._jvm = subprocess.Popen(
+            ["java", "-Xmx256m", "-cp", classpath(), str(Path(__file__).parent.parent / "java" / "Tools.java")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._jvm.kill()
+        self._jvm.communicate()
+
+    def words(self, line: str, side: str) -> list[str]:
+        """Return the words of a script line for a side."""
+        return shlex.split(line.format(side, **self._names))
+
+    def run_ours(self, line: str, stdin: str = "") -> ToolRun:
+        """Run a line with ``ottla``."""
+        done = run_command(*self.words(line, OURS), stdin=stdin.encode())
+        return normalized(done.status, done.out.decode(), done.err)
+
+    def run_kafkas(self, line: str, stdin: str = "") -> ToolRun:
+        """Run a line with Kafka's tool."""
+        assert self._jvm.stdin is not None
+        assert self._jvm.stdout is not None
+        tool, *words = self.words(line, KAFKAS)
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write(stdin)
+            file.flush()
+            self._jvm.stdin.write(f"<\t{file.name}\n" + "\t".join((JAVA_CLASSES[tool], *words)) + "\n")
+            self._jvm.stdin.flush()
+            lines: list[str] = []
+            while not lines or not lines[-1].startswith("= "):
+                read = self._jvm.stdout.readline()
+                assert read, "the JVM has ended"
+                lines.append(read.rstrip("\n"))
+        texts = ["\n".join(x[2:] for x in lines if x.startswith(f"{mark} ")) for mark in (1, 2)]
+        return normalized(int(lines[-1][2:]), *texts)
+
+    def run(self, line: str) -> tuple[ToolRun, ToolRun]:
+        """Run a line with both; text after `` << `` is standard input, in which ``|`` ends a line."""
+        command, _, stdin = line.partition(" << ")
+        given = stdin.replace("|", "\n").format(OURS, **self._names)
+        return self.run_ours(command, given), self.run_kafkas(command, given)
+
+
+def differences(pair: ToolPair, lines: Iterable[str]) -> Sequence[str]:
+    """Run the lines of a script one after the other; return a text for each whose results differ."""
+    found = []
+    for line in lines:
+        ours, kafkas = pair.run(line)
+        if not is_equal(ours, kafkas):
+            found.append(f"{line}\n  ours:   {ours}\n  kafkas: {kafkas}")
+    return found

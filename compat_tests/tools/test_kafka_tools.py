@@ -1,0 +1,63 @@
+"""``ottla kafka-*`` beside Kafka's tools on one node: the same output, exit status and error text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat_tests.support.processes import OttlaProcess
+from compat_tests.tools.kafka_tool_runs import KAFKAS, OURS, ToolPair, differences
+from compat_tests.tools.kafka_tool_scripts import SCRIPTS, script_lines
+
+pytestmark = pytest.mark.xdist_group(__name__)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_kafka_tools_script_prints_the_output_of_kafkas_tools(name: str, tools: ToolPair) -> None:
+    found = differences(tools, script_lines(name))
+    assert not found, "\n".join(found)
+
+
+def _consumer(node: OttlaProcess, group: str, **settings: str) -> Consumer:
+    return Consumer({"bootstrap.servers": node.bootstrap, "group.id": group, "client.id": "reader", **settings})
+
+
+def _prepare(node: OttlaProcess, side: str, stack: ExitStack) -> None:
+    """Create topics, records, committed offsets, and groups with a member: a classic and a consumer group."""
+    topic = f"{side}.t"
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    for future in admin.create_topics([NewTopic(topic, 2), NewTopic(f"{side}.u", 1)]).values():
+        future.result(10)
+    producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 1})
+    for number in range(6):
+        producer.produce(topic, f"v{number}", f"k{number}", number % 2, timestamp=1_600_000_000_000 + number)
+    producer.flush(10)
+    for group in ("g", "h", "i"):
+        reader = _consumer(node, f"{side}-{group}")
+        reader.commit(offsets=[TopicPartition(topic, 0, 2), TopicPartition(topic, 1, 3)], asynchronous=False)
+        reader.close()
+    for group, protocol in (("live", "classic"), ("new", "consumer")):
+        reader = _consumer(node, f"{side}-{group}", **{"group.protocol": protocol, "auto.offset.reset": "earliest"})
+        stack.callback(reader.close)
+        reader.subscribe([topic])
+        for _ in range(100):
+            if reader.poll(0.1) is not None:
+                break
+        reader.commit(asynchronous=False)
+
+
+@pytest.fixture(scope="module")
+def tools(node: OttlaProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolPair]:
+    folder: Path = tmp_path_factory.mktemp("tools")
+    with ExitStack() as stack:
+        pair = ToolPair(node.port, folder=str(folder))
+        stack.callback(pair.close)
+        for side in (OURS, KAFKAS):
+            _prepare(node, side, stack)
+            (folder / f"{side}.csv").write_text(f"{side}.t,0,1\n{side}.t,1,99\n")
+        yield pair
