@@ -38,6 +38,7 @@ JAVA_CLASSES = {
 }
 OURS, KAFKAS = "same", "sama"
 """First word of the topics, groups and users of each side, so that each changes its own; of one length."""
+SIDES = (OURS, KAFKAS)
 _NOISE = re.compile(r"\d{4}-\d\d-\d\d |\s+at |Caused by: |\t\.\.\. |\[[-0-9 :,]+\] (WARN|ERROR|INFO)|WARN |SLF4J|\s*$")
 _LIST = re.compile(r"(.* (?:are|options|scenarios|required): )(.+)")
 _MEMBER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<= )[\w/+-]{22}(?= +/)")
@@ -75,7 +76,9 @@ def normalized(status: int, out: str, errors: str) -> ToolRun:
 def is_equal(ours: ToolRun, kafkas: ToolRun) -> bool:
     """Return True for equal results; for an exception that Kafka's tool does not catch, one line is enough."""
     uncaught = kafkas.status == 1 and not kafkas.out and not kafkas.error
-    return ours[:2] == kafkas[:2] and (ours.error == kafkas.error or (uncaught and bool(ours.error)))
+    is_trace = kafkas.status == 0 and kafkas.error.startswith(("org.apache.", "java."))
+    same_error = is_trace or ours.error == kafkas.error or (uncaught and bool(ours.error))
+    return ours[:2] == kafkas[:2] and same_error
 
 
 class ToolPair:
@@ -104,7 +107,7 @@ class ToolPair:
 
     def words(self, line: str, side: str) -> list[str]:
         """Return the words of a script line for a side."""
-        return shlex.split(line.format(side, **self._names))
+        return shlex.split(line.format(side, n=SIDES.index(side) + 7, **self._names))
 
     def run_ours(self, line: str, stdin: str = "") -> ToolRun:
         """Run a line with ``ottla``."""

@@ -87,7 +87,96 @@ kafka-topics {at} --list --topic {0}.tb --config a=b
 kafka-topics {at} --delete --topic {0}.t.+
 kafka-topics {at} --list --topic {0}.t.+
 """
-SCRIPTS = {"topics": TOPICS, "consumer-groups": CONSUMER_GROUPS}
+CONFIGS = """
+kafka-configs {at} --describe --topic {0}.u
+kafka-configs {at} --alter --topic {0}.u --add-config retention.ms=1000,cleanup.policy=[compact,delete]
+kafka-configs {at} --describe --entity-type topics --entity-name {0}.u
+kafka-configs {at} --describe --entity-type topics --entity-name {0}.u --all
+kafka-configs {at} --alter --topic {0}.u --delete-config retention.ms --add-config max.message.bytes=2000
+kafka-configs {at} --describe --topic {0}.u
+kafka-configs {at} --describe --topic {0}.none
+kafka-configs {at} --describe --topic {0}.none --all
+kafka-configs {at} --alter --topic {0}.none --add-config retention.ms=1000
+kafka-configs {at} --alter --topic {0}.u --add-config retention.ms=x
+kafka-configs {at} --alter --topic {0}.u --add-config nonsense=1
+kafka-configs {at} --alter --topic {0}.u --add-config retention.ms
+kafka-configs {at} --alter --topic {0}.u --add-config a/b=1
+kafka-configs {at} --alter --topic {0}.u --add-config-file {folder}/{0}.properties
+kafka-configs {at} --describe --topic {0}.u
+kafka-configs {at} --alter --broker 1 --add-config log.cleaner.threads=2
+kafka-configs {at} --describe --broker 1
+kafka-configs {at} --describe --entity-type brokers
+kafka-configs {at} --alter --broker-defaults --add-config log.retention.ms=7000000
+kafka-configs {at} --describe --broker-defaults
+kafka-configs {at} --describe --entity-type brokers --entity-default
+kafka-configs {at} --alter --entity-type brokers --entity-default --delete-config log.retention.ms
+kafka-configs {at} --alter --broker 1 --delete-config log.cleaner.threads
+kafka-configs {at} --describe --broker 1
+kafka-configs {at} --describe --broker 77
+kafka-configs {at} --alter --broker x --add-config log.cleaner.threads=2
+kafka-configs {at} --alter --broker 1 --add-config node.id=7
+kafka-configs {at} --alter --group {0}-g --add-config consumer.session.timeout.ms=50000
+kafka-configs {at} --describe --group {0}-g
+kafka-configs {at} --describe --group {0}-none
+kafka-configs {at} --alter --group {0}-g --delete-config consumer.session.timeout.ms
+kafka-configs {at} --alter --client-metrics {0}-m --add-config metrics=org.apache.kafka.,interval.ms=60000
+kafka-configs {at} --describe --client-metrics {0}-m
+kafka-configs {at} --describe --entity-type client-metrics
+kafka-configs {at} --describe --client-metrics {0}-none
+kafka-configs {at} --alter --client-metrics {0}-m --delete-config metrics,interval.ms
+kafka-configs {at} --alter --user {0}-a --add-config SCRAM-SHA-256=[iterations=8192,password=x],SCRAM-SHA-512=[password=s]
+kafka-configs {at} --describe --user {0}-a
+kafka-configs {at} --alter --user {0}-a --add-config producer_byte_rate=1024,consumer_byte_rate=20000000
+kafka-configs {at} --describe --user {0}-a
+kafka-configs {at} --describe --entity-type users --entity-name {0}-a --entity-type clients
+kafka-configs {at} --alter --user {0}-a --client {0}-c --add-config request_percentage=12.5
+kafka-configs {at} --describe --user {0}-a --client {0}-c
+kafka-configs {at} --describe --entity-type users
+kafka-configs {at} --describe --entity-type clients
+kafka-configs {at} --alter --client {0}-c --add-config controller_mutation_rate=0.5
+kafka-configs {at} --describe --client {0}-c
+kafka-configs {at} --alter --client {0}-c --delete-config controller_mutation_rate
+kafka-configs {at} --alter --client {0}-c --delete-config controller_mutation_rate
+kafka-configs {at} --alter --client {0}-c --add-config SCRAM-SHA-256=[password=x]
+kafka-configs {at} --alter --user {0}-a --add-config nonsense=1
+kafka-configs {at} --alter --user {0}-a --delete-config nonsense
+kafka-configs {at} --alter --user {0}-a --add-config producer_byte_rate=x
+kafka-configs {at} --alter --user {0}-a --add-config SCRAM-SHA-256=[iterations=1,password=x]
+kafka-configs {at} --alter --user {0}-a --add-config SCRAM-SHA-256=[nonsense]
+kafka-configs {at} --alter --user {0}-a --add-config producer_byte_rate=1,SCRAM-SHA-256=[password=x]
+kafka-configs {at} --alter --user-defaults --add-config SCRAM-SHA-256=[password=x]
+kafka-configs {at} --alter --user {0}-a --delete-config SCRAM-SHA-256
+kafka-configs {at} --alter --user {0}-a --delete-config SCRAM-SHA-256
+kafka-configs {at} --alter --user {0}-a --delete-config SCRAM-SHA-512
+kafka-configs {at} --alter --user {0}-a --delete-config producer_byte_rate,consumer_byte_rate
+kafka-configs {at} --describe --user {0}-a
+kafka-configs {at} --alter --user-defaults --add-config producer_byte_rate=1.5E9
+kafka-configs {at} --describe --user-defaults
+kafka-configs {at} --alter --ip 127.0.0.{n} --add-config connection_creation_rate=50
+kafka-configs {at} --describe --ip 127.0.0.{n}
+kafka-configs {at} --alter --ip 127.0.0.{n} --delete-config connection_creation_rate
+kafka-configs {at} --alter --ip 127.0.0.{n} --add-config producer_byte_rate=50
+kafka-configs {at} --alter --ip no.such.host.invalid --add-config connection_creation_rate=50
+kafka-configs {at} --alter --describe --topic x
+kafka-configs {at} --describe --topic x --add-config a=b
+kafka-configs {at} --describe
+kafka-configs --describe --topic x
+kafka-configs {at} --describe --entity-type nonsense
+kafka-configs {at} --describe --topic x --user y
+kafka-configs {at} --describe --topic x --entity-type users
+kafka-configs {at} --describe --entity-type topics --entity-type topics
+kafka-configs {at} --describe --entity-type topics --entity-default
+kafka-configs {at} --describe --entity-type broker-loggers
+kafka-configs {at} --alter --entity-type users --add-config a=b
+kafka-configs {at} --alter --entity-type topics --add-config a=b
+kafka-configs {at} --alter --topic x
+kafka-configs {at} --alter --topic x --add-config a=b --add-config-file f
+kafka-configs {at} --alter --entity-type users --entity-type clients --entity-name x --add-config producer_byte_rate=1
+kafka-configs {at} --describe --topic x --topic y
+kafka-configs {at} --nonsense
+kafka-configs --version
+"""
+SCRIPTS = {"configs": CONFIGS, "topics": TOPICS, "consumer-groups": CONSUMER_GROUPS}
 
 
 def script_lines(name: str) -> list[str]:

@@ -59,5 +59,6 @@ def tools(node: OttlaProcess, tmp_path_factory: pytest.TempPathFactory) -> Itera
         stack.callback(pair.close)
         for side in (OURS, KAFKAS):
             _prepare(node, side, stack)
+            (folder / f"{side}.properties").write_text("retention.bytes = 5000\nsegment.bytes:2000000\n")
             (folder / f"{side}.csv").write_text(f"{side}.t,0,1\n{side}.t,1,99\n")
         yield pair

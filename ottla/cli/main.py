@@ -43,6 +43,7 @@ COMMANDS = {
     "decode": "print a frame or file field by field, beside its bytes",
     "kafka-topics": "the tool kafka-topics.sh, with its options, output and exit status",
     "kafka-consumer-groups": "the tool kafka-consumer-groups.sh",
+    "kafka-configs": "the tool kafka-configs.sh",
 }
 
 

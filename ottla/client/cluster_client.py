@@ -18,12 +18,14 @@ from ottla.env.hosts import format_address
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import fetch, metadata, produce
+from ottla.wire.messages import describe_cluster, fetch, metadata, produce
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.compression import CompressionType
 
 logger = logging.getLogger("ottla.client")
+CONTROLLERS = 2
+"""Endpoint type of controllers in DescribeCluster."""
 
 
 @dataclass(slots=True)
@@ -107,6 +109,18 @@ class ClusterClient:
         for topic in answer.topics:
             for p in topic.partitions:
                 self._leaders[topic.name or "", p.partition_index] = p.leader_id
+        return answer
+
+    async def controllers(self) -> describe_cluster.DescribeClusterResponse:
+        """Return the DescribeCluster response of a controller, for a client whose bootstrap servers are controllers.
+
+        The controllers take the place of the brokers in `broker`.
+        """
+        request = describe_cluster.DescribeClusterRequest(endpoint_type=CONTROLLERS)
+        answer: describe_cluster.DescribeClusterResponse = await self.call(request)
+        if answer.error_code:
+            raise ProtocolError(ErrorCode(answer.error_code), answer.error_message)
+        self._brokers = {row.broker_id: (row.host, row.port) for row in answer.brokers}
         return answer
 
     async def partitions(self, topic: str, *, create: bool = False) -> list[int]:

@@ -6,7 +6,6 @@ Source: ``ConsumerGroupCommand``, ``OffsetsUtils`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -184,9 +183,10 @@ class OffsetReset:
         """Reset the offsets of groups, and print them as a table, or as CSV with ``--export``."""
         if has(self._options, "from-file"):
             path = self._options.from_file
-            if not os.path.isfile(path):
-                raise ToolFailed(f"java.io.IOException: Unable to read file {path}")
-            self._plan = gr.load_offsets_file(path, groups)
+            try:
+                self._plan = gr.load_offsets_file(path, groups)
+            except CommandFailed:
+                raise ToolFailed(f"java.io.IOException: Unable to read file {path}") from None
         out: dict[str, Offsets] = {}
         for group in groups:
             try:

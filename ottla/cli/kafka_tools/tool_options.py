@@ -15,6 +15,7 @@ from ottla.cli.arguments import CommandParser, bootstrap_servers
 from ottla.cli.common import run_with_client
 from ottla.cli.errors import CommandFailed
 from ottla.cli.kafka_tools.java_errors import java_text, message_text
+from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -24,6 +25,17 @@ _ARGPARSE_TEXTS = (
     (re.compile(r"argument -*(\S+): expected one argument"), r"Option \1 requires an argument"),
     (re.compile(r"argument -*(\S+): invalid \S+ value: '(.*)'", re.DOTALL), r"Cannot parse argument '\2' of option \1"),
 )
+
+
+class _StoreOnce(argparse.Action):
+    """Action that stores a value, and refuses a second one as Kafka's tools do."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
+        """Store the value."""
+        if getattr(namespace, self.dest) is not None:
+            name = self.option_strings[0].lstrip("-")
+            parser.error(f"Found multiple arguments for option {name}, but you asked for only one")
+        setattr(namespace, self.dest, values)
 
 
 class ToolOptions(CommandParser):
@@ -37,7 +49,7 @@ class ToolOptions(CommandParser):
 
     def option(self, name: str, text: str, kind: Callable[[str], Any] = str, *, is_repeated: bool = False) -> None:
         """Add an option with a value; a repeatable option collects its values in a list."""
-        action = "append" if is_repeated else "store"
+        action: Any = "append" if is_repeated else _StoreOnce
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), type=kind, action=action)
 
     def optional_value(self, name: str, text: str) -> None:
@@ -161,6 +173,13 @@ def run_tool(
     except argparse.ArgumentTypeError:
         return failures.print(ToolFailed(f"Invalid url in bootstrap.servers: {bootstrap}"))
     return run_with_client(options, print_failures) or status
+
+
+async def admin_channel(client: ClusterClient, options: argparse.Namespace) -> Channel:
+    """Return a connection to a broker, or with ``--bootstrap-controller`` to the active controller."""
+    if not getattr(options, "bootstrap_controller", None):
+        return await client.bootstrap_channel()
+    return await client.broker((await client.controllers()).controller_id)
 
 
 def raise_for(code: int, message: str | None) -> None:
