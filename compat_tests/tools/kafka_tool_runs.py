@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +40,7 @@ JAVA_CLASSES = {
 OURS, KAFKAS = "same", "sama"
 """First word of the topics, groups and users of each side, so that each changes its own; of one length."""
 SIDES = (OURS, KAFKAS)
-_NOISE = re.compile(r"\d{4}-\d\d-\d\d |\s+at |Caused by: |\t\.\.\. |\[[-0-9 :,]+\] (WARN|ERROR|INFO)|WARN |SLF4J|\s*$")
+_NOISE = re.compile(r"\d{4}-\d\d-\d\d |\s+at |Caused by: |\t\.\.\. |\[[-0-9 :,]+\] (WARN|ERROR|INFO)|WARN |SLF4J|The consumer rebalance protocol|\s*$")
 _LIST = re.compile(r"(.* (?:are|options|scenarios|required): )(.+)")
 _MEMBER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<= )[\w/+-]{22}(?= +/)")
 
@@ -126,7 +127,10 @@ class ToolPair:
             self._jvm.stdin.flush()
             lines: list[str] = []
             while not lines or not lines[-1].startswith("= "):
+                killer = threading.Timer(60, self._jvm.kill)
+                killer.start()
                 read = self._jvm.stdout.readline()
+                killer.cancel()
                 assert read, "the JVM has ended"
                 lines.append(read.rstrip("\n"))
         texts = ["\n".join(x[2:] for x in lines if x.startswith(f"{mark} ")) for mark in (1, 2)]

@@ -176,7 +176,60 @@ kafka-configs {at} --describe --topic x --topic y
 kafka-configs {at} --nonsense
 kafka-configs --version
 """
-SCRIPTS = {"configs": CONFIGS, "topics": TOPICS, "consumer-groups": CONSUMER_GROUPS}
+CONSOLE = r"""
+kafka-console-producer {at} --topic {0}.lines << one|two||three
+kafka-console-producer {at} --topic {0}.lines --sync --request-required-acks 1 --compression-codec << four
+kafka-console-producer {at} --topic {0}.lines --compression-codec zstd --timeout 5 << five
+kafka-console-producer {at} --topic {0}.lines --compression-codec nonsense << five
+kafka-console-producer {at} --topic {0}.lines --request-required-acks 7 << five
+kafka-console-producer {at} --topic {0}.lines --line-reader no.such.Reader << five
+kafka-console-producer {at} --topic {0}.lines --reader-property parse.key=true --reader-property key.separator=: << a:1|b:2:3
+kafka-console-producer {at} --topic {0}.lines --reader-property parse.key=true << nokey
+kafka-console-producer {at} --topic {0}.lines --property parse.key=true --property ignore.error=true << nokey|a	b
+kafka-console-producer {at} --topic {0}.lines --reader-property parse.key=true --reader-property parse.headers=true << h1:v1,h2:v2	k	v
+kafka-console-producer {at} --topic {0}.lines --reader-property parse.headers=true --reader-property null.marker=NIL << NIL	NIL|h:NIL	v
+kafka-console-producer {at} --topic {0}.lines --reader-property parse.headers=true << h1	v
+kafka-console-producer {at} --topic {0}.lines --reader-property headers.delimiter=, << v
+kafka-console-producer {at} --topic {0}.lines --reader-property key.separator=N --reader-property null.marker=N << v
+kafka-console-producer {at} --topic {0}.lines --producer-property acks=1 << six
+kafka-console-producer {at} --topic {0}.lines --max-partition-memory-bytes 100 << seven
+kafka-console-producer {at} --topic x --property a=b --reader-property c=d << seven
+kafka-console-producer --topic x << seven
+kafka-console-producer --topic x --bootstrap-server nonsense << seven
+kafka-console-producer {at} << seven
+kafka-console-producer {at} --topic x --nonsense << seven
+kafka-console-producer --version
+kafka-console-consumer {at} --topic {0}.lines --from-beginning --max-messages 15 --timeout-ms 4000
+kafka-console-consumer {at} --topic {0}.lines --from-beginning --max-messages 15 --formatter-property print.key=true --formatter-property print.headers=true --formatter-property print.offset=true --formatter-property print.partition=true --formatter-property print.epoch=true --formatter-property print.delivery=true --timeout-ms 3000
+kafka-console-consumer {at} --topic {0}.lines --from-beginning --max-messages 15 --property print.key=true --property key.separator=:: --property null.literal=NULL --property print.value=false --timeout-ms 3000
+kafka-console-consumer {at} --topic {0}.t --partition 0 --offset 1 --max-messages 2 --formatter-property print.timestamp=true --timeout-ms 3000
+kafka-console-consumer {at} --topic {0}.t --partition 1 --offset earliest --max-messages 1 --timeout-ms 3000
+kafka-console-consumer {at} --topic {0}.t --partition 1 --from-beginning --max-messages 3 --isolation-level read_committed --timeout-ms 3000
+kafka-console-consumer {at} --topic {0}.t --partition 1 --timeout-ms 300
+kafka-console-consumer {at} --include {0}.[tu] --from-beginning --max-messages 6 --timeout-ms 3000
+kafka-console-consumer {at} --topic {0}.t --from-beginning --max-messages 6 --group {0}-cc --timeout-ms 3000
+kafka-console-consumer {at} --topic {0}.t --from-beginning --timeout-ms 600 --group {0}-cc
+kafka-consumer-groups {at} --describe --group {0}-cc
+kafka-console-consumer {at} --topic {0}.t --from-beginning --max-messages 2 --value-deserializer org.apache.kafka.common.serialization.StringDeserializer --partition 0 --timeout-ms 3000
+kafka-console-consumer {at} --topic {0}.t --from-beginning --max-messages 2 --value-deserializer org.apache.kafka.common.serialization.LongDeserializer --partition 0 --timeout-ms 3000
+kafka-console-consumer {at} --topic {0}.t --from-beginning --max-messages 2 --formatter org.apache.kafka.tools.consumer.NoOpMessageFormatter --partition 0 --timeout-ms 3000
+kafka-console-consumer {at} --topic {0}.t --formatter no.such.Formatter
+kafka-console-consumer {at} --topic {0}.t --include x
+kafka-console-consumer {at}
+kafka-console-consumer --topic x
+kafka-console-consumer {at} --topic x --offset 3
+kafka-console-consumer {at} --include x --partition 3
+kafka-console-consumer {at} --topic x --partition 3 --offset nonsense
+kafka-console-consumer {at} --topic x --partition 3 --offset 3 --from-beginning
+kafka-console-consumer {at} --topic x --partition 3 --group g
+kafka-console-consumer {at} --topic x --group g --command-property group.id=h
+kafka-console-consumer {at} --topic x --from-beginning --command-property auto.offset.reset=latest
+kafka-console-consumer {at} --topic x --property a=b --formatter-property c=d
+kafka-console-consumer {at} --topic x --consumer-property a=b --command-property c=d
+kafka-console-consumer {at} --topic x --isolation-level nonsense
+kafka-console-consumer --version
+"""
+SCRIPTS = {"console": CONSOLE, "configs": CONFIGS, "topics": TOPICS, "consumer-groups": CONSUMER_GROUPS}
 
 
 def script_lines(name: str) -> list[str]:

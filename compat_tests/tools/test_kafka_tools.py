@@ -11,10 +11,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.support.processes import OttlaProcess
-from compat_tests.tools.kafka_tool_runs import KAFKAS, OURS, ToolPair, differences
+from compat_tests.tools.kafka_tool_runs import SIDES, ToolPair, differences
 from compat_tests.tools.kafka_tool_scripts import SCRIPTS, script_lines
 
 pytestmark = pytest.mark.xdist_group(__name__)
+KEEP = {"retention.ms": "-1"}
+"""Settings of topics whose records have old timestamps."""
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -31,7 +33,7 @@ def _prepare(node: OttlaProcess, side: str, stack: ExitStack) -> None:
     """Create topics, records, committed offsets, and groups with a member: a classic and a consumer group."""
     topic = f"{side}.t"
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
-    for future in admin.create_topics([NewTopic(topic, 2), NewTopic(f"{side}.u", 1)]).values():
+    for future in admin.create_topics([NewTopic(topic, 2, config=KEEP), NewTopic(f"{side}.u", 1)]).values():
         future.result(10)
     producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 1})
     for number in range(6):
@@ -51,14 +53,18 @@ def _prepare(node: OttlaProcess, side: str, stack: ExitStack) -> None:
         reader.commit(asynchronous=False)
 
 
+def prepared(node: OttlaProcess, folder: Path, stack: ExitStack) -> ToolPair:
+    """Return both implementations of the tools, for a node with topics, records and groups of each side."""
+    pair = ToolPair(node.port, folder=str(folder))
+    stack.callback(pair.close)
+    for side in SIDES:
+        _prepare(node, side, stack)
+        (folder / f"{side}.properties").write_text("retention.bytes = 5000\nsegment.bytes:2000000\n")
+        (folder / f"{side}.csv").write_text(f"{side}.t,0,1\n{side}.t,1,99\n")
+    return pair
+
+
 @pytest.fixture(scope="module")
 def tools(node: OttlaProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolPair]:
-    folder: Path = tmp_path_factory.mktemp("tools")
     with ExitStack() as stack:
-        pair = ToolPair(node.port, folder=str(folder))
-        stack.callback(pair.close)
-        for side in (OURS, KAFKAS):
-            _prepare(node, side, stack)
-            (folder / f"{side}.properties").write_text("retention.bytes = 5000\nsegment.bytes:2000000\n")
-            (folder / f"{side}.csv").write_text(f"{side}.t,0,1\n{side}.t,1,99\n")
-        yield pair
+        yield prepared(node, tmp_path_factory.mktemp("tools"), stack)

@@ -20,7 +20,7 @@ from ottla.cli.connection_settings import (
     resolve_bootstrap,
 )
 from ottla.cli.errors import CommandFailed, error_text, raise_for_error, raise_for_topic
-from ottla.client.channel import Channel
+from ottla.client.channel import CLIENT_ID, Channel
 from ottla.client.cluster_client import ClusterClient
 from ottla.client.connection_security import NO_SECURITY
 from ottla.env.log_escaping import escape
@@ -114,7 +114,8 @@ def run_with_client(options: argparse.Namespace, work: Callable[[ClusterClient],
     bootstrap, access = "", NO_SECURITY
 
     async def main() -> None:
-        client = ClusterClient(blocking_env.BlockingEnv(), bootstrap, timeout_s=30, access=access)
+        client_id = getattr(options, "client_id", CLIENT_ID)
+        client = ClusterClient(blocking_env.BlockingEnv(), bootstrap, client_id, timeout_s=30, access=access)
         try:
             await work(client)
         finally:

@@ -63,14 +63,16 @@ def _context_settings(name: str | None) -> ConnectionSettings | None:
 def find_settings(options: argparse.Namespace) -> ConnectionSettings:
     """Return the client settings of a command; the first source that is present wins.
 
-    The order is ``--command-config``, ``--context``, ``$OTTLA_CONTEXT``, ``$OTTLA_COMMAND_CONFIG``, and the current
-    context unless an option or ``$OTTLA_BOOTSTRAP`` names brokers.
+    The order is ``--command-config`` with the settings of ``--command-property``, ``--context``, ``$OTTLA_CONTEXT``,
+    ``$OTTLA_COMMAND_CONFIG``, and the current context unless an option or ``$OTTLA_BOOTSTRAP`` names brokers.
 
     Raises:
         CommandFailed: a file cannot be read, or a context does not exist.
     """
-    if options.command_config:
-        return ConnectionSettings(options.command_config, read_client_config(options.command_config))
+    given = getattr(options, "client_settings", None)
+    if options.command_config or given:
+        source = options.command_config or "--command-property"
+        return ConnectionSettings(source, read_client_config(options.command_config) | (given or {}))
     named = options.context or os.environ.get(CONTEXT_VARIABLE) or None
     by_variable = os.environ.get(CONFIG_VARIABLE)
     if named is None and by_variable:

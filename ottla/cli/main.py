@@ -44,6 +44,8 @@ COMMANDS = {
     "kafka-topics": "the tool kafka-topics.sh, with its options, output and exit status",
     "kafka-consumer-groups": "the tool kafka-consumer-groups.sh",
     "kafka-configs": "the tool kafka-configs.sh",
+    "kafka-console-producer": "the tool kafka-console-producer.sh",
+    "kafka-console-consumer": "the tool kafka-console-consumer.sh",
 }
 
 

@@ -17,10 +17,14 @@ from ottla.wire.record_batch.control_record import ControlRecordType, parse_end_
 
 
 class DecodedRecords(NamedTuple):
-    """Decoded records, and the next fetch offset, which skips control batches and aborted records."""
+    """Decoded records, and the next fetch offset, which skips control batches and aborted records.
+
+    ``append_time_offsets``: offsets of the records whose timestamps are those of the log append.
+    """
 
     records: list[r.Record]
     next_offset: int
+    append_time_offsets: frozenset[int] = frozenset()
 
 
 def _batches(raw: Buffer) -> Iterator[tuple[int, BatchHeader]]:
@@ -52,6 +56,7 @@ def decode_committed(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int,
     begun = sorted(((first, producer_id) for producer_id, first in aborted), reverse=True)
     skipped: set[int] = set()
     out: list[r.Record] = []
+    appended: set[int] = set()
     end = from_offset
     for pos, header in _batches(raw):
         end = max(end, header.next_offset)
@@ -62,5 +67,8 @@ def decode_committed(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int,
             if any(end_of is not None and end_of.control_type == ControlRecordType.ABORT for end_of in ends):
                 skipped.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in skipped):
+            first = len(out)
             out += (x for x in r.iterate_records(raw, header, pos) if x.offset >= from_offset)
-    return DecodedRecords(out, end)
+            if header.has_log_append_time:
+                appended.update(x.offset for x in out[first:])
+    return DecodedRecords(out, end, frozenset(appended))

@@ -94,6 +94,15 @@ class ToolOptions(CommandParser):
             raise SystemExit(0)
         return options
 
+    def check_bootstrap(self, options: argparse.Namespace) -> None:
+        """Print the usage and exit with status 1 unless ``--bootstrap-server`` has valid addresses."""
+        if not (options.bootstrap_server or "").strip():
+            self.fail_with_usage("Error while validating the bootstrap address\n")
+        try:
+            bootstrap_servers(options.bootstrap_server)
+        except argparse.ArgumentTypeError:
+            self.fail_with_usage("Please provide valid host:port like host1:9091,host2:9092\n")
+
     def require(self, options: argparse.Namespace, *names: str) -> None:
         """Print the usage and exit with status 1 unless all named options are on the command line."""
         for name in names:
@@ -111,6 +120,11 @@ class ToolOptions(CommandParser):
         for name in others:
             if has(options, used) and has(options, name):
                 self.fail_with_usage(f'Option "[{used}]" can\'t be used with option "[{name}]"')
+
+
+def key_values(items: Sequence[str] | None) -> dict[str, str]:
+    """Return the properties of options of the form ``key=value``; a value may be missing."""
+    return {key: value for key, _, value in (item.partition("=") for item in items or ())}
 
 
 def has(options: argparse.Namespace, name: str) -> bool:

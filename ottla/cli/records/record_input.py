@@ -89,7 +89,7 @@ def _record_from_text(line: bytes, separator: bytes | None, null_marker: bytes |
     return ParsedRecord(None if key == null_marker else key, None if value == null_marker else value)
 
 
-async def _partitions(client: ClusterClient, topic: str) -> list[int]:
+async def topic_partitions(client: ClusterClient, topic: str) -> list[int]:
     """Return the partition numbers of a topic, which is created if the broker permits that.
 
     Raises:
@@ -117,7 +117,7 @@ async def produce_records(
     Raises:
         CommandFailed: a line is invalid or a batch was refused; the message has the number of the line.
     """
-    numbers = await _partitions(client, options.topic)
+    numbers = await topic_partitions(client, options.topic)
     if options.partition is not None:
         require_partition(options.topic, numbers, options.partition)
     codec = CompressionType[options.codec.upper()]

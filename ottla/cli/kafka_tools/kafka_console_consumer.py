@@ -1,0 +1,335 @@
+"""``ottla kafka-console-consumer``: the tool ``kafka-console-consumer.sh``.
+
+Source: ``ConsoleConsumer``, ``ConsoleConsumerOptions`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.cli.arguments import parse_integer
+from ottla.cli.connection_settings import read_client_config
+from ottla.cli.errors import CommandFailed
+from ottla.cli.kafka_tools import message_formatter as mf
+from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOptions, has, key_values, run_tool
+from ottla.cli.records.group_member import GroupMember
+from ottla.cli.records.partition_fetcher import PartitionFetcher, ReadRecord
+from ottla.cli.terminal import write_bytes
+from ottla.client.cluster_client import ClusterClient
+from ottla.runtime.blocking_env import BlockingEnv
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+TEXT = "This tool helps to read data from Kafka topics and outputs it to standard output."
+EARLIEST, LATEST = -2, -1
+POLL_MS, COMMIT_INTERVAL_MS, METADATA_MAX_AGE_MS = 500, 5000, 300_000
+RENAMED = (
+    ("consumer-property", "command-property", "--consumer-property"),
+    ("consumer.config", "command-config", "--consumer.config"),
+)
+TIMESTAMPS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def _parser() -> ToolOptions:
+    out = ToolOptions("kafka-console-consumer", TEXT)
+    out.connection()
+    out.option("topic", "The topic to consume from.")
+    out.option("include", "Regular expression specifying list of topics to include for consumption.")
+    out.option("partition", "The partition to consume from, from its end unless --offset is specified.", int)
+    out.option("offset", "The offset to consume from, or earliest or latest.")
+    out.option("command-property", "Consumer config property: key=value.", is_repeated=True)
+    out.option("consumer-property", "Deprecated: --command-property.", is_repeated=True)
+    out.option("consumer.config", "Deprecated: --command-config.")
+    out.option("formatter", f"One of {', '.join(mf.FORMATTERS)}.")
+    out.option("formatter-property", "print.key, print.timestamp, key.separator, ...: key=value.", is_repeated=True)
+    out.option("property", "Deprecated: --formatter-property.", is_repeated=True)
+    out.option("formatter-config", "Config properties file to initialize the message formatter.")
+    out.flag("from-beginning", "Start with the earliest record where the group has no offset.")
+    out.option("max-messages", "The maximum number of records to consume before exiting.", int)
+    out.option("timeout-ms", "Exit if no record is available for the specified interval.", int)
+    out.flag("skip-message-on-error", "Skip a record that cannot be formatted.")
+    out.option("key-deserializer", "Deserializer of keys.")
+    out.option("value-deserializer", "Deserializer of values.")
+    out.flag("enable-systest-events", "Print shutdown_complete at the end.")
+    out.option("isolation-level", "read_committed or read_uncommitted (the default).")
+    out.option("group", "The consumer group id of the consumer; none by default.")
+    return out
+
+
+class ConsumerPlan(NamedTuple):
+    """What a consumer reads: group id (None: no group), start of a partition, and its settings.
+
+    ``start`` is an offset, or a timestamp of ListOffsets: -2 earliest, -1 latest.
+    """
+
+    group_id: str | None
+    start: int
+    reset_timestamp: int
+    settings: dict[str, str]
+    formatter: mf.MessageFormatter | None
+
+
+def _check_required(parser: ToolOptions, options: argparse.Namespace) -> None:
+    parser.require_one(options, "topic", "include")
+    if options.partition is not None:
+        if not has(options, "topic"):
+            parser.fail_with_usage("The topic is required when partition is specified.")
+        if options.from_beginning and has(options, "offset"):
+            parser.fail_with_usage("Options from-beginning and offset cannot be specified together.")
+    elif has(options, "offset"):
+        parser.fail_with_usage("The partition is required when offset is specified.")
+    parser.require(options, "bootstrap-server")
+    for old, new, shown in RENAMED:
+        if has(options, old) and has(options, new):
+            parser.fail_with_usage(f"Options {shown} and --{new} cannot be specified together.")
+        if has(options, old):
+            print(f"Option {shown} is deprecated and will be removed in a future version. Use --{new} instead.")
+            setattr(options, new.replace("-", "_"), getattr(options, old.replace("-", "_")))
+
+
+def _group_id(
+    parser: ToolOptions, options: argparse.Namespace, file: Mapping[str, str], given: Mapping[str, str]
+) -> str | None:
+    ids = {x for x in (options.group, file.get("group.id"), given.get("group.id")) if x is not None}
+    if len(ids) > 1:
+        shown = ", ".join(f"'{x}'" for x in sorted(ids))
+        parser.fail_with_usage(
+            "The group ids provided in different places (directly using '--group', via '--consumer-property', or via "
+            f"'--consumer.config') do not match. Detected group ids: {shown}"
+        )
+    if ids and options.partition is not None:
+        parser.fail_with_usage("Options group and partition cannot be specified together.")
+    return next(iter(ids), None)
+
+
+def _start(parser: ToolOptions, options: argparse.Namespace) -> int:
+    if options.offset is None:
+        return EARLIEST if options.from_beginning else LATEST
+    if (known := TIMESTAMPS.get(options.offset.lower())) is not None:
+        return known
+    number = parse_integer(options.offset)
+    if number is None or number < 0:
+        parser.fail_with_usage(
+            f"The provided offset value '{options.offset}' is incorrect. Valid values are 'earliest', 'latest', or a "
+            "non-negative long."
+        )
+    return number
+
+
+def _formatter(parser: ToolOptions, options: argparse.Namespace) -> mf.MessageFormatter | None:
+    """Return the formatter of the options; None for the one that prints nothing."""
+    name = options.formatter or mf.DEFAULT
+    if name not in mf.FORMATTERS:
+        parser.fail_with_usage(name)
+    if has(options, "property") and has(options, "formatter-property"):
+        parser.fail_with_usage("Options --property and --formatter-property cannot be specified together.")
+    if has(options, "property"):
+        print(
+            "Option --property is deprecated and will be removed in a future version. Use --formatter-property instead."
+        )
+        options.formatter_property = options.property
+    properties = read_client_config(options.formatter_config)
+    for key, value in (
+        ("key.deserializer", options.key_deserializer),
+        ("value.deserializer", options.value_deserializer),
+    ):
+        if value:
+            properties[key] = value
+    properties |= key_values(options.formatter_property)
+    return mf.MessageFormatter(properties) if name == mf.DEFAULT else None
+
+
+def _plan(parser: ToolOptions, options: argparse.Namespace) -> ConsumerPlan:
+    """Check the options; print an error message and exit with status 1 if they are invalid."""
+    _check_required(parser, options)
+    try:
+        file, given = read_client_config(options.command_config), key_values(options.command_property)
+        group_id = _group_id(parser, options, file, given)
+        settings = file | given
+        reset = settings.get("auto.offset.reset")
+        if options.from_beginning and reset not in (None, "earliest"):
+            parser.error(
+                f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', "
+                "please remove one option"
+            )
+        settings["isolation.level"] = options.isolation_level or settings.get("isolation.level", "read_uncommitted")
+        reset_timestamp = TIMESTAMPS.get(reset or ("earliest" if options.from_beginning else "latest"), LATEST)
+        start = _start(parser, options)
+        formatter = _formatter(parser, options)
+    except (CommandFailed, ToolFailed) as error:
+        parser.error(str(error))
+    if settings["isolation.level"] not in ("read_committed", "read_uncommitted"):
+        parser.error(
+            f"Invalid value {settings['isolation.level']} for configuration isolation.level: String must be one of: "
+            "read_committed, read_uncommitted"
+        )
+    options.client_settings = given
+    options.client_id = settings.get("client.id", "console-consumer")
+    return ConsumerPlan(group_id, start, reset_timestamp, settings, formatter)
+
+
+class ConsoleConsumer:
+    """Consumer that prints records, of one partition, of topics, or as a member of a group."""
+
+    def __init__(self, client: ClusterClient, options: argparse.Namespace, plan: ConsumerPlan) -> None:
+        self._client = client
+        self._options = options
+        self._plan = plan
+        self._env = BlockingEnv()
+        is_committed = plan.settings["isolation.level"] == "read_committed"
+        self._fetcher = PartitionFetcher(client, plan.reset_timestamp, committed=is_committed)
+        self._commits = plan.settings.get("enable.auto.commit", "true").lower() == "true"
+        self._member: GroupMember | None = None
+        self._consumed: dict[tuple[str, int], int] = {}
+        self._next_commit_ms = self._env.monotonic_ms() + COMMIT_INTERVAL_MS
+        self._next_refresh_ms = 0.0
+        self.printed = 0
+
+    async def _topics(self) -> list[str]:
+        if self._options.topic is not None:
+            return [self._options.topic]
+        try:
+            is_chosen = re.compile(self._options.include).fullmatch
+        except re.error:
+            raise ToolFailed(f"{self._options.include} is an invalid regex.") from None
+        found = (await self._client.metadata(None)).topics
+        return [topic.name or "" for topic in found if not topic.is_internal and is_chosen(topic.name or "")]
+
+    async def _partitions(self) -> list[tuple[str, int]]:
+        topics = await self._topics()
+        return [(topic, number) for topic in topics for number in await self._client.partitions(topic, create=True)]
+
+    async def _start(self) -> None:
+        """Find the partitions to read, or join the group."""
+        plan, options = self._plan, self._options
+        if plan.group_id is not None:
+            topics = await self._topics()
+            if options.topic is not None:
+                await self._client.partitions(options.topic, create=True)
+            self._member = GroupMember(self._client, plan.group_id, topics)
+            return
+        there = await self._partitions()
+        wanted = [at for at in there if options.partition is None or at[1] == options.partition]
+        if options.partition is not None and not wanted:
+            text = f"Topic {options.topic} does not have partition {options.partition}"
+            raise ToolFailed(text)
+        for at in wanted:
+            if plan.start >= 0:
+                self._fetcher.positions[at] = plan.start
+            else:
+                reset = plan.start if options.partition is not None else plan.reset_timestamp
+                await self._fetcher.start(at, reset)
+        self._next_refresh_ms = self._env.monotonic_ms() + METADATA_MAX_AGE_MS
+
+    async def _refresh(self) -> None:
+        """Take part in the group, or look for new partitions once their metadata is old."""
+        now_ms = self._env.monotonic_ms()
+        if self._member is None:
+            if self._options.partition is None and now_ms >= self._next_refresh_ms:
+                self._next_refresh_ms = now_ms + METADATA_MAX_AGE_MS
+                for at in await self._partitions():
+                    if at not in self._fetcher.positions:
+                        await self._fetcher.start(at, EARLIEST)
+            return
+        if self._commits and now_ms >= self._next_commit_ms:
+            await self._commit()
+        if await self._member.heartbeat():
+            await self._commit()
+            committed = await self._member.committed() if self._member.assigned else {}
+            positions = self._fetcher.positions
+            for at in [at for at in positions if at not in self._member.assigned]:
+                del positions[at]
+            for at in self._member.assigned - positions.keys():
+                if at in committed:
+                    positions[at] = committed[at]
+                else:
+                    await self._fetcher.start(at, self._plan.reset_timestamp)
+
+    async def _commit(self) -> None:
+        self._next_commit_ms = self._env.monotonic_ms() + COMMIT_INTERVAL_MS
+        if self._member is not None and self._commits:
+            offsets, self._consumed = self._consumed, {}
+            await self._member.commit(offsets)
+
+    def _print(self, read: ReadRecord) -> None:
+        """Print a record.
+
+        Raises:
+            ToolFailed: the record cannot be formatted, and ``--skip-message-on-error`` is not set.
+        """
+        self.printed += 1
+        self._consumed[read.topic, read.partition] = read.record.offset + 1
+        if self._plan.formatter is None:
+            return
+        try:
+            shown = self._plan.formatter.format(read.partition, read.record, has_append_time=read.has_append_time)
+        except ToolFailed as error:
+            if not self._options.skip_message_on_error:
+                raise
+            print(f"skipping {read.topic}-{read.partition} at {read.record.offset}: {error}", file=sys.stderr)
+            return
+        write_bytes(shown)
+
+    async def run(self) -> None:
+        """Print records until ``--max-messages`` are printed or none arrives within ``--timeout-ms``."""
+        options = self._options
+        most = options.max_messages if options.max_messages is not None and options.max_messages >= 0 else None
+        timeout_ms = options.timeout_ms if options.timeout_ms is not None and options.timeout_ms >= 0 else None
+        pending: deque[ReadRecord] = deque()
+        await self._start()
+        since_ms = self._env.monotonic_ms()
+        while most is None or self.printed < most:
+            if pending:
+                self._print(pending.popleft())
+                since_ms = self._env.monotonic_ms()
+                continue
+            await self._refresh()
+            left_ms = POLL_MS if timeout_ms is None else since_ms + timeout_ms - self._env.monotonic_ms()
+            if self._fetcher.positions:
+                pending += await self._poll(max(1, min(POLL_MS, int(left_ms))))
+            else:
+                await self._env.sleep(0.02)
+            if not pending and timeout_ms is not None and self._env.monotonic_ms() - since_ms > timeout_ms:
+                return
+
+    async def _poll(self, wait_ms: int) -> list[ReadRecord]:
+        """Fetch records; return none while a leader moves."""
+        try:
+            return await self._fetcher.poll(wait_ms)
+        except ProtocolError as error:
+            if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
+                raise
+            self._client.invalidate_leaders()
+            await self._env.sleep(0.1)
+            return []
+
+    async def close(self) -> None:
+        """Commit the offsets of printed records, and leave the group."""
+        if self._member is not None:
+            await self._commit()
+            await self._member.leave()
+
+
+def run(arguments: list[str]) -> int:
+    """Run ``kafka-console-consumer`` with these arguments and return the exit status."""
+    parser = _parser()
+    options = parser.parse(arguments)
+    plan = _plan(parser, options)
+
+    async def consume(client: ClusterClient) -> None:
+        consumer = ConsoleConsumer(client, options, plan)
+        try:
+            await consumer.run()
+        finally:
+            try:
+                await consumer.close()
+            finally:
+                print(f"Processed a total of {consumer.printed} messages", file=sys.stderr)
+                if options.enable_systest_events:
+                    print("shutdown_complete")
+
+    return run_tool(options, consume, FailureFormat("", to_stderr=True))

@@ -1,0 +1,135 @@
+"""Member of a consumer group, for one thread that calls it between fetches (KIP-848).
+
+Source: ``ConsumerMembershipManager``, ``ConsumerHeartbeatRequestManager`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from ottla.cli.common import connect_to_coordinator
+from ottla.cli.group_admin.offsets import TopicPartitionKey, fetch_committed_offsets, group_by_topic
+from ottla.client.cluster_client import ClusterClient
+from ottla.runtime.blocking_env import BlockingEnv
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.primitives import uuid_to_string
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import consumer_group_heartbeat as ch
+from ottla.wire.messages import offset_commit as oc
+
+LEAVE, JOIN = -1, 0
+REBALANCE_TIMEOUT_MS = 300_000
+COMMIT_VERSION = 9
+"""Version of OffsetCommit that has member epochs and topic names."""
+_JOIN_AGAIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+
+
+class GroupMember:
+    """Member that subscribes to topics, and that commits offsets.
+
+    Args:
+        client: client of the cluster.
+        group_id: id of the group.
+        topics: topics to subscribe to.
+
+    Attributes:
+        assigned: partitions that the member may read.
+    """
+
+    def __init__(self, client: ClusterClient, group_id: str, topics: Sequence[str]) -> None:
+        self._client = client
+        self._group_id = group_id
+        self._topics = list(topics)
+        self._env = BlockingEnv()
+        self._member_id = uuid_to_string(os.urandom(16))
+        self._epoch = JOIN
+        self._names: dict[bytes, str] = {}
+        self._next_ms = 0.0
+        self.assigned: set[TopicPartitionKey] = set()
+
+    def _owned(self) -> list[ch.ConsumerGroupHeartbeatRequestTopicPartitions]:
+        ids = {name: topic_id for topic_id, name in self._names.items()}
+        rows: dict[str, list[int]] = {}
+        for topic, number in sorted(self.assigned):
+            rows.setdefault(topic, []).append(number)
+        return [ch.ConsumerGroupHeartbeatRequestTopicPartitions(ids[topic], numbers) for topic, numbers in rows.items()]
+
+    async def heartbeat(self, *, force: bool = False) -> bool:
+        """Send a heartbeat if one is due; return True if the assigned partitions changed.
+
+        Raises:
+            ProtocolError: the coordinator refused the heartbeat.
+        """
+        if not force and self._env.monotonic_ms() < self._next_ms:
+            return False
+        is_join = self._epoch == JOIN
+        request = ch.ConsumerGroupHeartbeatRequest(
+            self._group_id,
+            self._member_id,
+            self._epoch,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if is_join else -1,
+            subscribed_topic_names=self._topics if is_join else None,
+            topic_partitions=[] if is_join else self._owned(),
+        )
+        channel = await connect_to_coordinator(self._client, self._group_id)
+        answer = await channel.call(request)
+        code = ErrorCode(answer.error_code)
+        if code in _JOIN_AGAIN:
+            self._epoch, self._next_ms = JOIN, 0.0
+            changed, self.assigned = bool(self.assigned), set()
+            return changed
+        if code and not code.retriable:
+            raise ProtocolError(code, answer.error_message)
+        self._next_ms = self._env.monotonic_ms() + (answer.heartbeat_interval_ms or 1000)
+        if code:
+            return False
+        self._epoch = answer.member_epoch
+        return answer.assignment is not None and await self._take(answer.assignment)
+
+    async def _take(self, assignment: ch.Assignment) -> bool:
+        unknown = [row.topic_id for row in assignment.topic_partitions if row.topic_id not in self._names]
+        if unknown:
+            self._names = {topic.topic_id: topic.name or "" for topic in (await self._client.metadata(None)).topics}
+        before = self.assigned
+        self.assigned = {
+            (self._names[row.topic_id], number)
+            for row in assignment.topic_partitions
+            if row.topic_id in self._names
+            for number in row.partitions
+        }
+        self._next_ms = 0.0  # the coordinator waits for the partitions that the member owns
+        return before != self.assigned
+
+    async def committed(self) -> dict[TopicPartitionKey, int]:
+        """Return the committed offsets of the group."""
+        channel = await connect_to_coordinator(self._client, self._group_id)
+        return await fetch_committed_offsets(channel, self._group_id)
+
+    async def commit(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        """Commit offsets of assigned partitions.
+
+        Raises:
+            ProtocolError: the coordinator refused an offset.
+        """
+        topics = [
+            oc.OffsetCommitRequestTopic(
+                topic, partitions=[oc.OffsetCommitRequestPartition(number, offset) for number, offset in rows.items()]
+            )
+            for topic, rows in group_by_topic(offsets).items()
+        ]
+        if not topics:
+            return
+        channel = await connect_to_coordinator(self._client, self._group_id)
+        request = oc.OffsetCommitRequest(self._group_id, self._epoch, self._member_id, topics=topics)
+        answer = await channel.call(request, channel.version_for(ApiKey.OFFSET_COMMIT, COMMIT_VERSION))
+        for topic in answer.topics:
+            for row in topic.partitions:
+                if row.error_code:
+                    raise ProtocolError(ErrorCode(row.error_code), f"{topic.name}-{row.partition_index}")
+
+    async def leave(self) -> None:
+        """Leave the group."""
+        if self._epoch > JOIN:
+            channel = await connect_to_coordinator(self._client, self._group_id)
+            await channel.call(ch.ConsumerGroupHeartbeatRequest(self._group_id, self._member_id, LEAVE))
