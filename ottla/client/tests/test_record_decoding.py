@@ -55,4 +55,16 @@ def test_decode_committed_only_aborted_records_advances_next_offset() -> None:
 
 
 def test_decode_committed_empty_data_keeps_next_offset() -> None:
-    assert decode_committed(b"", 7, ABORTED) == ([], 7)
+    assert decode_committed(b"", 7, ABORTED) == ([], 7, frozenset())
+
+
+def test_decode_committed_marks_records_with_log_append_time() -> None:
+    raw = bytearray(r.build_batch([r.NewRecord(None, b"a", 5), r.NewRecord(None, b"b", 6)], attributes=8))
+    b.set_offset_and_epoch(raw, 0, 2, 0)
+    found = decode_committed(make_batches(("plain", 3), ("plain", 3)) + bytes(raw), 0)
+    assert [(x.offset, x.offset in found.append_time_offsets) for x in found.records] == [
+        (0, False),
+        (1, False),
+        (2, True),
+        (3, True),
+    ]
