@@ -164,8 +164,10 @@ def describe_attributes(attributes: int) -> str:
     return ", ".join(labels)
 
 
-def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[FieldSpan]:
+def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "", *, hides_records: bool = False) -> Iterator[FieldSpan]:
     """Yield the fields of every batch from ``pos`` on: 13 header fields, then each record.
+
+    ``hides_records``: one span stands for all records of a batch, as for those of a compressed one.
 
     Raises:
         WireError: a batch is malformed.
@@ -180,8 +182,8 @@ def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[FieldSp
                 shown = f"{value:#06x} ({describe_attributes(value)})"
             yield FieldSpan(at + start, at + stop, name + field, shown, BatchHeader, field)
         end = at + header.size_bytes
-        if header.attributes & 7:
-            count = f"{header.records_count} records, compressed"
+        if hides_records or header.attributes & 7:
+            count = f"{header.records_count} records{', compressed' if header.attributes & 7 else ''}"
             yield FieldSpan(at + HEADER_BYTES, end, name + "records", count, FrameFields, "records")
         else:
             yield from _record_spans(raw, header, at, name)

@@ -325,12 +325,17 @@ MAX_TRACED_REQUESTS = 2_048
 Beyond: the oldest is dropped and counted in a log message.
 """
 MAX_CONSOLE_FRAMES = 30
-"""Requests of a connection that a page of the web console keeps.
+"""Requests of a connection or an API that a capture of the web console keeps.
 
 Beyond: the oldest is dropped; of requests that come faster than the page is updated, the first are kept.
 """
+MAX_CONSOLE_CAPTURES = 4
+"""Captures of frames that the web console keeps.
+
+Beyond: the oldest capture ends and its frames are dropped.
+"""
 MAX_CONSOLE_FRAME_BYTES = 64 * 1024
-"""A request or a response that a page of the web console keeps.
+"""A request or a response that a capture of the web console keeps.
 
 Beyond: the page has its size only.
 """

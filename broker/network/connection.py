@@ -148,7 +148,7 @@ class Connection:
     def _set_observers(self, added: tuple[RequestObserver, ...]) -> None:
         self._added_observers = added
         own = self._dispatcher.observer
-        every = added if own is None else (own, *added)
+        every = added if own is None else (*added, own)  # the metrics reset the time that a request waited
         self._observer = CompositeRequestObserver(every) if added else own
         self._peer.prepares_requests, self._peer.prepared_request = False, None  # not enabled again: SASL may forbid it
 

@@ -20,7 +20,7 @@ from ottla.broker.network.http.http_messages import (
     ResponseStream,
     error_response,
 )
-from ottla.console.frame_capture import ConnectionNumbers
+from ottla.console.frame_capture import ConnectionNumbers, FrameCaptures
 from ottla.console.in_process import LocalNode, Principal, SessionClient
 from ottla.console.login import PasswordLogin
 from ottla.console.page import ConsoleNode, InvalidInput, PageRequest, Route, View, logger
@@ -70,7 +70,7 @@ class Console:
         port_of_clients = components.lifecycle.ports[config.client_listeners[0].name]
         traffic = TrafficHistory(env, components.replica_manager)
         self.node = ConsoleNode(
-            LocalNode(components.services, port_of_clients), components, traffic, ConnectionNumbers()
+            LocalNode(components.services, port_of_clients), components, traffic, ConnectionNumbers(), FrameCaptures()
         )
         self.sessions = SessionStore(env)
         requires_certificate = tls is not None and tls.client_auth == "required"

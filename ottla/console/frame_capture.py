@@ -1,17 +1,26 @@
-"""Capture of the frames of one connection: its newest requests and responses, shown as explained fields.
+"""Capture of the frames of a connection or of an API: the newest requests and responses, with the time of each stage.
 
-A connection is observed only while a page shows it. Secrets are left out, as in ``ottla trace``.
+Connections are observed only while a page shows their frames. The frames stay for the pages of single frames, until
+newer captures replace them. Secrets are left out when they are shown, as in ``ottla trace``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
-from ottla.broker.config.limits import MAX_CONSOLE_FRAME_BYTES, MAX_CONSOLE_FRAMES
+from ottla.broker.config.limits import MAX_CONSOLE_CAPTURES, MAX_CONSOLE_FRAME_BYTES, MAX_CONSOLE_FRAMES
 from ottla.broker.network.connection import Connection
 from ottla.broker.requests.peer import Peer
+from ottla.console.frame_fields import (
+    FrameFieldList,
+    request_fields,
+    response_fields,
+    visible_request,
+    visible_response,
+)
+from ottla.console.pcap import PcapFrame
 from ottla.env.disk import FileSlice
 from ottla.env.env import Env
 from ottla.jobs.job import Job
@@ -27,34 +36,95 @@ from ottla.wire.messages.headers import ResponseHeader
 
 _MAX_LINES = 300
 _DECODED_BYTES = 64 * 1024 * 1024
+_SIZE_BYTES = 4
+"""Bytes of the size before a frame."""
+
+
+class StageTimes(NamedTuple):
+    """Time that a request spent in each stage, in milliseconds."""
+
+    queued_ms: float
+    """Between its arrival and the start of its handler, behind other requests of the connection."""
+    handled_ms: float
+    """In its handler, without waiting."""
+    waited_ms: float
+    """Waiting: for records, for other replicas, for other members of a group, or for another node."""
+    encoded_ms: float | None
+    """Encoding of the response; None for Produce and Fetch, where it is part of `handled_ms`."""
+    throttled_ms: float
+    """Delay of the next request because of a quota."""
 
 
 class CapturedExchange:
     """Captured request, and its response if there is one."""
 
-    def __init__(self, number: int, request: RequestFrame, raw: bytes | None, at_ms: float) -> None:
+    def __init__(self, number: int, source: ConnectionCapture, request: RequestFrame, raw: bytes | None) -> None:
+        env = source.env
         self.number = number
+        self.connection = source.number
+        self.client_host = source.connection.host
+        self.server = source.server
         self.key = request.key
         self.version = request.version
         self.response_version = request.response_version
         self.correlation_id = request.correlation_id
         self.client_id = request.client_id
-        self.request_bytes = len(request.frame)
+        self.request_bytes = len(request.frame) + _SIZE_BYTES
         self.body_position = request.body_position
         self.request = raw
-        """None: too large to be kept."""
+        """Frame without its size; None: too large to be kept."""
         self.request_text = ""
         """Fields of the request; empty until `format`."""
         self.response: bytes | None = None
+        """Frame with its size."""
         self.response_text = ""
         self.response_bytes: int | None = None
-        self.started_ms = at_ms
+        self.time_ms = env.now_ms()
+        self.started_ms = env.monotonic_ms()
+        self.completed_ms: float | None = None
+        """Time at which the response was complete but not encoded."""
         self.elapsed_ms: float | None = None
+        self.stages: StageTimes | None = None
 
     @property
     def name(self) -> str:
         """API and version, such as ``Fetch v17``."""
         return f"{self.key.api_name} v{self.version}"
+
+    def request_fields(self) -> Job[tuple[bytes, FrameFieldList] | None]:
+        """Return the request frame without hidden bytes, and its fields; None if it was too large to be kept."""
+        if self.request is None:
+            return None
+        raw = len(self.request).to_bytes(_SIZE_BYTES, "big") + self.request
+        fields = yield from request_fields(self.key, self.version, raw)
+        return visible_request(self.key, raw, fields), fields
+
+    def response_fields(self) -> Job[tuple[bytes, FrameFieldList] | None]:
+        """Return the response frame without hidden bytes, and its fields; None if there is none that was kept."""
+        if self.response is None:
+            return None
+        fields = yield from response_fields(self.key, self.response_version, self.response)
+        return visible_response(self.key, self.response, fields), fields
+
+    def pcap_frames(self) -> Job[list[PcapFrame]]:
+        """Return the request, and the response if there is one, for a pcap file; both without hidden bytes."""
+        out = []
+        sent_ms = self.time_ms + (self.elapsed_ms or 0.0)
+        request, response = (yield from self.request_fields()), (yield from self.response_fields())
+        for is_request, time_ms, found in ((True, float(self.time_ms), request), (False, sent_ms, response)):
+            if found is not None:
+                out.append(PcapFrame(self.connection, self.client_host, self.server, is_request, time_ms, found[0]))
+        return out
+
+    def complete(self, env: Env, peer: Peer) -> None:
+        """Set the times of the stages when the response is encoded."""
+        now_ms = env.monotonic_ms()
+        encoded_ms = None if self.completed_ms is None else now_ms - self.completed_ms
+        self.elapsed_ms = now_ms - self.started_ms
+        waited_ms = min(peer.request_waited_ms, self.elapsed_ms)
+        handled_ms = max(self.elapsed_ms - waited_ms - (encoded_ms or 0.0), 0.0)
+        queued_ms = max(self.started_ms - peer.request_started_ms, 0.0)
+        self.stages = StageTimes(queued_ms, handled_ms, waited_ms, encoded_ms, float(peer.throttle_ms))
 
     def format(self) -> Job[None]:
         """Set `request_text` and `response_text` once; yields for other tasks, since decoding may take long."""
@@ -91,17 +161,44 @@ def _format(message_class: type[Message], version: int, raw: bytes, position: in
 
 
 class FrameCapture:
-    """Observer of a connection that stores its newest requests and responses."""
+    """Newest requests and responses of one connection, or of one API on all connections of the node."""
 
-    def __init__(self, env: Env, connection: Connection) -> None:
+    def __init__(self, env: Env, session_id: str, key: ApiKey | None = None) -> None:
+        """Create a capture of a session; ``key``: the API whose requests are stored, None for all APIs."""
         self._env = env
         self._number = 0
-        self._pending: CapturedExchange | None = None
         self._unseen = 0
+        self._closers: dict[Connection, Callable[[], None]] = {}
+        self.id = env.uuid().hex()
+        self.session_id = session_id
+        self.key = key
         self.exchanges: deque[CapturedExchange] = deque(maxlen=MAX_CONSOLE_FRAMES)
         self.is_changed = True
         """True if a frame was captured since `read_exchanges`."""
-        self.close = connection.observe(self)
+        self.is_open = True
+        """False after `close`."""
+
+    def observe(self, connections: Iterable[tuple[int, Connection]]) -> None:
+        """Observe connections, given with their numbers, which are not observed yet; forget those that are closed."""
+        if not self.is_open:
+            return
+        found = {connection: number for number, connection in connections}
+        for connection in [each for each in self._closers if each not in found]:
+            self._closers.pop(connection)()
+        for connection, number in found.items():
+            if connection not in self._closers:
+                self._closers[connection] = connection.observe(ConnectionCapture(self._env, self, number, connection))
+
+    def close(self) -> None:
+        """End the observation; the captured frames stay."""
+        self.is_open = False
+        for close in self._closers.values():
+            close()
+        self._closers.clear()
+
+    def find(self, number: int) -> CapturedExchange | None:
+        """Return the exchange with a number; None if newer ones have replaced it."""
+        return next((each for each in self.exchanges if each.number == number), None)
 
     def read_exchanges(self) -> Job[list[CapturedExchange]]:
         """Return the captured exchanges with their texts, the newest first; yields for other tasks."""
@@ -111,32 +208,72 @@ class FrameCapture:
             yield from exchange.format()
         return exchanges
 
-    def received(self, peer: Peer, request: RequestFrame) -> None:
+    def add(self, source: ConnectionCapture, request: RequestFrame) -> CapturedExchange | None:
         """Store a request, unless `MAX_CONSOLE_FRAMES` requests were captured since the last `read_exchanges`."""
+        if self.key is not None and request.key is not self.key:
+            return None
         self._number += 1
-        self._pending = None
         if self._unseen >= MAX_CONSOLE_FRAMES:
-            return
+            return None
         self._unseen += 1
         raw = bytes(request.frame) if len(request.frame) <= MAX_CONSOLE_FRAME_BYTES else None
-        self._pending = CapturedExchange(self._number, request, raw, self._env.monotonic_ms())
-        self.exchanges.append(self._pending)
+        exchange = CapturedExchange(self._number, source, request, raw)
+        self.exchanges.append(exchange)
         self.is_changed = True
+        return exchange
+
+
+class ConnectionCapture:
+    """Observer of one connection, which stores its frames in a capture."""
+
+    def __init__(self, env: Env, capture: FrameCapture, number: int, connection: Connection) -> None:
+        self.env = env
+        self.number = number
+        self.connection = connection
+        self.server: tuple[str, int] = ("127.0.0.1", 9092)
+        self._capture = capture
+        self._pending: CapturedExchange | None = None
+
+    def received(self, peer: Peer, request: RequestFrame) -> None:
+        """Store a request."""
+        self.server = peer.local
+        self._pending = self._capture.add(self, request)
+        peer.request_waited_ms = 0.0  # that of an earlier request, if there are no metrics
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Do nothing: the response is stored when it is sent."""
+        """Store the time at which the response was complete."""
+        if self._pending is not None:
+            self._pending.completed_ms = self.env.monotonic_ms()
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Any], size_bytes: int) -> None:
         """Store the encoded response of the captured request."""
         exchange = self._pending
         if exchange is None or exchange.correlation_id != request.correlation_id:
             return
-        exchange.elapsed_ms = self._env.monotonic_ms() - exchange.started_ms
+        exchange.complete(self.env, peer)
         exchange.response_bytes = size_bytes
         if size_bytes <= MAX_CONSOLE_FRAME_BYTES and request.key is not ApiKey.SASL_AUTHENTICATE:
             pieces = (chunk.read() if isinstance(chunk, FileSlice) else bytes(chunk) for chunk in chunks)
             exchange.response = b"".join(pieces)
-        self.is_changed = True
+        self._capture.is_changed = True
+
+
+class FrameCaptures:
+    """Captures of the console's sessions, at most `MAX_CONSOLE_CAPTURES`: a further one replaces the oldest."""
+
+    def __init__(self) -> None:
+        self._captures: dict[str, FrameCapture] = {}
+
+    def add(self, capture: FrameCapture) -> None:
+        """Add a capture; the oldest one is closed and removed if there are too many."""
+        while len(self._captures) >= MAX_CONSOLE_CAPTURES:
+            self._captures.pop(next(iter(self._captures))).close()
+        self._captures[capture.id] = capture
+
+    def find(self, capture_id: str, session_id: str) -> FrameCapture | None:
+        """Return a capture of a session; None if it was replaced, or is that of another session."""
+        found = self._captures.get(capture_id)
+        return found if found is not None and found.session_id == session_id else None
 
 
 class ConnectionNumbers:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.network.http.http_messages import HttpRequest, HttpResponse
-from ottla.console.frame_capture import ConnectionNumbers
+from ottla.console.frame_capture import ConnectionNumbers, FrameCaptures
 from ottla.console.in_process import LocalNode, SessionClient
 from ottla.console.sessions import Session
 from ottla.console.traffic_history import TrafficHistory
@@ -22,12 +22,13 @@ MAX_AUDIT_CHARS = 300
 
 
 class ConsoleNode(NamedTuple):
-    """Node of the console: access to its dispatcher, its components, traffic history and connection numbers."""
+    """Node of the console: access to its dispatcher, its components, traffic history, connections and captures."""
 
     local: LocalNode
     components: BrokerComponents
     traffic: TrafficHistory
     connection_numbers: ConnectionNumbers
+    frame_captures: FrameCaptures
 
 
 class View(NamedTuple):

@@ -89,7 +89,7 @@ def _redact(message: Any, field: str, value: Any) -> Any:
     return value
 
 
-_SECRETS = ("auth_bytes", "salted_password", "hmac", "request_data", "response_data")
+SECRET_FIELDS = ("auth_bytes", "salted_password", "hmac", "request_data", "response_data")
 """Fields with credentials; those of an Envelope may contain any of the others."""
 
 
@@ -99,7 +99,7 @@ def _scalar(name: str, value: Any) -> str:
         return f"{value}({ErrorCode(value).name})"
     if name == "api_key" and value in tuple(ApiKey):
         return f"{value}({ApiKey(value).name})"
-    return f"({len(value)} bytes)" if name in _SECRETS else repr(to_json_value(value))
+    return f"({len(value)} bytes)" if name in SECRET_FIELDS else repr(to_json_value(value))
 
 
 def _batches(raw: Buffer) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.console.page import PageRequest, View
-from ottla.console.pages.frames import may_capture
+from ottla.console.pages.frames import API_NAMES, may_capture, number_connections
 from ottla.console.paging import paginate
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 
@@ -14,15 +14,20 @@ _SEARCHED = ("host", "listener", "principal", "client_id", "software", "last_api
 
 async def get_connections(page: PageRequest) -> View:
     """Return the connections that match the query ``q``, sorted by host and client id."""
-    values: dict[str, Any] = {"title": "Connections", "rows": None, "paging": None, "q": "", "shows_frames": False}
+    values: dict[str, Any] = {
+        "title": "Connections",
+        "rows": None,
+        "paging": None,
+        "q": "",
+        "shows_frames": False,
+        "apis": list(API_NAMES),
+    }
     if not page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         return View("connections.html", values)
     wanted, now_ms = page.fields.get("q", "").strip().lower(), page.node.local.env.monotonic_ms()
-    acceptors = page.node.components.acceptors
-    connections = [connection for acceptor in acceptors for connection in acceptor.connections]
-    numbers = page.node.connection_numbers.assign(connections)
-    described = (connection.describe(now_ms) for connection in connections)
-    every = [{"number": number, **row._asdict()} for number, row in zip(numbers, described, strict=True)]
+    every = [
+        {"number": number, **connection.describe(now_ms)._asdict()} for number, connection in number_connections(page)
+    ]
     if wanted:
         every = [row for row in every if any(wanted in str(row[name]).lower() for name in _SEARCHED)]
     every.sort(key=lambda row: (row["host"], row["client_id"], row["number"]))

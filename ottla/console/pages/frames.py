@@ -1,12 +1,23 @@
-"""Page of the frames of one connection, captured while the page is open."""
+"""Pages of frames: of one connection or one API while the page is open, of one request and response, and as pcap."""
 
 from __future__ import annotations
 
-from ottla.console.frame_capture import FrameCapture
+from http import HTTPStatus
+
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.http.http_messages import HttpResponse
+from ottla.console.frame_capture import CapturedExchange, FrameCapture
+from ottla.console.frame_fields import FrameFieldList, format_hex_rows
 from ottla.console.page import InvalidInput, PageRequest, View, audit
+from ottla.console.pcap import MEDIA_TYPE, write_pcap
 from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
+
+API_NAMES = {key.api_name: key for key in sorted(ApiKey, key=lambda key: key.api_name)}
+REPLACED = "These frames are no longer kept: newer ones have replaced them, or the session has ended."
 
 
 def may_capture(page: PageRequest) -> bool:
@@ -21,20 +32,72 @@ def _check_permission(page: PageRequest) -> None:
         )
 
 
-async def get_frames(page: PageRequest) -> View:
-    """Return the page of a connection, without frames: they are captured while the page is open.
+def number_connections(page: PageRequest) -> list[tuple[int, Connection]]:
+    """Return all connections of the node with their numbers."""
+    connections = [each for acceptor in page.node.components.acceptors for each in acceptor.connections]
+    return list(zip(page.node.connection_numbers.assign(connections), connections, strict=True))
+
+
+def _selected_api(page: PageRequest) -> ApiKey | None:
+    """Return the API that the query names; None if it names a connection.
 
     Raises:
-        ProtocolError: the session is not authorized. InvalidInput: the connection is closed.
+        InvalidInput: there is no such API.
+    """
+    name = page.fields.get("api", "").strip()
+    if name and name not in API_NAMES:
+        raise InvalidInput(f"api: there is no API {name[:60]}")
+    return API_NAMES.get(name)
+
+
+def _find_connection(page: PageRequest) -> Connection | None:
+    return page.node.connection_numbers.find(page.number("connection", 0, 1))
+
+
+def _open_connection(page: PageRequest) -> Connection:
+    """Return the connection that the query names.
+
+    Raises:
+        InvalidInput: it is closed.
+    """
+    connection = _find_connection(page)
+    if connection is None:
+        raise InvalidInput(f"Connection {page.number('connection', 0, 1)} is closed.")
+    return connection
+
+
+async def get_frames(page: PageRequest) -> View:
+    """Return the page of a connection or an API, without frames: they are captured while the page is open.
+
+    Raises:
+        ProtocolError: the session is not authorized. InvalidInput: the connection is closed, or no such API.
     """
     _check_permission(page)
-    number = page.number("connection", 0, 1)
-    connection = page.node.connection_numbers.find(number)
-    if connection is None:
-        raise InvalidInput(f"Connection {number} is closed.")
-    description = connection.describe(page.node.local.env.monotonic_ms())
-    values = {"title": f"Requests of connection {number}", "connection": description, "exchanges": []}
-    return View("frames.html", {**values, "is_closed": False})
+    key = _selected_api(page)
+    description = None
+    observed = "" if key is None else key.api_name
+    if key is None:
+        description = _open_connection(page).describe(page.node.local.env.monotonic_ms())
+        observed = f"connection {page.number('connection', 0, 1)}"
+    empty = {"exchanges": [], "capture": "", "end": ""}
+    return View("frames.html", {"title": f"Requests of {observed}", "connection": description, **empty})
+
+
+def _start_capture(page: PageRequest) -> FrameCapture:
+    """Start the capture of the query's connection or API, until the live page ends.
+
+    Raises:
+        InvalidInput: the connection is closed, or there is no such API.
+    """
+    key = _selected_api(page)
+    observed = f"connection {page.number('connection', 0, 1)}" if key is None else key.api_name
+    if key is None:
+        _open_connection(page)
+    capture = FrameCapture(page.node.local.env, page.session.id, key)
+    page.node.frame_captures.add(capture)
+    page.memory.update(capture=capture, close=capture.close, end="")
+    audit(page, f"Show requests of {observed}", "started")
+    return capture
 
 
 async def get_new_frames(page: PageRequest) -> View:
@@ -44,20 +107,87 @@ async def get_new_frames(page: PageRequest) -> View:
         ProtocolError: the session is not authorized. InvalidInput: the connection is closed.
     """
     _check_permission(page)
-    memory, number = page.memory, page.number("connection", 0, 1)
-    connection = page.node.connection_numbers.find(number)
-    if "capture" not in memory:
-        if connection is None:
-            raise InvalidInput(f"Connection {number} is closed.")
-        memory["capture"] = capture = FrameCapture(page.node.local.env, connection)
-        memory["close"] = capture.close
-        memory["is_closed"] = False
-        audit(page, f"Show requests of connection {number}", "started")
-    capture = memory["capture"]
-    if capture.is_changed or memory["is_closed"] is not (connection is None):
-        memory["is_closed"] = connection is None
+    memory = page.memory
+    capture: FrameCapture = memory["capture"] if "capture" in memory else _start_capture(page)
+    end = "" if capture.is_open else "The capture has ended: newer ones have replaced it."
+    if capture.key is not None:
+        capture.observe(number_connections(page))
+    elif (connection := _find_connection(page)) is None:
+        end = "The connection is closed."
+    else:
+        capture.observe([(page.number("connection", 0, 1), connection)])
+    if capture.is_changed or memory["end"] != end:
+        memory["end"] = end
         exchanges = await run_in_background(page.node.local.env, capture.read_exchanges())
-        values = {"exchanges": exchanges, "is_closed": memory["is_closed"]}
-        memory["view"] = View("frames.html", values)
+        memory["view"] = View("frames.html", {"exchanges": exchanges, "end": end, "capture": capture.id})
     view: View = memory["view"]
     return view
+
+
+def _find_capture(page: PageRequest) -> FrameCapture:
+    """Return the capture that the query names.
+
+    Raises:
+        ProtocolError: the session is not authorized. InvalidInput: the capture was replaced.
+    """
+    _check_permission(page)
+    capture = page.node.frame_captures.find(page.text("capture"), page.session.id)
+    if capture is None:
+        raise InvalidInput(REPLACED)
+    return capture
+
+
+def _describe_frames(exchange: CapturedExchange) -> Job[list[dict[str, object]]]:
+    """Return fields and hex dump of the request and the response of an exchange; their numbers do not overlap."""
+    out: list[dict[str, object]] = []
+    first = 0
+    request, response = (yield from exchange.request_fields()), (yield from exchange.response_fields())
+    parts = (("Request", exchange.request_bytes, request), ("Response", exchange.response_bytes, response))
+    for name, size, found in parts:
+        raw, listed = (b"", FrameFieldList([], "")) if found is None else found
+        fields = [field._replace(number=field.number + first) for field in listed.fields]
+        rows = yield from format_hex_rows(raw, fields)
+        first += len(fields)
+        problem = listed.problem
+        if found is None:
+            problem = "There is none so far." if size is None else f"{size:,} bytes: not kept."
+        out.append({"name": name, "size": size, "fields": fields, "rows": rows, "problem": problem})
+    return out
+
+
+async def get_frame(page: PageRequest) -> View:
+    """Return the page of one captured request and its response: bytes, fields, and the time of each stage.
+
+    Raises:
+        ProtocolError: the session is not authorized. InvalidInput: the frames were replaced.
+    """
+    exchange = _find_capture(page).find(page.number("number", 0, 1))
+    if exchange is None:
+        raise InvalidInput(REPLACED)
+    frames = await run_in_background(page.node.local.env, _describe_frames(exchange))
+    return View("frame.html", {"title": f"{exchange.name}", "exchange": exchange, "frames": frames})
+
+
+def _write_capture(capture: FrameCapture) -> Job[list[bytes]]:
+    frames = []
+    for exchange in capture.exchanges.copy():
+        frames += yield from exchange.pcap_frames()
+    frames.sort(key=lambda frame: frame.time_ms)
+    out = []
+    for part in write_pcap(frames):
+        out.append(part)
+        yield None
+    return out
+
+
+async def get_pcap(page: PageRequest) -> HttpResponse:
+    """Return the captured frames as a pcap file; secrets and records are zeros in it.
+
+    Raises:
+        ProtocolError: the session is not authorized. InvalidInput: the capture was replaced.
+    """
+    capture = _find_capture(page)
+    parts = await run_in_background(page.node.local.env, _write_capture(capture))
+    audit(page, "Save captured requests", f"{len(capture.exchanges)} requests")
+    headers = (("Content-Disposition", 'attachment; filename="ottla.pcap"'),)
+    return HttpResponse(HTTPStatus.OK, parts, MEDIA_TYPE, headers)

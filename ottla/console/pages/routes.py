@@ -19,12 +19,14 @@ from ottla.console.pages import (
 RECORDS_LIVE_S = 0.1
 """Interval in seconds for checking for new records."""
 FRAMES_LIVE_S = 0.5
-"""Interval in seconds for checking for new frames of a connection."""
+"""Interval in seconds for checking for new frames."""
 PAGES: dict[str, Route] = {
     "/": Route(overview.get_overview, overview.get_traffic),
     "/cluster": Route(cluster.get_cluster, cluster.get_state),
     "/connections": Route(connections.get_connections, connections.get_connections),
     "/frames": Route(frames.get_frames, frames.get_new_frames, FRAMES_LIVE_S),
+    "/frame": Route(frames.get_frame),
+    "/frames/pcap": Route(frames.get_pcap),
     "/topics": Route(topics.get_topics),
     "/topic": Route(topics.get_topic, topics.get_topic_partitions),
     "/records": Route(records.get_records, records.get_newest_records, RECORDS_LIVE_S),

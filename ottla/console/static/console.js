@@ -49,3 +49,28 @@ if (source && window.EventSource) {
   button.hidden = false;
   start();
 }
+// Marks the bytes of the field in the address (#field-7) and the field of clicked bytes; the address marks its row
+// without this script, too.
+function markField() {
+  const chosen = /^#field-(\d+)$/.exec(location.hash);
+  document.querySelectorAll(".marked").forEach((each) => each.classList.remove("marked"));
+  if (!chosen) return;
+  const marked = document.querySelectorAll('[data-field="' + chosen[1] + '"]');
+  marked.forEach((each) => each.classList.add("marked"));
+  // Only their own panes are scrolled, so that bytes and field stay visible together.
+  marked.forEach((each, number) => {
+    const pane = each.closest("pre, .scroll");
+    if (number === 0 || each.tagName === "TR") {
+      pane.scrollTop += each.getBoundingClientRect().top - pane.getBoundingClientRect().top - pane.clientHeight / 3;
+    }
+  });
+}
+if (document.querySelector("[data-field]")) {
+  document.querySelectorAll("pre [data-field], tr[data-field] a").forEach((each) => each.addEventListener("click", (event) => {
+    event.preventDefault();
+    history.replaceState(null, "", "#field-" + each.closest("[data-field]").dataset.field);
+    markField();
+  }));
+  window.addEventListener("hashchange", markField);
+  markField();
+}

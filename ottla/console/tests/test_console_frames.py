@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from html import unescape
 from http.client import HTTPConnection, HTTPResponse
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from ottla.broker.config.limits import MAX_CONSOLE_CAPTURES
 from ottla.console.frame_capture import CapturedExchange
+from ottla.console.frame_fields import MAX_FIELDS, format_hex_rows, request_fields, visible_request
+from ottla.console.pcap import MEDIA_TYPE
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request, parse_request
+from ottla.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 pytestmark = pytest.mark.xdist_group(__name__)
@@ -81,10 +89,120 @@ def test_closed_connection_is_an_error(browser: Browser) -> None:
     assert browser.get("/frames").status == 400
 
 
+def open_live(browser: Browser, link: str) -> HTTPResponse:
+    """Open the live part of a page with the cookie of the browser's session."""
+    connection = HTTPConnection("127.0.0.1", browser.port, timeout=30)
+    cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+    connection.request("GET", f"/live{link}", headers={"Cookie": cookie})
+    return connection.getresponse()
+
+
+def capture_until(response: HTTPResponse, text: str, send: Callable[[], object]) -> str:
+    """Send requests until the live part has a text; return the address of the newest request's page."""
+    for _ in range(50):
+        send()
+        html = next_event(response)
+        if text in html:
+            return unescape(next(part for part in html.split('"') if part.startswith("/frame?")))
+    pytest.fail(html)
+
+
+def test_bytes_of_a_frame_stand_beside_its_fields_without_secrets(running: ConsoleFixture, browser: Browser) -> None:
+    client = Producer({"bootstrap.servers": running.broker.bootstrap_servers, "client.id": "till"})
+
+    def send() -> None:
+        client.produce("orders", b"secret value", key=b"secret key", headers={"source": b"secret"})
+        client.flush(10)
+
+    send()
+    browser.get("/connections")
+    live = open_live(browser, "/frames?api=Produce")
+    assert "No requests so far." in next_event(live)
+    link = capture_until(live, "; response", send)
+    page = browser.get(link)
+    assert re.search(r"Queued [\d.]+ behind other requests", page.text)
+    assert "topic_data[0].name orders" in page.text or "topic_data[0].topic_id" in page.text
+    assert "batch[0].record[0].header[0].header_name source" in page.text
+    assert "record[0].value (12 bytes)" in page.text
+    assert "secret" not in page.text
+    assert b"secret".hex(" ") not in page.html
+    marked = [found["data-field"] for tag, found in page.markup.tags if tag == "span" and "data-field" in found]
+    rows = {found["data-field"] for tag, found in page.markup.tags if tag == "tr" and "data-field" in found}
+    assert marked[0] == "0"
+    assert set(marked) <= rows
+    saved = browser.request("GET", link.replace("/frame?", "/frames/pcap?"))
+    assert saved.headers["Content-Type"] == MEDIA_TYPE
+    assert (b"till" in saved.body, b"secret" in saved.body) == (True, False)
+    assert running.browser().get(link).status == 400, "the capture belongs to the session"
+    live.close()
+    assert browser.get(link).status == 200, "the frames stay when their page is closed"
+    for _ in range(MAX_CONSOLE_CAPTURES):
+        other = open_live(browser, "/frames?api=Fetch")
+        next_event(other)
+        other.close()
+    page = browser.get(link)
+    assert (page.status, "newer ones have replaced them" in page.text) == (400, True)
+
+
+def test_unknown_api_is_an_error(browser: Browser) -> None:
+    assert browser.get("/frames?api=Absent").status == 400
+
+
+def test_settings_with_secrets_are_hidden() -> None:
+    request = AlterConfigsRequest(
+        [
+            AlterConfigsResource(
+                4, "1", [AlterableConfig("ssl.key.password", "hush"), AlterableConfig("num.io.threads", "9")]
+            )
+        ]
+    )
+    raw = bytes(encode_request(ApiKey.ALTER_CONFIGS, 2, 0, "x", request))
+    listed = run(request_fields(ApiKey.ALTER_CONFIGS, 2, raw))
+    values = {field.path: field.value for field in listed.fields}
+    assert values["resources[0].configs[0].value"] == "(4 bytes)"
+    assert values["resources[0].configs[1].value"] == "9"
+    assert b"hush" not in visible_request(ApiKey.ALTER_CONFIGS, raw, listed)
+    rows = run(format_hex_rows(raw, listed.fields))
+    assert b"hush".hex(" ") not in " ".join(part.text for row in rows for part in row.parts)
+    assert sum(part.text.count("**") for row in rows for part in row.parts) == 4
+
+
+@pytest.mark.parametrize("size", [0, 4, 9, 20, 40])
+def test_incomplete_frame_is_shown_as_far_as_it_can_be_decoded(size: int) -> None:
+    request = MetadataRequest([MetadataRequestTopic(name="ab") for _ in range(16)], False)
+    raw = bytes(encode_request(ApiKey.METADATA, 8, 0, "x", request))[:size]
+    listed = run(request_fields(ApiKey.METADATA, 8, raw))
+    assert listed.problem
+    assert all(field.stop <= max(size, 4) for field in listed.fields)
+    run(format_hex_rows(raw, listed.fields))
+
+
+def test_fields_beyond_the_limit_are_counted_as_missing() -> None:
+    request = MetadataRequest([MetadataRequestTopic(name="ab") for _ in range(16_000)], False)
+    raw = bytes(encode_request(ApiKey.METADATA, 8, 0, "x", request))
+    listed = run(request_fields(ApiKey.METADATA, 8, raw))
+    assert (len(listed.fields), listed.problem) == (MAX_FIELDS, "Only the first 1,000 fields are shown.")
+
+
+def run(job: Any) -> Any:
+    """Run a job to its end."""
+    while True:
+        try:
+            next(job)
+        except StopIteration as done:
+            return done.value
+
+
 def test_requests_are_decoded_once_and_with_pauses() -> None:
     request = MetadataRequest([MetadataRequestTopic(name="ab") for _ in range(16_000)], False)
     frame = parse_request(memoryview(bytearray(encode_request(ApiKey.METADATA, 8, 0, "x", request)))[4:])
-    exchange = CapturedExchange(1, frame, bytes(frame.frame), 0.0)
+    source: Any = SimpleNamespace(
+        env=SimpleNamespace(now_ms=lambda: 0, monotonic_ms=lambda: 0.0),
+        number=1,
+        connection=SimpleNamespace(host="127.0.0.1"),
+        server=("127.0.0.1", 9092),
+    )
+    exchange = CapturedExchange(1, source, frame, bytes(frame.frame))
     assert sum(1 for _ in exchange.format()) > 200
     assert "include_topic_authorized_operations: False" in exchange.request_text
     assert sum(1 for _ in exchange.format()) == 0
