@@ -334,6 +334,21 @@ MAX_CONSOLE_CAPTURES = 4
 
 Beyond: the oldest capture ends and its frames are dropped.
 """
+MAX_CONSOLE_GROUPS = 1_000
+"""Groups whose rebalances the web console follows.
+
+Beyond: the page of a further group has no timeline.
+"""
+MAX_CONSOLE_REBALANCES = 50
+"""Rebalances of a group in the timeline of the web console.
+
+Beyond: the oldest is dropped.
+"""
+MAX_CONSOLE_REBALANCE_MEMBERS = 20
+"""Members that joined, or left, with a rebalance in the timeline of the web console.
+
+Beyond: further members are counted only.
+"""
 MAX_CONSOLE_FRAME_BYTES = 64 * 1024
 """A request or a response that a capture of the web console keeps.
 

@@ -102,6 +102,9 @@ class GroupStateMachine:
     Requests that only read use the groups of each type and ``offsets`` directly.
     """
 
+    event_observer: Callable[[Any], None] | None = None
+    """Function called with each event before it is handled; None unless the console follows the groups."""
+
     def __init__(self, settings: GroupSettings, image: MetadataImage | None = None) -> None:
         self.settings = settings
         self.classic_groups = ClassicGroups(settings)
@@ -203,6 +206,8 @@ class GroupStateMachine:
 
     def handle(self, now_ms: int, event: Any) -> GroupEffects:
         """Return the records, replies and timers with which the coordinator responds to an event."""
+        if self.event_observer is not None:
+            self.event_observer(event)
         if type(event) is GroupRequest:  # the most frequent event
             return self._handle_request(event, now_ms)
         match event:

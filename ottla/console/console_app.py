@@ -25,6 +25,7 @@ from ottla.console.in_process import LocalNode, Principal, SessionClient
 from ottla.console.login import PasswordLogin
 from ottla.console.page import ConsoleNode, InvalidInput, PageRequest, Route, View, logger
 from ottla.console.pages.routes import ACTIONS, PAGES
+from ottla.console.rebalance_history import RebalanceHistory
 from ottla.console.rendering import Templates, load_static_files
 from ottla.console.sessions import Session, SessionStore, is_valid_token, read_cookie
 from ottla.console.traffic_history import TrafficHistory
@@ -70,7 +71,12 @@ class Console:
         port_of_clients = components.lifecycle.ports[config.client_listeners[0].name]
         traffic = TrafficHistory(env, components.replica_manager)
         self.node = ConsoleNode(
-            LocalNode(components.services, port_of_clients), components, traffic, ConnectionNumbers(), FrameCaptures()
+            LocalNode(components.services, port_of_clients),
+            components,
+            traffic,
+            ConnectionNumbers(),
+            FrameCaptures(),
+            RebalanceHistory(env, components.groups),
         )
         self.sessions = SessionStore(env)
         requires_certificate = tls is not None and tls.client_auth == "required"

@@ -131,5 +131,6 @@ async def _serve(node: Node, console_listener: ConsoleListener) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(supervise, env, "console", partial(server.serve, listener))
             nursery.start_soon(supervise, env, "traffic history of the console", console.node.traffic.run)
+            nursery.start_soon(supervise, env, "rebalance history of the console", console.node.rebalances.run)
     finally:
         console.node.local.close()

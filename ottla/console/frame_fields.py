@@ -5,7 +5,7 @@ Secrets and the records of batches are hidden, in the values and in the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from ottla.wire.record_batch.batch_header import HEADER_BYTES, parse_header
 
 MAX_FIELDS = 1000
 """Fields of a frame that are decoded: the interpreter does not yield, and each takes some microseconds."""
+TOO_MANY_FIELDS = f"Only the first {MAX_FIELDS:,} fields are shown."
 MAX_HEX_BYTES = 16 * 1024
 BYTES_PER_ROW = 16
 _VALUE_CHARS = 200
@@ -95,7 +96,7 @@ def _collect(parts: Sequence[tuple[type[Message], int, str]], raw: bytes) -> tup
         for cls, version, prefix in parts:
             _, position = interpreter.decode(cls, version, memoryview(raw), position, _ValueCollector(out, cls, prefix))
     except _TooManyFieldsError:
-        return out, f"Only the first {MAX_FIELDS:,} fields are shown."
+        return out, TOO_MANY_FIELDS
     except WireError as error:
         return out, str(error)
     if position < len(raw):
@@ -106,28 +107,35 @@ def _collect(parts: Sequence[tuple[type[Message], int, str]], raw: bytes) -> tup
 def request_fields(key: ApiKey, version: int, raw: bytes) -> Job[FrameFieldList]:
     """Return the fields of a request frame, including size and header; yields for other tasks."""
     header = (RequestHeader, request_header_version(key, version), "header.")
-    return _describe([header, (request_class(key), version, "")], raw)
+    return _describe_messages([header, (request_class(key), version, "")], raw)
 
 
 def response_fields(key: ApiKey, version: int, raw: bytes) -> Job[FrameFieldList]:
     """Return the fields of a response frame, including size and header; yields for other tasks."""
     header = (ResponseHeader, response_header_version(key, version), "header.")
-    return _describe([header, (response_class(key), version, "")], raw)
+    return _describe_messages([header, (response_class(key), version, "")], raw)
 
 
-def _describe(parts: Sequence[tuple[type[Message], int, str]], raw: bytes) -> Job[FrameFieldList]:
+def _describe_messages(parts: Sequence[tuple[type[Message], int, str]], raw: bytes) -> Job[FrameFieldList]:
     spans, problem = _collect(parts, raw)
     yield None
+    listed = yield from describe_spans(part for span in spans for part in _split_records(span, raw))
+    return listed._replace(problem=problem or listed.problem)
+
+
+def describe_spans(spans: Iterable[tuple[FieldSpan, bool]]) -> Job[FrameFieldList]:
+    """Return spans, each with whether its content is hidden, as fields with texts; yields for other tasks."""
     out: list[FrameField] = []
     names: dict[str, Any] = {}
-    for span in spans:
-        for part, is_hidden in _split_records(span, raw):
+    try:
+        for span, is_hidden in spans:
             if len(out) == MAX_FIELDS:
-                problem = problem or f"Only the first {MAX_FIELDS:,} fields are shown."
-                break
-            out.append(_describe_field(len(out), part, names, is_hidden=is_hidden))
+                return FrameFieldList(out, TOO_MANY_FIELDS)
+            out.append(_describe_field(len(out), span, names, is_hidden=is_hidden))
             yield None
-    return FrameFieldList(out, problem)
+    except WireError as error:
+        return FrameFieldList(out, str(error))
+    return FrameFieldList(out, "")
 
 
 def _split_records(span: FieldSpan, raw: bytes) -> Iterator[tuple[FieldSpan, bool]]:

@@ -11,6 +11,7 @@ from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.network.http.http_messages import HttpRequest, HttpResponse
 from ottla.console.frame_capture import ConnectionNumbers, FrameCaptures
 from ottla.console.in_process import LocalNode, SessionClient
+from ottla.console.rebalance_history import RebalanceHistory
 from ottla.console.sessions import Session
 from ottla.console.traffic_history import TrafficHistory
 from ottla.env.log_escaping import escape
@@ -22,13 +23,14 @@ MAX_AUDIT_CHARS = 300
 
 
 class ConsoleNode(NamedTuple):
-    """Node of the console: access to its dispatcher, its components, traffic history, connections and captures."""
+    """Node of the console: access to its dispatcher and components, and what the console collects."""
 
     local: LocalNode
     components: BrokerComponents
     traffic: TrafficHistory
     connection_numbers: ConnectionNumbers
     frame_captures: FrameCaptures
+    rebalances: RebalanceHistory
 
 
 class View(NamedTuple):

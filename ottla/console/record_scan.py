@@ -125,7 +125,7 @@ class RecordScan:
         while self.ranges and not self._is_full(found, limit) and read_bytes < MAX_CONSOLE_SCAN_BYTES:
             if self._env.monotonic_ms() - started_ms > MAX_CONSOLE_SCAN_MS:
                 break
-            raw = await self._fetch(self.ranges[0])
+            raw = await self.fetch(self.ranges[0])
             if raw is None:
                 continue
             read_bytes += len(raw)
@@ -136,8 +136,12 @@ class RecordScan:
                 self.ranges[0] = next_range
         return found
 
-    async def _fetch(self, part: ScanRange) -> Any:
-        """Return the batches at the position, empty where the partition ends; None where the user is throttled."""
+    async def fetch(self, part: ScanRange) -> Any:
+        """Return the batches at the position, empty where the partition ends; None where the user is throttled.
+
+        Raises:
+            ProtocolError: the request was refused. OSError, WireError: the leader cannot be reached.
+        """
         channel = await self._client.leader(self._topic, part.partition)
         row = fetch.FetchPartition(part.partition, fetch_offset=part.position, partition_max_bytes=_FETCH_BYTES)
         topics = [fetch.FetchTopic(self._topic, partitions=[row])]
@@ -179,14 +183,14 @@ class RecordScan:
             if not legacy_records.any_crc_matches(raw, header, at):
                 raise WireError("wrong checksum")
             if header.magic >= 2 and compression_type_of(header.attributes) is CompressionType.GZIP:
-                raw, header = yield from _decompress_gzip(memoryview(raw)[at : at + header.size_bytes], header)
+                raw, header = yield from decompress_gzip(memoryview(raw)[at : at + header.size_bytes], header)
                 at = 0
             yield from iterate_records(raw, header, at, MAX_CONSOLE_BATCH_BYTES, max_headers=_MAX_HEADERS)
         except WireError as error:
             self.problems.append(f"Batch at offset {header.base_offset} of partition {partition}: {error}")
 
 
-def _decompress_gzip(raw: memoryview, header: BatchHeader) -> Generator[None, None, tuple[bytes, BatchHeader]]:
+def decompress_gzip(raw: memoryview, header: BatchHeader) -> Generator[None, None, tuple[bytes, BatchHeader]]:
     """Return a gzip batch uncompressed, with its header; yields None after each piece.
 
     Raises:

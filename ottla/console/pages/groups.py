@@ -32,6 +32,7 @@ CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 EMPTY_STATES = ("Empty", "Dead")
 OFFSETS_VERSION_WITH_NAMES = 9
 _LIST_VERSION = 5
+_MAX_REBALANCES = 20
 _OTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 _DESCRIBERS: tuple[tuple[str, Any], ...] = (
     (CONSUMER, ConsumerGroupDescribeRequest),
@@ -234,6 +235,8 @@ async def get_group_state(page: PageRequest) -> View:
     rows, paging = paginate(page, every)
     known = [row["lag"] for row in every if row["lag"] is not None]
     values = {"group": group, "rows": rows, "paging": paging, "lag": sum(known) if known else None}
+    is_local = group.coordinator == page.node.local.node_id
+    values["rebalances"] = page.node.rebalances.find(group.id)[:_MAX_REBALANCES] if is_local else None
     return View("group.html", {**values, "members": group.members[:100], "member_count": len(group.members)})
 
 

@@ -188,6 +188,8 @@ async def get_record(page: PageRequest) -> View:
     values = {
         "title": f"Record {offset} of {topic}-{number}",
         "topic": topic,
+        "partition": number,
+        "offset": offset,
         "timestamp": record.timestamp_ms,
         "is_transactional": found[0].is_transactional,
         "headers": [(name, format_bytes(value, _HEADER_CHARS)) for name, value in record.headers[:100]],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.console.page import PageHandler, Route
 from ottla.console.pages import (
+    batch,
     cluster,
     connections,
     frames,
@@ -31,6 +32,7 @@ PAGES: dict[str, Route] = {
     "/topic": Route(topics.get_topic, topics.get_topic_partitions),
     "/records": Route(records.get_records, records.get_newest_records, RECORDS_LIVE_S),
     "/record": Route(records.get_record),
+    "/batch": Route(batch.get_batch),
     "/records/export": Route(records.export_records),
     "/records/produce": Route(produce.get_produce),
     "/groups": Route(groups.get_groups),

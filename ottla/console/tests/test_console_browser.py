@@ -91,6 +91,7 @@ def test_each_page_has_no_script_error_and_no_serious_finding(walk: Walk) -> Non
         "/topic?name=orders",
         "/records?name=orders",
         "/record?name=orders&partition=1&offset=0",
+        "/batch?name=orders&partition=1&offset=0",
         "/records/produce?name=orders",
         "/groups",
         "/group?id=readers",
@@ -165,6 +166,16 @@ def test_requests_of_a_connection_are_shown_while_the_page_is_open(running: Cons
     expect(walk.page.locator("#live summary").first).to_be_visible()
     walk.page.locator("#live summary").first.click()
     walk.check("/frames")
+    with walk.page.expect_download() as saved:
+        walk.page.get_by_role("link", name="Save as pcap").click()
+    assert saved.value.suggested_filename == "ottla.pcap"
+    walk.page.locator("#live details a").first.click()
+    walk.page.get_by_role("link", name="header.correlation_id").first.click()
+    assert walk.page.locator("pre .marked").inner_text().count(" ") == 3, "the four bytes of the field are marked"
+    expect(walk.page.locator("tr.marked .meaning")).to_contain_text("response")
+    walk.check("/frame")
+    walk.page.locator("pre [data-field]").first.click()
+    expect(walk.page.locator("tr.marked th")).to_have_text("size")
     client.close()
 
 

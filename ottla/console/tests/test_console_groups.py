@@ -135,3 +135,23 @@ def test_cluster_shows_quorum_and_replicas(browser: Browser) -> None:
     assert "1 leader" in page.text
     assert "orders 0 0 leader orders 1 0 leader" in page.text
     assert "No partitions." in browser.get("/cluster?problems=1").text
+
+
+def test_group_shows_its_rebalances(running: ConsoleFixture, browser: Browser) -> None:
+    first, second = (consumer(running, "moving", "consumer", **{"client.id": name}) for name in ("till", "stock"))
+    first.subscribe(["orders"])
+    while not first.assignment():
+        first.poll(0.1)
+    second.subscribe(["orders"])
+    while not second.assignment():
+        first.poll(0.1)
+        second.poll(0.1)
+    second.close()
+    for _ in range(100):
+        first.poll(0.1)
+        text = browser.get("/group?id=moving").text
+        if "stock (left)" in text:
+            break
+    assert "stock (left)" in text
+    assert "till" in text.partition("Rebalances Time Epoch Duration Joined Left")[2]
+    first.close()

@@ -193,3 +193,22 @@ def test_text_of_bytes_is_cut_at_whole_characters() -> None:
     assert format_json(b"[" + b"1," * 30_000 + b"1]") is None
     assert format_json(b'{"a": ["\xc3\xa9"]}') == '{\n  "a": [\n    "\u00e9"\n  ]\n}'
     assert format_hex(b"") == ""
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_batch_is_shown_as_fields_beside_its_bytes(running: ConsoleFixture, browser: Browser, codec: str) -> None:
+    name = f"batches-{codec}"
+    running.broker.client.create_topic(name, 1)
+    settings = {"compression.type": codec, "linger.ms": 200}
+    client = Producer({"bootstrap.servers": running.broker.bootstrap_servers, **settings})
+    for number in range(3):
+        client.produce(name, b"value" * 50, key=b"k%d" % number, headers={"source": HOSTILE.encode()}, partition=0)
+    client.flush(10)
+    page = browser.get(f"/batch?name={name}&partition=0&offset=1")
+    assert "batch[0].magic 2 " in page.text
+    assert "(right)" in page.text
+    assert f"record[1].key {b'k1'.hex(' ')} Key; it usually selects the partition." in page.text
+    assert "record[2].header[0].header_name source" in page.text
+    assert ("Uncompressed records" in page.text) is (codec != "none")
+    assert HOSTILE not in page.html
+    assert browser.get(f"/batch?name={name}&partition=0&offset=9").status == 400
