@@ -248,7 +248,7 @@ def _hide(cls: type[Message], raw: bytes, fields: FrameFieldList) -> bytes:
     return bytes(out)
 
 
-def format_hex_rows(raw: bytes, fields: Sequence[FrameField]) -> Job[list[HexRow]]:
+def build_hex_dump(raw: bytes, fields: Sequence[FrameField]) -> Job[list[HexRow]]:
     """Return a hex dump of at most `MAX_HEX_BYTES` bytes, each row split by fields; yields for other tasks.
 
     Bytes of hidden fields, and those of no field, are shown as two asterisks.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.config.limits import MAX_CONSOLE_BATCH_BYTES
-from ottla.console.frame_fields import FrameFieldList, describe_spans, format_hex_rows
+from ottla.console.frame_fields import FrameFieldList, describe_spans, build_hex_dump
 from ottla.console.page import InvalidInput, PageRequest, View
 from ottla.console.pages.topics import find_topic
 from ottla.console.record_fields import record_spans
@@ -57,7 +57,7 @@ def _describe_batch(raw: memoryview, header: BatchHeader) -> Job[list[dict[str, 
     first = 0
     for name, shown, listed in parts:
         numbered = [field._replace(number=field.number + first) for field in listed.fields]
-        rows = yield from format_hex_rows(shown, numbered)
+        rows = yield from build_hex_dump(shown, numbered)
         first += len(numbered)
         out.append({"name": name, "size": len(shown), "fields": numbered, "rows": rows, "problem": listed.problem})
     return out

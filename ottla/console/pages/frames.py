@@ -7,7 +7,7 @@ from http import HTTPStatus
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.http.http_messages import HttpResponse
 from ottla.console.frame_capture import CapturedExchange, FrameCapture
-from ottla.console.frame_fields import FrameFieldList, format_hex_rows
+from ottla.console.frame_fields import FrameFieldList, build_hex_dump
 from ottla.console.page import InvalidInput, PageRequest, View, audit
 from ottla.console.pcap import MEDIA_TYPE, write_pcap
 from ottla.controller.metadata.acl import AclOperation, ResourceType
@@ -146,7 +146,7 @@ def _describe_frames(exchange: CapturedExchange) -> Job[list[dict[str, object]]]
     for name, size, found in parts:
         raw, listed = (b"", FrameFieldList([], "")) if found is None else found
         fields = [field._replace(number=field.number + first) for field in listed.fields]
-        rows = yield from format_hex_rows(raw, fields)
+        rows = yield from build_hex_dump(raw, fields)
         first += len(fields)
         problem = listed.problem
         if found is None:

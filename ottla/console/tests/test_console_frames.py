@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from ottla.broker.config.limits import MAX_CONSOLE_CAPTURES
 from ottla.console.frame_capture import CapturedExchange
-from ottla.console.frame_fields import MAX_FIELDS, format_hex_rows, request_fields, visible_request
+from ottla.console.frame_fields import MAX_FIELDS, build_hex_dump, request_fields, visible_request
 from ottla.console.pcap import MEDIA_TYPE
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
 from ottla.wire.api_keys import ApiKey
@@ -162,7 +162,7 @@ def test_settings_with_secrets_are_hidden() -> None:
     assert values["resources[0].configs[0].value"] == "(4 bytes)"
     assert values["resources[0].configs[1].value"] == "9"
     assert b"hush" not in visible_request(ApiKey.ALTER_CONFIGS, raw, listed)
-    rows = run(format_hex_rows(raw, listed.fields))
+    rows = run(build_hex_dump(raw, listed.fields))
     assert b"hush".hex(" ") not in " ".join(part.text for row in rows for part in row.parts)
     assert sum(part.text.count("**") for row in rows for part in row.parts) == 4
 
@@ -174,7 +174,7 @@ def test_incomplete_frame_is_shown_as_far_as_it_can_be_decoded(size: int) -> Non
     listed = run(request_fields(ApiKey.METADATA, 8, raw))
     assert listed.problem
     assert all(field.stop <= max(size, 4) for field in listed.fields)
-    run(format_hex_rows(raw, listed.fields))
+    run(build_hex_dump(raw, listed.fields))
 
 
 def test_fields_beyond_the_limit_are_counted_as_missing() -> None:
