@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.config.limits import MAX_CONSOLE_BATCH_BYTES
-from ottla.console.frame_fields import FrameFieldList, describe_spans, build_hex_dump
+from ottla.console.frame_fields import FrameFieldList, build_hex_dump, describe_spans
 from ottla.console.page import InvalidInput, PageRequest, View
 from ottla.console.pages.topics import find_topic
 from ottla.console.record_fields import record_spans
