@@ -26,7 +26,7 @@ from ottla.env.memory_disk import DiskSession, MemoryDisk
 SIZE = 5 * CHECKSUM_CHUNK_BYTES + 1234
 
 
-class Fixture:
+class StoreFixture:
     """Segment in a store on a simulated disk."""
 
     def __init__(self, *, optional: bool = True, reads_back: bool = True) -> None:
@@ -54,7 +54,7 @@ class Fixture:
 
 @pytest.mark.parametrize("with_custom", [True, False])
 def test_copied_segment_is_read_in_ranges_that_equal_the_local_file(*, with_custom: bool) -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     metadata = fixture.copy() if with_custom else replace(fixture.copy(), custom_metadata=None)
     store = fixture.fresh()
     rng = random.Random(5)
@@ -70,7 +70,7 @@ def test_copied_segment_is_read_in_ranges_that_equal_the_local_file(*, with_cust
 
 
 def test_indexes_of_a_copied_segment_equal_the_local_files() -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     metadata = fixture.copy()
     contents = {
         IndexType.OFFSET: fixture.files.offset_index,
@@ -84,7 +84,7 @@ def test_indexes_of_a_copied_segment_equal_the_local_files() -> None:
 
 
 def test_index_that_the_segment_lacks_is_not_found() -> None:
-    fixture = Fixture(optional=False)
+    fixture = StoreFixture(optional=False)
     metadata = fixture.copy()
     with pytest.raises(RemoteResourceNotFoundError, match="segment has no transaction index"):
         fixture.store.fetch_index(metadata, IndexType.TRANSACTION)
@@ -93,7 +93,7 @@ def test_index_that_the_segment_lacks_is_not_found() -> None:
 
 
 def test_deleted_segment_is_not_found_also_when_its_descriptor_was_cached() -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     metadata = fixture.copy()
     fixture.store.fetch_segment(metadata, 0, 10)
     fixture.store.delete_segment(metadata)
@@ -106,7 +106,7 @@ def test_deleted_segment_is_not_found_also_when_its_descriptor_was_cached() -> N
 
 
 def test_object_lost_behind_the_store_is_not_found() -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     metadata = fixture.copy()
     del fixture.memory.files[fixture.path]
     with pytest.raises(RemoteResourceNotFoundError):
@@ -114,7 +114,7 @@ def test_object_lost_behind_the_store_is_not_found() -> None:
 
 
 def test_damaged_records_fail_only_reads_of_their_chunk() -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     metadata = fixture.copy()
     fixture.damage(2 * CHECKSUM_CHUNK_BYTES + 99)
     store = fixture.fresh()
@@ -125,7 +125,7 @@ def test_damaged_records_fail_only_reads_of_their_chunk() -> None:
 
 @pytest.mark.parametrize("part", ["offset", "timestamp", "producer_snapshot", "transaction", "leader_epoch"])
 def test_damaged_index_is_reported(part: str) -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     metadata = fixture.copy()
     fixture.damage(fixture.store.describe(fixture.name).descriptor.parts[part].position)
     with pytest.raises(CorruptRemoteSegmentError, match=f"{part} is damaged"):
@@ -134,7 +134,7 @@ def test_damaged_index_is_reported(part: str) -> None:
 
 @pytest.mark.parametrize("removed", [1, 100, 70_000, SIZE])
 def test_truncated_object_is_reported(removed: int) -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     metadata = fixture.copy()
     inode = fixture.memory.files[fixture.path]
     inode.truncate(max(len(inode.data) - removed, 0))
@@ -144,7 +144,7 @@ def test_truncated_object_is_reported(removed: int) -> None:
 
 
 def test_foreign_object_under_the_name_is_reported() -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     metadata = replace(fixture.copy(), custom_metadata=None)
     fixture.memory.files[fixture.path].data[:] = b"PK" * 50_000
     with pytest.raises(CorruptRemoteSegmentError, match="no segment object"):
@@ -152,7 +152,7 @@ def test_foreign_object_under_the_name_is_reported() -> None:
 
 
 def test_object_replaced_by_another_segment_is_reported() -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     metadata = fixture.copy()
     fixture.store.copy_segment(replace(fixture.metadata, max_timestamp_ms=1_767_830_400_001), fixture.files)
     with pytest.raises(CorruptRemoteSegmentError, match="object was replaced"):
@@ -160,14 +160,14 @@ def test_object_replaced_by_another_segment_is_reported() -> None:
 
 
 def test_copy_of_a_segment_with_another_length_stores_nothing() -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     with pytest.raises(RemoteStorageError, match=rf"segment has {SIZE} bytes \({SIZE + 1} expected\)"):
         fixture.store.copy_segment(replace(fixture.metadata, segment_size_bytes=SIZE + 1), fixture.files)
     assert fixture.path not in fixture.memory.files
 
 
 def test_copy_of_a_missing_local_segment_fails_finally() -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     with pytest.raises(RemoteStorageError, match="cannot read segment") as caught:
         fixture.store.copy_segment(fixture.metadata, fixture.files._replace(log=Path("/log/none.log")))
     assert not isinstance(caught.value, RetriableRemoteStorageError)
@@ -196,7 +196,7 @@ class DamagingStore(DirectoryStore):
     ],
 )
 def test_copy_that_the_store_changed_is_deleted_and_retriable(damage: Callable[[bytearray], object]) -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     objects = DamagingStore(fixture.disk, "/store")
     objects.damage, objects.memory = damage, fixture.memory
     with pytest.raises(RetriableRemoteStorageError, match="copy of the segment is not what was sent"):
@@ -205,7 +205,7 @@ def test_copy_that_the_store_changed_is_deleted_and_retriable(damage: Callable[[
 
 
 def test_copy_without_reading_back_still_verifies_length_and_descriptor() -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     objects = DamagingStore(fixture.disk, "/store")
     objects.memory = fixture.memory
     store = SegmentStore(objects, fixture.disk, reads_back=False)
@@ -217,7 +217,7 @@ def test_copy_without_reading_back_still_verifies_length_and_descriptor() -> Non
 
 
 def test_verify_reads_every_byte() -> None:
-    fixture = Fixture()
+    fixture = StoreFixture()
     fixture.copy()
     segment = fixture.store.describe(fixture.name)
     fixture.store.verify(fixture.name, segment)
