@@ -40,7 +40,7 @@ def test_tier_list_prints_segments_in_the_order_of_offsets(tmp_path: Path) -> No
     assert len(text) == len(copied) + 1
 
 
-def test_tier_list_of_a_store_without_segments_says_so(tmp_path: Path) -> None:
+def test_tier_list_of_a_store_without_segments_prints_no_row(tmp_path: Path) -> None:
     done = run_command("tier", "list", str(tmp_path))
     assert (done.status, done.out, done.err) == (0, b"", "no segments\n")
     assert run_command("tier", "list", str(tmp_path), "-o", "json").out == b"[]\n"
@@ -64,7 +64,7 @@ def test_tier_verify_names_damaged_objects(tmp_path: Path) -> None:
     assert done.out.endswith(b" verified, 2 damaged objects\n")
 
 
-def test_tier_verify_removes_old_uploads_only_when_told(tmp_path: Path) -> None:
+def test_tier_verify_removes_old_uploads_only_with_its_option(tmp_path: Path) -> None:
     _, _, copied = filled_store(tmp_path)
     old = tmp_path / "tier" / f"{object_name(copied[0])}.upload"
     new = old.with_name("new.segment.upload")

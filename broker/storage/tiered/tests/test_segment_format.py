@@ -78,7 +78,7 @@ def test_encoded_segment_decodes_to_its_metadata_and_parts(size: int) -> None:
     verify_chunks(descriptor, raw[checksums.position : checksums.end], 0, records)
 
 
-def test_example_in_the_documentation_is_what_is_encoded() -> None:
+def test_encoded_segment_equals_the_example_in_the_documentation() -> None:
     encoder = SegmentEncoder(segment_metadata(24), INDEXES)
     raw = b"".join(encoder.encode([b"the records, 24 bytes..."]))
     footer = decode_footer(raw, len(raw))
