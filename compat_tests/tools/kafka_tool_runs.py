@@ -40,7 +40,9 @@ JAVA_CLASSES = {
 OURS, KAFKAS = "same", "sama"
 """First word of the topics, groups and users of each side, so that each changes its own; of one length."""
 SIDES = (OURS, KAFKAS)
-_NOISE = re.compile(r"\d{4}-\d\d-\d\d |\s+at |Caused by: |\t\.\.\. |\[[-0-9 :,]+\] (WARN|ERROR|INFO)|WARN |SLF4J|The consumer rebalance protocol|\s*$")
+_NOISE = re.compile(
+    r"\d{4}-\d\d-\d\d |\s+at |Caused by: |\t\.\.\. |\[[-0-9 :,]+\] (WARN|ERROR|INFO)|WARN |SLF4J|The consumer rebalance protocol|\s*$"
+)
 _LIST = re.compile(r"(.* (?:are|options|scenarios|required): )(.+)")
 _MEMBER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<= )[\w/+-]{22}(?= +/)")
 

@@ -39,7 +39,7 @@ COMMANDS = {
     "trace": "show the requests and responses between a client and a cluster",
     "fault": "inject faults into a node, and advance its clock, to test clients",
     "log": "check a data directory and report what recovery would do",
-    "tier": "list, verify and extract segments of tiered storage in a remote store",
+    "tier": "list, verify, extract segments in a remote store; rebuild their metadata",
     "decode": "print a frame or file field by field, beside its bytes",
     "kafka-topics": "the tool kafka-topics.sh, with its options, output and exit status",
     "kafka-consumer-groups": "the tool kafka-consumer-groups.sh",

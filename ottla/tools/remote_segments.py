@@ -10,10 +10,17 @@ from typing import NamedTuple
 
 from ottla.broker.storage.tiered.directory_store import DirectoryStore
 from ottla.broker.storage.tiered.object_store import ObjectStore, StoredObject
+from ottla.broker.storage.tiered.remote_log_metadata import (
+    RemoteLogMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    encode_remote_log_metadata,
+    metadata_partition,
+)
 from ottla.broker.storage.tiered.remote_storage import (
     CorruptRemoteSegmentError,
     IndexType,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
     RemoteResourceNotFoundError,
 )
 from ottla.broker.storage.tiered.segment_format import (
@@ -185,6 +192,41 @@ def _write(disk: Disk, path: str, pieces: Iterable[bytes]) -> None:
             position += len(piece)
     finally:
         file.close()
+
+
+class MetadataRecord(NamedTuple):
+    """Record of `__remote_log_metadata` that describes a segment of a store; its key is null."""
+
+    partition: int
+    """Partition of the metadata topic."""
+    state: RemoteLogSegmentState
+    value: bytes
+
+
+def metadata_records(metadata: RemoteLogSegmentMetadata, partition_count: int) -> list[MetadataRecord]:
+    """Return the records that a broker writes for a segment, before and after its copy.
+
+    Args:
+        metadata: metadata of a finished copy.
+        partition_count: number of partitions of the metadata topic.
+    """
+    segment = metadata.segment_id
+    partition = metadata_partition(segment.topic_id, segment.partition, partition_count)
+    records: list[RemoteLogMetadata] = [
+        replace(metadata, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED, custom_metadata=None),
+        RemoteLogSegmentMetadataUpdate(
+            segment,
+            metadata.event_timestamp_ms,
+            metadata.custom_metadata,
+            RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+            metadata.broker_id,
+        ),
+    ]
+    states = (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+    return [
+        MetadataRecord(partition, state, encode_remote_log_metadata(record))
+        for state, record in zip(states, records, strict=True)
+    ]
 
 
 def remove_unfinished_uploads(objects: ObjectStore, modified_before_ms: int) -> list[str]:

@@ -1,8 +1,10 @@
-"""``ottla tier``: list, verify and extract segments in a remote store (KIP-405), without a broker."""
+"""``ottla tier``: list, verify, extract segments in a remote store and rebuild their metadata, without a broker."""
 
 from __future__ import annotations
 
 import argparse
+import base64
+import json
 import sys
 from collections.abc import Iterator
 
@@ -31,6 +33,7 @@ from ottla.tools.remote_segments import (
     choose_segments,
     extract_segment,
     list_segments,
+    metadata_records,
     remove_unfinished_uploads,
     verify_segment,
 )
@@ -48,10 +51,13 @@ examples:
   ottla tier list s3://segments/cluster-1 --topic events -o json
   ottla tier verify s3://segments --set store.endpoint=http://127.0.0.1:9000 --set client.allow_http=true
   ottla tier extract /mnt/tier --topic events --partition 3 --to restored
+  ottla tier rebuild /mnt/tier > records.jsonl
 Status: 0 done, 1 an object is damaged or could not be read, 2 wrong arguments.
 """
 PREFIX_SETTING = "remote.log.storage.manager.impl.prefix"
 UPLOAD_MAX_AGE_HOURS = 24
+METADATA_PARTITIONS = 50
+"""Default of `remote.log.metadata.topic.num.partitions`."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         ("list", "list the segments of a store"),
         ("verify", "read every segment whole and check its checksums"),
         ("extract", "write segments as files of Kafka's log, indexes included"),
+        ("rebuild", "print the records of __remote_log_metadata that describe the segments, as JSON"),
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         verb.set_defaults(needs_utf8=True)
@@ -74,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
             verb.add_argument("-o", "--output", choices=OUTPUTS, default="text", help="how to print")
         elif name == "extract":
             verb.add_argument("--to", metavar="DIR", required=True, help="directory for the partitions' directories")
+        elif name == "rebuild":
+            help_text = f"partitions of __remote_log_metadata (default: {METADATA_PARTITIONS})"
+            verb.add_argument("--partitions", type=integer(1), default=METADATA_PARTITIONS, metavar="N", help=help_text)
         else:
             help_text = f"remove unfinished uploads of a directory that are older than {UPLOAD_MAX_AGE_HOURS} hours"
             verb.add_argument("--remove-uploads", action="store_true", help=help_text)
@@ -177,7 +187,20 @@ def _extract(store: SegmentStore, options: argparse.Namespace, problems: list[Ob
             _report(problems[-1])
 
 
-_VERBS = {"list": _list, "verify": _verify, "extract": _extract}
+def _rebuild(store: SegmentStore, options: argparse.Namespace, problems: list[ObjectProblem]) -> None:
+    segments = sorted(
+        _segments(store, options, problems),
+        key=lambda each: (*each.metadata.segment_id[:3], each.metadata.event_timestamp_ms, each.metadata.start_offset),
+    )
+    for segment in segments:
+        row = _row(segment)
+        for record in metadata_records(segment.metadata, options.partitions):
+            value = base64.b64encode(record.value).decode()
+            row |= {"state": record.state.name, "metadata_partition": record.partition, "value": value}
+            print(json.dumps(row))
+
+
+_VERBS = {"list": _list, "verify": _verify, "extract": _extract, "rebuild": _rebuild}
 
 
 def run(arguments: list[str]) -> int:

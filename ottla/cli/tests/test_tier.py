@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from ottla.broker.storage.tiered.cloud_store import CloudStore, CloudStoreOptions
+from ottla.broker.storage.tiered.remote_log_metadata import (
+    RemoteLogSegmentMetadataUpdate,
+    decode_remote_log_metadata,
+    metadata_partition,
+    updated,
+)
+from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from ottla.broker.storage.tiered.segment_format import object_name
 from ottla.broker.storage.tiered.segment_store import SegmentStore
 from ottla.broker.storage.tiered.tests.s3_server import running_server
 from ottla.cli.tests.command_runs import run_command
+from ottla.log.tests.log_fixtures import TOPIC_ID
 from ottla.runtime.real_disk import RealDisk
 from ottla.tools.tests.tier_fixtures import copy_segments, filled_store, write_log
 
@@ -127,3 +137,33 @@ def test_tier_takes_settings_from_a_file_and_options_for_an_object_store(tmp_pat
         )
         done = run_command("tier", "verify", "s3://segments/one", "--config", str(renamed), *settings[2:])
         assert done.status == 0
+
+
+def test_tier_rebuild_prints_records_that_give_the_metadata_of_the_copies(tmp_path: Path) -> None:
+    _, _, copied = filled_store(tmp_path)
+    done = run_command("tier", "rebuild", f"{tmp_path}/tier")
+    assert (done.status, done.err) == (0, "")
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    assert [row["state"] for row in rows] == ["COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED"] * len(copied)
+    assert {row["metadata_partition"] for row in rows} == {metadata_partition(TOPIC_ID, 0, 50)}
+    rebuilt: dict[bytes, RemoteLogSegmentMetadata] = {}
+    for row in rows:
+        record = decode_remote_log_metadata(base64.b64decode(row["value"]))
+        if isinstance(record, RemoteLogSegmentMetadata):
+            rebuilt[record.segment_id.id] = record
+        else:
+            assert isinstance(record, RemoteLogSegmentMetadataUpdate)
+            rebuilt[record.segment_id.id] = updated(rebuilt[record.segment_id.id], record)
+    finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    assert list(rebuilt.values()) == [replace(each, state=finished) for each in copied]
+
+
+def test_tier_rebuild_names_damaged_objects_and_prints_the_others(tmp_path: Path) -> None:
+    _, _, copied = filled_store(tmp_path)
+    (tmp_path / "tier" / object_name(copied[0])).write_bytes(b"damaged")
+    done = run_command("tier", "rebuild", f"{tmp_path}/tier", "--partitions", "1")
+    assert done.status == 1
+    assert done.err.startswith(f"ottla tier: {object_name(copied[0])}: no segment object")
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    assert len(rows) == 2 * len(copied) - 2
+    assert {row["metadata_partition"] for row in rows} == {0}
