@@ -61,6 +61,7 @@ bench: setup
 	$(BIN)/python -m bench.partitions
 	$(BIN)/python -m bench.lookups
 	$(BIN)/python -m bench.fetch
+	$(BIN)/python -m bench.tiered_store
 	$(BIN)/python -m bench.spark_read
 	$(BIN)/python -m bench.pipelines
 	$(BIN)/python -m bench.ottla_log

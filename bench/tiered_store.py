@@ -1,0 +1,138 @@
+"""Speed of reading a remote segment: from the store, through an empty and a filled chunk cache, and from a local file.
+
+``python -m bench.tiered_store [--mib 64]``: a directory and an S3-compatible server (moto) in another process. Each
+number is the median of 5 rounds in turn, in MiB/s of sequential reads of 1 MiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ChunkCacheOptions
+from ottla.broker.storage.tiered.cloud_store import CloudStore, CloudStoreOptions
+from ottla.broker.storage.tiered.directory_store import DirectoryStore
+from ottla.broker.storage.tiered.object_store import ObjectStore
+from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata
+from ottla.broker.storage.tiered.segment_format import object_name
+from ottla.broker.storage.tiered.segment_store import SegmentStore
+from ottla.broker.storage.tiered.tests.s3_server import running_server
+from ottla.broker.storage.tiered.tests.segment_files import segment_metadata, write_segment
+from ottla.runtime.real_disk import RealDisk
+from ottla.wire.record_batch.crc import crc32c
+
+MIB = 1024 * 1024
+ROUNDS = 5
+CHUNK_BYTES = 4 * MIB
+Reader = Callable[[int, int], object]
+
+
+def serve() -> None:
+    """Run the S3 server until standard input ends."""
+    with running_server() as server:
+        print(server.endpoint, flush=True)
+        sys.stdin.read()
+
+
+def read_through(read: Reader, size: int, step: int) -> float:
+    """Read ranges in sequence; return MiB/s."""
+    started = time.perf_counter()
+    for start in range(0, size, step):
+        read(start, min(start + step, size))
+    return size / MIB / (time.perf_counter() - started)
+
+
+def measure(objects: ObjectStore, directory: Path, size: int) -> dict[str, float]:
+    """Copy a segment to a store and measure all ways of reading it."""
+    disk = RealDisk()
+    files = write_segment(disk, str(directory / "log"), random.Random(1).randbytes(size))
+    store = SegmentStore(objects, disk)
+    started = time.perf_counter()
+    metadata = replace(segment_metadata(size), custom_metadata=store.copy_segment(segment_metadata(size), files))
+    copy_speed = size / MIB / (time.perf_counter() - started)
+    name = object_name(metadata)
+    local = disk.open(str(files.log), readonly=True)
+    speeds: dict[str, list[float]] = {}
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(ROUNDS):
+            shutil.rmtree(directory / "cache", ignore_errors=True)
+            cached = segment_reader(open_cache(store, directory, pool), metadata)
+            ways: list[tuple[str, Reader, int]] = [
+                ("plain client, 1 MiB", lambda start, end: objects.get_range(name, start, end), MIB),
+                ("plain client, 4 MiB", lambda start, end: objects.get_range(name, start, end), CHUNK_BYTES),
+                ("store, verified", segment_reader(store, metadata), MIB),
+                ("cache, cold", cached, MIB),
+                ("cache, filled", cached, MIB),
+                ("local file", lambda start, end: local.pread(end - start, start), MIB),
+                ("local file, verified", lambda start, end: crc32c(local.pread(end - start, start)), MIB),
+            ]
+            for way, read, step in ways:
+                speeds.setdefault(way, []).append(read_through(read, size, step))
+    local.close()
+    return {"copy, verified": copy_speed, **{way: statistics.median(each) for way, each in speeds.items()}}
+
+
+def open_cache(store: SegmentStore, directory: Path, pool: ThreadPoolExecutor) -> CachedRemoteStorage:
+    """Return an empty cache that reads ahead in a thread."""
+    options = ChunkCacheOptions(str(directory / "cache"), chunk_bytes=CHUNK_BYTES)
+    return CachedRemoteStorage(store, RealDisk(), options, lambda work: pool.submit(work) and None)
+
+
+def segment_reader(storage: SegmentStore | CachedRemoteStorage, metadata: RemoteLogSegmentMetadata) -> Reader:
+    """Return a function that reads a range of the segment."""
+    return lambda start, end: storage.fetch_segment(metadata, start, end)
+
+
+def report(title: str, speeds: dict[str, float]) -> None:
+    """Print the speeds, and the two ratios that matter."""
+    print(title)
+    for way, speed in speeds.items():
+        print(f"  {way:<22} {speed:9.1f} MiB/s")
+    print(f"  cold cache / plain client  {speeds['cache, cold'] / speeds['plain client, 1 MiB']:.2f}")
+    print(f"  filled cache / local file  {speeds['cache, filled'] / speeds['local file']:.2f}")
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mib", type=int, default=64, help="length of the segment")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve()
+        return
+    size = options.mib * MIB
+    with tempfile.TemporaryDirectory() as root:
+        tier = Path(root) / "tier"
+        tier.mkdir()
+        report("directory", measure(DirectoryStore(RealDisk(), str(tier)), Path(root) / "a", size))
+        server = subprocess.Popen(
+            [sys.executable, "-m", "bench.tiered_store", "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            settings = {"endpoint": server.stdout.readline().strip(), "region": "us-east-1"}
+            settings |= {"access_key_id": "test", "secret_access_key": "test"}
+            objects = CloudStore("s3://segments", settings, CloudStoreOptions(client={"allow_http": "true"}))
+            report("S3-compatible server", measure(objects, Path(root) / "b", size))
+        finally:
+            server.stdin.close()
+            server.wait()
+
+
+if __name__ == "__main__":
+    main()
