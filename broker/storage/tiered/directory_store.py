@@ -17,6 +17,7 @@ from ottla.env.disk import Disk, is_transient
 
 UPLOAD_SUFFIX = ".upload"
 """Suffix of a file that is being written; it is no object."""
+MAX_KNOWN_DIRECTORIES = 10_000
 _RETRIABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ETIMEDOUT, errno.ESTALE, errno.EBUSY})
 
 
@@ -31,6 +32,8 @@ class DirectoryStore:
     def __init__(self, disk: Disk, root: str) -> None:
         self._disk = disk
         self._root = root.rstrip("/")
+        self._durable: set[str] = set()
+        """Directories of objects that survive a power failure, with their parents."""
 
     def put(self, name: str, chunks: Iterator[bytes], minimum_bytes: int) -> None:
         """Write an object as `ObjectStore.put`."""
@@ -62,16 +65,23 @@ class DirectoryStore:
             file.close()
 
     def _make_directory(self, directory: str) -> None:
-        """Create a directory with its parents, each durably in its parent."""
+        """Create a directory with its parents, each durably in its parent.
+
+        An existing one is synced once, since the attempt that created it may have failed before its sync.
+        """
         if not self._disk.is_dir(self._root):
             raise FileNotFoundError(errno.ENOENT, "no such directory", self._root)
-        missing = []
-        while directory.startswith(f"{self._root}/") and not self._disk.is_dir(directory):
-            missing.append(directory)
-            directory = directory.rpartition("/")[0]
-        for path in reversed(missing):
+        if directory in self._durable and self._disk.is_dir(directory):
+            return
+        parent = self._root
+        for part in directory[len(self._root) + 1 :].split("/"):
+            path = f"{parent}/{part}"
             self._disk.makedirs(path)
-            self._disk.fsync_dir(path.rpartition("/")[0] or "/")
+            self._disk.fsync_dir(parent)
+            parent = path
+        if len(self._durable) >= MAX_KNOWN_DIRECTORIES:
+            self._durable.clear()
+        self._durable.add(directory)
 
     def get_range(self, name: str, start: int, end: int) -> bytes:
         """Read a range as `ObjectStore.get_range`."""

@@ -144,6 +144,28 @@ def test_kill_and_power_failure_at_each_disk_call_leave_a_whole_object_or_none()
         assert at > 15
 
 
+def test_new_directories_are_synced_in_their_parents_also_after_a_failed_sync() -> None:
+    store, session = open_store(memory_disk())
+    synced: list[str] = []
+
+    def fail(name: str, path: str) -> OSError | None:
+        return OSError(errno.EIO, "injected", path) if (name, path) == ("fsync_dir", "/store") else None
+
+    def record(name: str, path: str) -> None:
+        if name == "fsync_dir":
+            synced.append(path)
+
+    session.fault = fail
+    with pytest.raises(RemoteStorageError, match="injected"):
+        store.put(NAME, iter(CHUNKS), 1)
+    session.fault = record  # type: ignore[assignment]
+    store.put(NAME, iter(CHUNKS), 1)
+    assert synced == ["/store", "/store/events", "/store/events/id", "/store/events/id/0"]
+    synced.clear()
+    store.put(NAME.replace("x.", "y."), iter(CHUNKS), 1)
+    assert synced == ["/store/events/id/0"], "parents are synced once"
+
+
 def test_delete_that_returned_is_durable() -> None:
     for seed in range(20):
         disk = memory_disk(seed)
