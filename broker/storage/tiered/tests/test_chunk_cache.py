@@ -51,7 +51,7 @@ class RecordingStore:
         self.deleted.append(metadata.segment_id.id)
 
 
-class CacheFixture:
+class ChunkCacheFixture:
     """Cache of a store with some segments."""
 
     def __init__(self, *, max_bytes: int = 100 * ENTRY, read_ahead: int = 0, segments: int = 1) -> None:
@@ -82,7 +82,7 @@ class CacheFixture:
 
 
 def test_ranges_equal_the_store_and_each_chunk_is_fetched_once() -> None:
-    fixture = CacheFixture()
+    fixture = ChunkCacheFixture()
     rng = random.Random(1)
     for _ in range(200):
         start = rng.randrange(SIZE)
@@ -97,7 +97,7 @@ def test_ranges_equal_the_store_and_each_chunk_is_fetched_once() -> None:
 
 
 def test_cache_stays_within_its_limit_and_evicts_the_least_recently_used() -> None:
-    fixture = CacheFixture(max_bytes=3 * ENTRY, segments=2)
+    fixture = ChunkCacheFixture(max_bytes=3 * ENTRY, segments=2)
     for index in (0, 1, 2):
         fixture.read(index * CHUNK, index * CHUNK + 1)
     fixture.read(0, 1)
@@ -113,7 +113,7 @@ def test_cache_stays_within_its_limit_and_evicts_the_least_recently_used() -> No
 
 
 def test_random_reads_never_exceed_the_limit() -> None:
-    fixture = CacheFixture(max_bytes=4 * ENTRY + 100, segments=4)
+    fixture = ChunkCacheFixture(max_bytes=4 * ENTRY + 100, segments=4)
     rng = random.Random(2)
     for _ in range(300):
         start = rng.randrange(SIZE)
@@ -123,7 +123,7 @@ def test_random_reads_never_exceed_the_limit() -> None:
 
 @pytest.mark.parametrize("max_bytes", [0, ENTRY - 1])
 def test_chunk_larger_than_the_cache_is_served_and_not_kept(max_bytes: int) -> None:
-    fixture = CacheFixture(max_bytes=max_bytes)
+    fixture = ChunkCacheFixture(max_bytes=max_bytes)
     fixture.read(0, 100)
     fixture.read(0, 100)
     assert fixture.cache.stats.misses == 2
@@ -131,7 +131,7 @@ def test_chunk_larger_than_the_cache_is_served_and_not_kept(max_bytes: int) -> N
 
 
 def test_cache_survives_a_restart_and_keeps_the_order_of_writing() -> None:
-    fixture = CacheFixture(max_bytes=3 * ENTRY)
+    fixture = ChunkCacheFixture(max_bytes=3 * ENTRY)
     for index in (2, 0, 1):
         fixture.read(index * CHUNK, index * CHUNK + 1)
     fixture.store.fetches.clear()
@@ -146,7 +146,7 @@ def test_cache_survives_a_restart_and_keeps_the_order_of_writing() -> None:
 
 
 def test_restart_with_another_chunk_size_removes_the_files_and_ignores_foreign_ones() -> None:
-    fixture = CacheFixture()
+    fixture = ChunkCacheFixture()
     fixture.read(0, 1)
     fixture.disk.open("/cache/README", create=True)
     fixture.cache = fixture.open(fixture.options._replace(chunk_bytes=2 * CHUNK))
@@ -156,7 +156,7 @@ def test_restart_with_another_chunk_size_removes_the_files_and_ignores_foreign_o
 
 def test_kill_at_each_disk_call_leaves_no_chunk_with_wrong_bytes() -> None:
     for at in range(1, 60):
-        fixture = CacheFixture(max_bytes=2 * ENTRY)
+        fixture = ChunkCacheFixture(max_bytes=2 * ENTRY)
         fixture.disk.kill_at = fixture.memory.calls + at
         try:
             for index in range(4):
@@ -174,7 +174,7 @@ def test_damaged_or_truncated_file_is_fetched_again() -> None:
     rng = random.Random(3)
     for reopened in (False, True):
         for _ in range(30):
-            fixture = CacheFixture()
+            fixture = ChunkCacheFixture()
             fixture.read(0, CHUNK)
             (path,) = [path for path in fixture.memory.files if path.startswith("/cache/")]
             inode = fixture.memory.files[path]
@@ -191,7 +191,7 @@ def test_damaged_or_truncated_file_is_fetched_again() -> None:
 
 
 def test_damage_outside_the_range_that_is_read_does_not_matter() -> None:
-    fixture = CacheFixture()
+    fixture = ChunkCacheFixture()
     fixture.read(0, CHUNK)
     (path,) = [path for path in fixture.memory.files if path.startswith("/cache/")]
     fixture.memory.files[path].data[BLOCK_BYTES] ^= 1
@@ -201,7 +201,7 @@ def test_damage_outside_the_range_that_is_read_does_not_matter() -> None:
 
 @pytest.mark.parametrize("call", ["open", "pwrite", "truncate", "pread", "unlink"])
 def test_failing_disk_of_the_cache_fails_no_read(call: str) -> None:
-    fixture = CacheFixture(max_bytes=2 * ENTRY)
+    fixture = ChunkCacheFixture(max_bytes=2 * ENTRY)
     fixture.read(0, 10)
     fixture.disk.fault = lambda name, path: OSError(errno.ENOSPC, "full", path) if name == call else None
     for _ in range(2):
@@ -213,7 +213,7 @@ def test_failing_disk_of_the_cache_fails_no_read(call: str) -> None:
 
 
 def test_concurrent_readers_share_one_fetch() -> None:
-    fixture = CacheFixture()
+    fixture = ChunkCacheFixture()
     entered, proceed = threading.Event(), threading.Event()
 
     def hook(start: int) -> None:
@@ -242,7 +242,7 @@ def test_concurrent_readers_share_one_fetch() -> None:
 
 
 def test_failed_fetch_fails_its_readers_and_the_next_read_tries_again() -> None:
-    fixture = CacheFixture()
+    fixture = ChunkCacheFixture()
 
     def fail(start: int) -> None:
         raise RetriableRemoteStorageError("503")
@@ -256,7 +256,7 @@ def test_failed_fetch_fails_its_readers_and_the_next_read_tries_again() -> None:
 
 
 def test_lost_segment_is_not_found_through_the_cache() -> None:
-    fixture = CacheFixture()
+    fixture = ChunkCacheFixture()
 
     def fail(start: int) -> None:
         raise RemoteResourceNotFoundError("lost")
@@ -267,7 +267,7 @@ def test_lost_segment_is_not_found_through_the_cache() -> None:
 
 
 def test_next_chunk_is_fetched_ahead_once_and_not_behind_the_end() -> None:
-    fixture = CacheFixture(read_ahead=2)
+    fixture = ChunkCacheFixture(read_ahead=2)
     fixture.read(0, 10)
     assert fixture.store.fetches == [(0, CHUNK)], "the reader does not wait for the chunks after its own"
     for work in fixture.ahead:
@@ -285,7 +285,7 @@ def test_next_chunk_is_fetched_ahead_once_and_not_behind_the_end() -> None:
 
 
 def test_failed_fetch_ahead_is_left_to_the_reader() -> None:
-    fixture = CacheFixture(read_ahead=1)
+    fixture = ChunkCacheFixture(read_ahead=1)
     fixture.read(0, 10)
 
     def fail(start: int) -> None:
@@ -299,7 +299,7 @@ def test_failed_fetch_ahead_is_left_to_the_reader() -> None:
 
 
 def test_deleted_segment_leaves_the_cache() -> None:
-    fixture = CacheFixture(segments=2)
+    fixture = ChunkCacheFixture(segments=2)
     fixture.read(0, SIZE)
     fixture.read(0, 1, number=1)
     fixture.cache.delete_segment(fixture.metadata[0])
@@ -308,14 +308,14 @@ def test_deleted_segment_leaves_the_cache() -> None:
 
 
 def test_copies_and_indexes_pass_through() -> None:
-    fixture = CacheFixture()
+    fixture = ChunkCacheFixture()
     files = write_segment(fixture.disk, "/log/t-0", b"records")
     assert fixture.cache.copy_segment(fixture.metadata[0], files) == b"custom"
     assert fixture.cache.fetch_index(fixture.metadata[0], IndexType.OFFSET) == b"offset"
 
 
 def test_many_threads_read_equal_bytes_from_a_small_cache() -> None:
-    fixture = CacheFixture(max_bytes=3 * ENTRY, segments=3, read_ahead=1)
+    fixture = ChunkCacheFixture(max_bytes=3 * ENTRY, segments=3, read_ahead=1)
     with ThreadPoolExecutor(2) as background:
         fixture.cache = CachedRemoteStorage(
             fixture.store, fixture.disk, fixture.options, lambda work: background.submit(work) and None
