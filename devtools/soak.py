@@ -189,6 +189,13 @@ CAMPAIGNS = (
         0,
         "OTTLA_STEPS=all",
     ),
+    Campaign(
+        "ottla-log",
+        "Spark data source for log directories beside the connector",
+        "spark_it/ottla_log/test_connector_rows.py",
+        0,
+        "OTTLA_LOG_SOURCE=1",
+    ),
     Campaign("spark", "Spark with read_committed", "spark_it/test_spark_transactions.py", 0, "OTTLA_SPARK_TXNS=2000"),
     Campaign(
         "pipelines",
