@@ -79,6 +79,7 @@ def test_distributions_are_equal_install_into_an_empty_environment_and_serve(tmp
         names = set(opened.namelist())
     assert {"ottla/wire/__init__.py", "ottla/cli/commands/container.py", "ottla/py.typed"} <= names
     assert {"compat_tests/__main__.py", "compat_tests/clients/go/go.mod", "compat_tests/ivy.xml"} <= names
+    assert {"ottla/spark/__init__.py", "ottla/spark/ottla-log.jar"} <= names
     with tarfile.open(source) as archived:
         names |= set(archived.getnames())
     assert not [name for name in names if "/tests/" in name or "/test_" in name]
