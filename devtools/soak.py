@@ -192,7 +192,7 @@ CAMPAIGNS = (
     Campaign(
         "ottla-log",
         "Spark data source for log directories beside the connector",
-        "spark_it/ottla_log/test_connector_rows.py",
+        "spark_it/ottla_log/test_beside_connector.py",
         0,
         "OTTLA_LOG_SOURCE=1",
     ),
