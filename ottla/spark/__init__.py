@@ -6,6 +6,7 @@ the extra ``spark``.
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,7 @@ def log_source(builder: SparkSession.Builder, *, connector: bool = True) -> Spar
         raise FileNotFoundError(f"No {JAR}: build it with make jar, or install the wheel")
     _append(builder, "spark.jars", str(JAR))
     if connector:
-        # lazy: 12 ms, 3 MB: pyspark is an extra
-        import pyspark
-
-        _append(builder, "spark.jars.packages", f"{_CONNECTOR}:{pyspark.__version__}")
+        _append(builder, "spark.jars.packages", f"{_CONNECTOR}:{version('pyspark')}")
     return builder
 
 
