@@ -24,8 +24,8 @@ from spark_it.pipelines.standalone import HOST, StandaloneSpark
 from spark_it.pipelines.submit import ROOT, environment, packages, submit_command
 
 WORK = ROOT / ".cache" / "spark-cluster"
-BATCHES = 8
-FINISH_WITHIN_S = 900.0
+BATCHES = 5
+FINISH_WITHIN_S = 1800.0
 POLL_S = 0.1
 KILLED_BROKER = 2
 

@@ -18,7 +18,7 @@ from spark_it.pipelines.submit import PYTHONS
 
 HOST = "127.0.0.1"
 PORTS = range(31_000, 32_700)
-START_WITHIN_S = 120.0
+START_WITHIN_S = 300.0
 DAEMON_MEMORY = "256m"
 WORKER_MEMORY = "1g"
 

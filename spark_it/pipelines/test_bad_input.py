@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
@@ -70,6 +71,27 @@ def test_missing_topic_fails_the_query(spark: SparkSession, servers: str, tmp_pa
     job = PipelineJob(spark, servers, str(tmp_path), 1000)
     with pytest.raises(StreamingQueryException, match="UnknownTopicOrPartition"):
         job.start_to_topic(job.read_stream("no-such-topic"), "nowhere").awaitTermination()
+
+
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_topic_deleted_under_a_running_stream_fails_the_query(
+    spark: SparkSession, servers: str, tmp_path: Path, fail_on_data_loss: str
+) -> None:
+    job, admin = PipelineJob(spark, servers, str(tmp_path), 1000), AdminClient({"bootstrap.servers": servers})
+    create_topics(servers, single_topic("deleted"))
+    send(servers, [InputRecord("deleted", b"value")])
+    query = (
+        job.read_stream("deleted", failOnDataLoss=fail_on_data_loss)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", job.path("checkpoint"))
+        .start(job.path("out"))
+    )
+    query.processAllAvailable()
+    admin.delete_topics(["deleted"])["deleted"].result(30)
+    with pytest.raises(StreamingQueryException, match="UnknownTopicOrPartition"):
+        query.awaitTermination(300)
+        query.stop()
+    assert spark.read.parquet(job.path("out")).count() == 1
 
 
 def single_topic(name: str) -> Pipeline:
