@@ -90,7 +90,6 @@ def test_topic_deleted_under_a_running_stream_fails_the_query(
     admin.delete_topics(["deleted"])["deleted"].result(30)
     with pytest.raises(StreamingQueryException, match="UnknownTopicOrPartition"):
         query.awaitTermination(300)
-        query.stop()
     assert spark.read.parquet(job.path("out")).count() == 1
 
 
