@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -41,6 +42,13 @@ PARTITIONS = 3
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 SCHEMA = "number LONG, customer STRING, cents LONG"
 ORDERS_OF_TRANSACTION = 50
+COORDINATOR_MOVES = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""Errors of a group whose coordinator starts or moves; librdkafka reports them instead of trying again."""
+RETRY_S = 0.2
 
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
@@ -81,8 +89,15 @@ class TransactionalSink:
 
     def committed(self) -> dict[int, int]:
         """Return the committed offset of each partition, 0 without one."""
-        asked = [TopicPartition(ORDERS, number) for number in range(PARTITIONS)]
-        return {each.partition: max(each.offset, 0) for each in self._group.committed(asked, TIMEOUT_S)}
+        partitions = [TopicPartition(ORDERS, number) for number in range(PARTITIONS)]
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return {each.partition: max(each.offset, 0) for each in self._group.committed(partitions, TIMEOUT_S)}
+            except KafkaException as error:
+                if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_S)
 
     def write(self, batch: DataFrame, _number: int) -> None:
         """Write the rows of a batch that no transaction has written; columns: partition, offset, key, value."""

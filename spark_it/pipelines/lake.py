@@ -145,6 +145,7 @@ PIPELINE = Pipeline(
     run,
     expected,
     show,
+    test_size=1000,
     packages=(
         "io.delta:delta-spark_2.13:4.0.0",
         "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
@@ -153,6 +154,7 @@ PIPELINE = Pipeline(
     settings={
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",  # 50 by default, for the log of a large table
     },
 )
 
