@@ -6,10 +6,25 @@ Source: ``LogConfig.java``, ``TopicConfig.java`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.wire.record_batch.compression import CompressionType
 
 FOREVER_MS = 2**63 - 1
+
+
+class TieringConfig(NamedTuple):
+    """Tiered storage of a topic (KIP-405)."""
+
+    is_enabled: bool
+    """True if the log may have segments in the remote store, and so start below its first local segment."""
+    has_copies: bool
+    """True if rolled segments are copied, so that local ones are deleted by the limits below."""
+    local_retention_ms: int
+    local_retention_bytes: int
+
+
+NO_TIERING = TieringConfig(is_enabled=False, has_copies=False, local_retention_ms=-1, local_retention_bytes=-1)
 
 
 @dataclass(slots=True, frozen=True)
@@ -37,6 +52,7 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     retention_ms: int = 604_800_000
     retention_bytes: int = -1
+    tiering: TieringConfig = NO_TIERING
     retention_by_claimed_time: bool = False
     """Compute a segment's age from its largest timestamp even if that lies in the future, as Kafka does."""
     validate_records: bool = False
@@ -51,6 +67,13 @@ class LogConfig:
     """True if a setting needs validation of every record."""
     max_segment_age_ms: int = field(init=False, repr=False, default=FOREVER_MS)
     """Age in ms at which a segment is rolled, before jitter is subtracted."""
+
+    @property
+    def local_retention(self) -> tuple[int, int]:
+        """Retention of the local segments in ms and bytes (``UnifiedLog.localRetentionMs``, ``localRetentionSize``)."""
+        if self.tiering.has_copies:
+            return self.tiering.local_retention_ms, self.tiering.local_retention_bytes
+        return self.retention_ms, self.retention_bytes
 
     def __post_init__(self) -> None:
         limits_age = self.timestamp_before_max_ms != FOREVER_MS and not self.log_append_time

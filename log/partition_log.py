@@ -57,13 +57,15 @@ class LoadedLogOffsets(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
+    local_log_start_offset: int
 
 
 class PartitionLog:
     """Log of a partition. Not thread-safe: all methods run on the event loop; only a `LogFlush` runs in a thread.
 
     ``log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset``: first retained offset, first offset
-    hidden from read_committed readers, first uncommitted offset, next offset to write.
+    hidden from read_committed readers, first uncommitted offset, next offset to write. ``local_log_start_offset`` is
+    the first offset of the local segments; it is above the log start offset only with tiered storage (KIP-405).
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class PartitionLog:
         self.epochs = epochs
         self.producers = producers
         self.flush_state = flush_state
-        self.log_start_offset, self.log_end_offset, self.high_watermark = offsets
+        self.log_start_offset, self.log_end_offset, self.high_watermark, self.local_log_start_offset = offsets
+        self.highest_remote_offset = -1
+        """Last offset below which all records are in the remote store, as far as this broker knows; -1: none."""
         self.cleaner_offset = 0
         """Offset below which the log has been compacted."""
         self.truncations = 0
@@ -147,6 +151,7 @@ class PartitionLog:
     def check_offset_order(self) -> None:
         """Assert log start <= last stable offset <= high watermark <= log end; called after each change of one."""
         assert self.log_start_offset <= self.high_watermark <= self.log_end_offset, self.describe()
+        assert self.log_start_offset <= self.local_log_start_offset <= self.log_end_offset, self.describe()
         producers = self.producers
         if producers.ongoing_txns or producers.completed_txns:
             assert self.log_start_offset <= self.last_stable_offset <= self.high_watermark, self.describe()
@@ -387,8 +392,26 @@ class PartitionLog:
             return False
         self.epochs.truncate_from_start(offset)
         self.log_start_offset = offset
+        self.local_log_start_offset = max(self.local_log_start_offset, offset)
         self.check_offset_order()
         return True
+
+    def maybe_increment_local_log_start_offset(self, offset: int) -> bool:
+        """Advance the local log start offset alone: the records below are in the remote store; return whether it did.
+
+        The caller deletes the segments.
+        """
+        if offset <= self.local_log_start_offset:
+            return False
+        assert self.config.tiering.is_enabled, self.describe()
+        assert offset <= self.highest_remote_offset + 1, self.describe()
+        assert offset <= self.high_watermark, self.describe()
+        self.local_log_start_offset = offset
+        return True
+
+    def raise_highest_remote_offset(self, offset: int) -> None:
+        """Record that all records up to ``offset`` are in the remote store, and their metadata is committed."""
+        self.highest_remote_offset = max(self.highest_remote_offset, offset)
 
     def delete_segments_below_start(self, now_ms: int) -> None:
         """Remove all segments that end below the log start offset at once; rename their files to ``.deleted``."""
@@ -397,13 +420,23 @@ class PartitionLog:
 
     def delete_segments_below_start_job(self, now_ms: int) -> Iterator[None]:
         """Retire segments that end below the log start offset, yielding after each; stop once the log is closed."""
-        while not self.closed and self.segments.retire_oldest_below(self.log_start_offset, now_ms):
+        while not self.closed and self.segments.retire_oldest_below(self.local_log_start_offset, now_ms):
             yield
 
     # ------------------------------------------------------------------ reads
 
     def check_readable(self, offset: int) -> None:
-        """Raise ProtocolError OFFSET_OUT_OF_RANGE unless ``log start <= offset <= log end``."""
+        """Raise ProtocolError unless the record of ``offset`` is in the local segments, or the next one to be written.
+
+        Raises:
+            ProtocolError: OFFSET_MOVED_TO_TIERED_STORAGE from the log start to the local log start offset, else
+            OFFSET_OUT_OF_RANGE.
+        """
+        if self.log_start_offset <= offset < self.local_log_start_offset:
+            raise ProtocolError(
+                ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+                f"offset {offset} is below the local log start offset {self.local_log_start_offset}",
+            )
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise ProtocolError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -420,10 +453,10 @@ class PartitionLog:
         Source: ``LogSegment.read``, ``ReplicaManager.readFromLog`` (``minOneMessage``, ``firstEntryIncomplete``).
 
         Raises:
-            ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for a damaged batch; UNKNOWN_SERVER_ERROR for a negative
+            ProtocolError: as `check_readable`; CORRUPT_MESSAGE for a damaged batch; UNKNOWN_SERVER_ERROR for a negative
             ``max_bytes``, as in Kafka.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
+        if not self.local_log_start_offset <= offset <= self.log_end_offset:
             self.check_readable(offset)
         if offset >= upper_offset:
             return None
@@ -437,7 +470,7 @@ class PartitionLog:
 
         Source: ``LogOffsetMetadata.onOlderSegment``, ``LogOffsetMetadata.positionDiff``.
         """
-        if offset >= upper_offset or offset < self.log_start_offset:
+        if offset >= upper_offset or offset < self.local_log_start_offset:
             return 0
         return self.segments.bytes_between(offset, None if upper_offset >= self.log_end_offset else upper_offset)
 
@@ -450,9 +483,9 @@ class PartitionLog:
 
         Return None if the log cannot be read or has changed meanwhile: the truncation then replays the batches itself.
         """
-        before = [self.truncations, self.log_end_offset, self.log_start_offset, *self.segments]
-        states = yield from producer_state_below_job(self.segments, self.log_start_offset, offset)
-        after = [self.truncations, self.log_end_offset, self.log_start_offset, *self.segments]
+        before = [self.truncations, self.log_end_offset, self.local_log_start_offset, *self.segments]
+        states = yield from producer_state_below_job(self.segments, self.local_log_start_offset, offset)
+        after = [self.truncations, self.log_end_offset, self.local_log_start_offset, *self.segments]
         return states if after == before else None
 
     # ------------------------------------------------------------------ truncation
@@ -483,12 +516,14 @@ class PartitionLog:
             self.flush_state.on_truncated(end)
             self.high_watermark = min(self.high_watermark, end)
             self.log_start_offset = min(self.log_start_offset, end)
+            self.local_log_start_offset = min(self.local_log_start_offset, end)
+            self.highest_remote_offset = min(self.highest_remote_offset, end - 1)
             self.cleaner_offset = min(self.cleaner_offset, end)
             self.epochs.truncate_from_end(end)
             if producers is None and not self.producers.producers and self.producers.last_txn_end_offset < end:
                 producers = self.producers
             self.producers = rebuild_producer_state(
-                self.segments, self.log_start_offset, end, self.recovery_notes, known=producers
+                self.segments, self.local_log_start_offset, end, self.recovery_notes, known=producers
             )
             self.producers.verification_states.clear()
         self.check_offset_order()
@@ -506,6 +541,7 @@ class PartitionLog:
             self.segments.remove_from(0)
             self.segments.create(offset, now_ms)
             self.log_end_offset = self.log_start_offset = self.high_watermark = self.cleaner_offset = offset
+            self.local_log_start_offset, self.highest_remote_offset = offset, -1
             self.epochs.clear()
             self.producers = ProducerStateManager()
             for name in list_snapshot_files(self.disk, self.directory):
@@ -516,6 +552,8 @@ class PartitionLog:
         """Lower recovery point, log start and checkpoints to ``offset``, else recovery would trust later appends."""
         self.flush_state.lower(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
+        self.local_log_start_offset = min(self.local_log_start_offset, offset)
+        self.highest_remote_offset = min(self.highest_remote_offset, offset - 1)
         self.cleaner_offset = min(self.cleaner_offset, offset)
         if self._lower_checkpoints is not None:
             self._lower_checkpoints(offset)

@@ -8,6 +8,9 @@ timestamp has precedence over the file's: a machine that writes before its clock
 By size the oldest segments are deleted while the rest is at least ``retention.bytes``. If the active segment has
 expired too, the log is rolled first.
 
+With tiered storage (KIP-405) the limits are ``local.retention.ms`` and ``local.retention.bytes``. Only segments that
+are in the remote store, with committed metadata, or that lie below the log start offset are deleted then.
+
 Source: ``UnifiedLog.deleteOldSegments`` (apache/kafka 4.3.1).
 """
 
@@ -44,6 +47,8 @@ def newest_record_ms(log: PartitionLog, segment: LogSegment, now_ms: int) -> int
 def count_expired_segments(log: PartitionLog, now_ms: int) -> int:
     """Return the number of expired segments, from the oldest on; includes the active one unless it is empty."""
     settings = log.config
+    retention_ms, retention_bytes = settings.local_retention
+    expires = settings.delete or (settings.tiering.has_copies and not settings.compact)
     count = 0
     left = log.size_bytes
     for number, segment in enumerate(log.segments):
@@ -51,17 +56,11 @@ def count_expired_segments(log: PartitionLog, now_ms: int) -> int:
         end = log.log_end_offset if last else log.segments.base_offsets[number + 1]
         if end > log.high_watermark or (last and segment.size_bytes == 0):
             break
-        below_start = not last and end <= log.log_start_offset
+        below_start = not last and end <= log.local_log_start_offset
         too_old = (
-            settings.delete
-            and settings.retention_ms != UNLIMITED
-            and now_ms - newest_record_ms(log, segment, now_ms) > settings.retention_ms
+            expires and retention_ms != UNLIMITED and now_ms - newest_record_ms(log, segment, now_ms) > retention_ms
         )
-        too_much = (
-            settings.delete
-            and settings.retention_bytes != UNLIMITED
-            and left - segment.size_bytes >= settings.retention_bytes
-        )
+        too_much = expires and retention_bytes != UNLIMITED and left - segment.size_bytes >= retention_bytes
         if not (below_start or too_old or too_much):
             break
         left -= segment.size_bytes
@@ -69,14 +68,35 @@ def count_expired_segments(log: PartitionLog, now_ms: int) -> int:
     return count
 
 
-def log_start_after_retention(log: PartitionLog, now_ms: int) -> int | None:
-    """Return the log start offset after the deletion of expired segments; None if no segment has expired.
+def _count_copied_segments(log: PartitionLog, count: int) -> int:
+    """Return how many of the ``count`` oldest segments are in the remote store or below the log start offset."""
+    ends = [*log.segments.base_offsets[1:], log.log_end_offset]
+    kept = (at for at in range(count) if ends[at] > log.log_start_offset and ends[at] > log.highest_remote_offset + 1)
+    return next(kept, count)
 
-    Rolls the log if its active segment has expired. The caller sets the log start offset and deletes the segments.
+
+def log_start_after_retention(log: PartitionLog, now_ms: int) -> int | None:
+    """Return the local log start offset after the deletion of expired segments; None if no segment has expired.
+
+    Rolls the log if its active segment has expired; with tiered storage the segment is copied then, and deleted later.
+    The caller sets the offset with `increment_log_start_by_retention` and deletes the segments.
     """
     count = count_expired_segments(log, now_ms)
     if count == 0:
         return None
     if count == len(log.segments):
         log.roll(now_ms)
-    return log.segments.base_offsets[count]
+    if log.config.tiering.has_copies:
+        count = _count_copied_segments(log, count)
+    return log.segments.base_offsets[count] if count else None
+
+
+def increment_log_start_by_retention(log: PartitionLog, offset: int) -> bool:
+    """Advance the log start offset, or with copies in the remote store the local one only; return whether it advanced.
+
+    Raises:
+        OSError: the epoch file could not be written; the log start offset is unchanged.
+    """
+    if log.config.tiering.has_copies:
+        return log.maybe_increment_local_log_start_offset(offset)
+    return log.maybe_increment_log_start_offset(offset)

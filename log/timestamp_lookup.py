@@ -60,7 +60,7 @@ def find_offset_by_timestamp_job(log: PartitionLog, timestamp: int, upper_offset
     Raises:
         WireError: a batch is damaged.
     """
-    offset = log.log_start_offset
+    offset = log.local_log_start_offset
     while offset < log.log_end_offset and not log.closed:
         segment = log.segments.segment_for(offset)
         segment.load_max_timestamp()
@@ -76,7 +76,7 @@ def find_offset_by_timestamp_job(log: PartitionLog, timestamp: int, upper_offset
             offset = log.segments.base_offsets[number]
         else:
             raw, header = found
-            record = yield from records.find_first_by_timestamp_job(raw, header, timestamp, log.log_start_offset)
+            record = yield from records.find_first_by_timestamp_job(raw, header, timestamp, log.local_log_start_offset)
             if record is not None:
                 return None if record[0] >= upper_offset else _with_leader_epoch(header, *record)
             offset = header.next_offset

@@ -22,7 +22,7 @@ from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.log.retention import log_start_after_retention
+from ottla.log.retention import increment_log_start_by_retention, log_start_after_retention
 from ottla.log.segment.log_segments import remove_files
 
 CHECKPOINT_INTERVAL_S = 5.0
@@ -134,9 +134,11 @@ class LogMaintenance:
                 yield from log.producers.expire_job(self._env.now_ms(), self._producer_expiration_ms)
                 try:
                     start = None if log.closed else log_start_after_retention(log, self._env.now_ms())
-                    if start is not None and log.maybe_increment_log_start_offset(start):
+                    if start is not None and increment_log_start_by_retention(log, start):
                         logger.info(
-                            "Incremented log start offset of partition %s-%d to %d", log.topic, log.partition, start
+                            "Incremented %s of partition %s-%d to %d",
+                            "local log start offset" if log.config.tiering.has_copies else "log start offset",
+                            *(log.topic, log.partition, start),
                         )
                         due.append(log)
                 except OSError as error:

@@ -34,8 +34,8 @@ class CheckpointedOffsets(NamedTuple):
     recovery_point: int
     log_start_offset: int
     high_watermark: int
-    starts_inside_segment: bool
-    """True if the log start offset is above the base offset of the first segment: only then it is checkpointed."""
+    has_log_start_entry: bool
+    """True if the log start offset is checkpointed: it lies within a segment, or may lie in the remote store."""
 
 
 class CheckpointEntries(NamedTuple):
@@ -49,12 +49,13 @@ class CheckpointEntries(NamedTuple):
 def offsets_to_checkpoint(log: PartitionLog) -> CheckpointedOffsets:
     """Return the current offsets of a log to write into the checkpoint files."""
     start = log.log_start_offset
-    return CheckpointedOffsets(log.recovery_point, start, log.high_watermark, start > log.segments.base_offsets[0])
+    has_entry = start > log.segments.base_offsets[0] or (log.config.tiering.is_enabled and start > 0)
+    return CheckpointedOffsets(log.recovery_point, start, log.high_watermark, has_entry)
 
 
 def _format_lines(log: PartitionLog, offsets: CheckpointedOffsets) -> CheckpointEntries:
     at = f"{log.topic} {log.partition}"
-    start = f"{at} {offsets.log_start_offset}" if offsets.starts_inside_segment else ""
+    start = f"{at} {offsets.log_start_offset}" if offsets.has_log_start_entry else ""
     return CheckpointEntries(f"{at} {offsets.recovery_point}", start, f"{at} {offsets.high_watermark}")
 
 

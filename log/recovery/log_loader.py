@@ -50,7 +50,7 @@ def create_log(
     segments.create(0, now_ms)
     epochs.save()
     flush_state = FlushState(0, 0, is_sealed=True, is_directory_unsynced=True)
-    offsets = LoadedLogOffsets(0, 0, 0)
+    offsets = LoadedLogOffsets(0, 0, 0, 0)
     return PartitionLog(topic, partition, topic_id, segments, epochs, ProducerStateManager(), flush_state, offsets)
 
 
@@ -182,7 +182,7 @@ class LogLoader:
         if not segments:
             segments.create(log_start_offset, now_ms)
             self.log_end_offset = log_start_offset
-        start = max(log_start_offset, segments[0].base_offset)
+        start = max(log_start_offset, segments[0].base_offset)  # the local log start offset
         if self.epochs.is_corrupt and segments.size_bytes:
             self.notes.append(f"Corrupt leader epoch checkpoint {self.epochs.path}: recovering all segments")
             clean, point = False, 0
@@ -197,7 +197,9 @@ class LogLoader:
             segments.create(start, now_ms)
             self.log_end_offset = start
         end = self.log_end_offset
-        offsets = LoadedLogOffsets(start, end, min(max(high_watermark, start), end))
+        # The records before the first segment are in the remote store, also without an entry in the checkpoint.
+        log_start = min(log_start_offset, start) if segments.config.tiering.is_enabled else start
+        offsets = LoadedLogOffsets(log_start, end, min(max(high_watermark, start), end), start)
         self.epochs.truncate_from_end(end, save=False)  # written with the next leader epoch
         producers = rebuild_producer_state(segments, start, end, self.notes, seen)
         for segment in segments:
