@@ -9,7 +9,7 @@ Source: ``RemoteLogManager.isRemoteSegmentWithinLeaderEpochs``, ``buildFilteredL
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
@@ -103,3 +103,19 @@ def find_log_start_offset(
         if segments:
             return segments[0].start_offset
     return local_log_start_offset
+
+
+def epoch_entries_in_range(entries: Sequence[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
+    """Return the leader epochs of the records from ``start`` to before ``end``; the first one begins at ``start``.
+
+    Args:
+        entries: Leader epochs with their start offsets, ascending.
+        start: First offset.
+        end: Offset after the last one.
+    """
+    result = []
+    for number, (epoch, first) in enumerate(entries):
+        epoch_end = entries[number + 1][1] if number + 1 < len(entries) else end
+        if first < end and epoch_end > start:
+            result.append((epoch, max(first, start)))
+    return result

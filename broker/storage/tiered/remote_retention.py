@@ -70,15 +70,19 @@ class RemoteDeletions(NamedTuple):
     """None: unchanged."""
 
 
-def remote_log_size_job(cache: RemoteLogMetadataCache, log_end_offset: int, epochs: dict[int, int]) -> Job[int]:
-    """Return the size in bytes of the copied segments that belong to the log; each is counted once."""
+def remote_log_size_job(cache: RemoteLogMetadataCache, state: TieredLogState, epochs: dict[int, int]) -> Job[int]:
+    """Return the size in bytes of the copied segments that belong to the log; each is counted once.
+
+    Segments below the log start offset are not counted. Kafka counts them, so that after DeleteRecords, or after a
+    deletion that failed, it deletes as many bytes too many by ``retention.bytes``.
+    """
     counted: set[RemoteLogSegmentId] = set()
     size_bytes = 0
     for metadata in _in_epoch_order(cache, epochs):
         is_copied = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        if is_copied and metadata.segment_id not in counted:
+        if is_copied and metadata.end_offset >= state.log_start_offset and metadata.segment_id not in counted:
             counted.add(metadata.segment_id)
-            if is_within_leader_epochs(metadata, log_end_offset, epochs):
+            if is_within_leader_epochs(metadata, state.log_end_offset, epochs):
                 size_bytes += metadata.segment_size_bytes
         yield None
     return size_bytes
@@ -118,23 +122,24 @@ def expired_remote_segments_job(
 ) -> Job[RemoteDeletions]:
     """Return the remote segments to delete by time, size and log start offset, oldest first.
 
-    The search ends at the first segment that stays. A segment whose deletion was interrupted is deleted again, and a
-    segment whose copy was interrupted when it expires. One that is not of this log's leader epochs is skipped; those of
-    epochs before the log's first are returned by `unreferenced_segments`.
+    The search ends at the first segment that stays. All segments whose deletion was interrupted are deleted again, and
+    a segment whose copy was interrupted when it expires. One that is not of this log's leader epochs is skipped; those
+    of epochs before the log's first are returned by `unreferenced_segments`.
     """
     epochs = epochs_with_records(state.epochs)
-    deletions: dict[RemoteLogSegmentId, RemoteLogSegmentMetadata] = {}
+    deletions = {
+        metadata.segment_id: metadata
+        for metadata in cache.list_segments()
+        if metadata.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED and metadata.segment_id not in being_copied
+    }
     if not epochs:
-        return RemoteDeletions([], None)
-    remote_bytes = yield from remote_log_size_job(cache, state.log_end_offset, epochs)
+        return RemoteDeletions(list(deletions.values()), None)
+    remote_bytes = yield from remote_log_size_job(cache, state, epochs)
     expiration = _Expiration(state, epochs, remote_bytes, now_ms)
     for metadata in _in_epoch_order(cache, epochs):
         yield None
         if metadata.segment_id in being_copied:
             break
-        if metadata.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-            deletions[metadata.segment_id] = metadata
-            continue
         if metadata.segment_id in deletions:
             continue
         if expiration.is_below_log_start(metadata):

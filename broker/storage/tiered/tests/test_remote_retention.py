@@ -100,10 +100,15 @@ def test_segments_below_the_log_start_offset_are_deleted_without_a_new_one() -> 
     assert RemoteSegmentsFixture().expire(log_start=19) == ([1], None)
 
 
+def test_segments_below_the_log_start_offset_do_not_count_for_the_size() -> None:
+    assert RemoteSegmentsFixture().expire(log_start=10, retention_bytes=250) == ([1], None)
+
+
 def test_segment_whose_deletion_was_interrupted_is_deleted_again() -> None:
     fixture = RemoteSegmentsFixture()
-    fixture.set(1, DELETING)
-    assert fixture.expire() == ([1], None)
+    fixture.set(3, DELETING)
+    assert fixture.expire() == ([3], None), "also behind segments that stay"
+    assert fixture.expire(epochs=()) == ([3], None)
 
 
 def test_nothing_is_deleted_from_a_segment_that_is_being_copied_on() -> None:
@@ -117,7 +122,9 @@ def test_segment_of_another_leader_epoch_history_is_neither_counted_nor_deleted_
     fixture = RemoteSegmentsFixture()
     fixture.copy(9, 30, 44, {0: 30, 1: 35})
     epochs = ((0, 0), (1, 40))
-    assert run_to_end(remote_log_size_job(fixture.cache, 45, dict(epochs))) == 300
+    state = TieredLogState(epochs, 0, 45, 0, -1, -1)
+    assert run_to_end(remote_log_size_job(fixture.cache, state, dict(epochs))) == 300
+    assert run_to_end(remote_log_size_job(fixture.cache, state._replace(log_start_offset=10), dict(epochs))) == 200
     assert fixture.expire(retention_bytes=250, epochs=epochs) == ([1], 10)
 
 
@@ -125,8 +132,8 @@ def test_segment_with_records_of_two_epochs_is_counted_and_deleted_once() -> Non
     fixture = CacheFixture()
     fixture.copy(1, 0, 9, {0: 0, 1: 5})
     epochs = {0: 0, 1: 5}
-    assert run_to_end(remote_log_size_job(fixture.cache, 45, epochs)) == 100
     state = TieredLogState(tuple(epochs.items()), 0, 45, 0, -1, 0)
+    assert run_to_end(remote_log_size_job(fixture.cache, state, epochs)) == 100
     found = run_to_end(expired_remote_segments_job(fixture.cache, state, (), NOW))
     assert [segment_number(metadata) for metadata in found.segments] == [1]
 

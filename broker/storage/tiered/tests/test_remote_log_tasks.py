@@ -1,0 +1,169 @@
+"""Copies and deletions of remote segments under failures of the store and of the metadata topic."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentState
+from ottla.broker.storage.tiered.tests.remote_log_tasks_fixture import TIERED, TieredPartitionFixture
+from ottla.log.log_config import TieringConfig
+
+OPERATIONS = [(name, is_done) for name in ("copy", "delete", "metadata") for is_done in (False, True)]
+
+
+def test_rolled_segments_are_copied_once_and_then_deleted_locally() -> None:
+    fixture = TieredPartitionFixture()
+    fixture.append(60)
+    bases = list(fixture.log.segments.base_offsets)
+    assert fixture.copy() == len(bases) - 1
+    assert fixture.copy() == 0
+    assert fixture.log.highest_remote_offset == bases[-1] - 1
+    fixture.retain_locally()
+    assert fixture.log.log_start_offset == 0 < fixture.log.local_log_start_offset
+    copied = fixture.topic.cache.list_segments(0)
+    assert [(each.start_offset, each.end_offset + 1) for each in copied] == list(pairwise(bases))
+    assert {each.custom_metadata for each in copied} == {b"etag"}
+    assert all(each.txn_index_empty and each.max_timestamp_ms > 0 for each in copied)
+    fixture.readable_from_store()
+
+
+def test_leader_epochs_of_copies_are_those_of_their_records() -> None:
+    fixture = TieredPartitionFixture()
+    fixture.append(3)
+    fixture.epoch = 2
+    fixture.append(60)
+    fixture.copy()
+    first, second, *_ = fixture.topic.cache.list_segments(2)
+    assert first.segment_leader_epochs == {0: 0, 2: 9}
+    assert second.segment_leader_epochs == {2: second.start_offset}
+    assert fixture.store.files[second.segment_id].leader_epochs == b"0\n2\n0 0\n2 9\n"
+    snapshot = fixture.store.files[first.segment_id].producer_snapshot
+    assert snapshot is not None
+    assert snapshot.name == f"{second.start_offset:020}.snapshot"
+
+
+@pytest.mark.parametrize("failure", [x for x in OPERATIONS if x[0] != "delete"], ids=str)
+def test_failed_copy_keeps_the_local_segment_and_is_repeated(failure: tuple[str, bool]) -> None:
+    fixture = TieredPartitionFixture()
+    fixture.append(60)
+    fixture.failures.append(failure)
+    assert fixture.copy() is None
+    fixture.retain_locally()
+    assert fixture.log.local_log_start_offset == 0
+    assert fixture.copy() == len(fixture.log.segments) - 1
+    fixture.retain_locally()
+    fixture.readable_from_store()
+    assert not fixture.orphans()
+
+
+def test_failure_of_the_last_metadata_record_keeps_the_local_segment() -> None:
+    fixture = TieredPartitionFixture()
+    fixture.append(60)
+    states = []
+
+    async def write(record: object) -> None:
+        states.append(getattr(record, "state", None))
+        if states[-1] is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            fixture.failures.append(("metadata", False))
+        await type(fixture.topic).write(fixture.topic, record)  # type: ignore[arg-type]
+
+    fixture.topic.write = write  # type: ignore[method-assign]
+    assert fixture.copy() is None
+    assert states == [RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+    fixture.retain_locally()
+    assert fixture.log.highest_remote_offset == -1
+    assert fixture.log.local_log_start_offset == 0
+
+
+def test_custom_metadata_above_the_limit_deletes_the_copy_and_stops_copies() -> None:
+    fixture = TieredPartitionFixture()
+    fixture.store.custom_metadata = bytes(129)
+    fixture.append(60)
+    assert fixture.copy() is None
+    assert (fixture.copy(), fixture.store.objects, fixture.topic.cache.list_segments()) == (0, {}, [])
+
+
+def test_cancelled_tasks_begin_nothing() -> None:
+    fixture = TieredPartitionFixture()
+    fixture.append(60)
+    fixture.tasks.is_cancelled = True
+    assert (fixture.copy(), fixture.expire(), fixture.topic.records) == (0, 0, [])
+
+
+@pytest.mark.parametrize("failure", [x for x in OPERATIONS if x[0] != "copy"], ids=str)
+def test_expired_segments_are_deleted_after_the_log_start_passed_them(failure: tuple[str, bool]) -> None:
+    fixture = TieredPartitionFixture(settings=replace(TIERED, retention_bytes=5000))
+    fixture.append(90)
+    copies = fixture.copy()
+    fixture.retain_locally()
+    fixture.failures.append(failure)
+    assert fixture.expire() is None
+    start = fixture.log.log_start_offset
+    assert 0 < start == fixture.persisted_start
+    fixture.readable_from_store()
+    fixture.expire()
+    assert len(fixture.store.objects) == len(fixture.topic.cache.list_segments()) < (copies or 0)
+    assert min(each.start_offset for each in fixture.topic.cache.list_segments()) == start
+    fixture.readable_from_store()
+
+
+def test_segments_below_deleted_records_are_deleted_remotely() -> None:
+    fixture = TieredPartitionFixture()
+    fixture.append(60)
+    fixture.copy()
+    second = fixture.log.segments.base_offsets[1]
+    fixture.log.maybe_increment_log_start_offset(second)
+    assert fixture.expire() == 1
+    assert min(each.start_offset for each in fixture.topic.cache.list_segments()) == second
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_leader_after_a_start_copies_on_from_the_last_copied_offset(*, clean: bool) -> None:
+    fixture = TieredPartitionFixture()
+    fixture.append(60)
+    fixture.copy()
+    highest = fixture.log.highest_remote_offset
+    fixture.restart(clean=clean)
+    assert fixture.log.highest_remote_offset == highest > 0
+    assert fixture.copy() == 0
+    fixture.append(20)
+    assert (fixture.copy() or 0) > 0
+    assert min(each.start_offset for each in fixture.topic.cache.list_segments(1)) > highest - 40
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_failures_and_starts_lose_no_record_and_leave_no_object(seed: int) -> None:
+    rng = random.Random(seed)
+    settings = replace(TIERED, retention_bytes=9000, tiering=TieringConfig(True, True, -1, rng.choice([0, 2500, 5000])))
+    fixture = TieredPartitionFixture(seed, settings)
+    for _ in range(60):
+        fixture.failures = rng.choices(OPERATIONS, k=rng.choice([0, 0, 1, 2]))
+        action = rng.choice(["append", "append", "copy", "copy", "expire", "retain", "restart"])
+        start = fixture.log.log_start_offset
+        match action:
+            case "append":
+                fixture.append(rng.randint(1, 25))
+            case "copy":
+                fixture.copy()
+            case "expire":
+                fixture.expire()
+            case "retain":
+                fixture.retain_locally()
+            case _:
+                fixture.restart(clean=rng.random() < 0.5)
+        assert fixture.log.log_end_offset == fixture.records * 3
+        assert fixture.log.log_start_offset >= start or action == "restart"
+        fixture.readable_from_store()
+        assert not fixture.orphans()
+    fixture.failures = []
+    fixture.copy()
+    fixture.expire()
+    fixture.expire()
+    fixture.retain_locally()
+    fixture.readable_from_store()
+    started = [each for each in fixture.topic.cache.list_segments() if each.segment_id not in fixture.store.objects]
+    assert all(each.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED for each in started)
