@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -9,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compat_tests.support.jars import classpath, jars
 from ottla.cli.tests.command_runs import run_command
@@ -41,10 +42,24 @@ OURS, KAFKAS = "same", "sama"
 """First word of the topics, groups and users of each side, so that each changes its own; of one length."""
 SIDES = (OURS, KAFKAS)
 _NOISE = re.compile(
-    r"\d{4}-\d\d-\d\d |\s+at |Caused by: |\t\.\.\. |\[[-0-9 :,]+\] (WARN|ERROR|INFO)|WARN |SLF4J|The consumer rebalance protocol|\s*$"
+    r"\d{4}-\d\d-\d\d |\s+at |Caused by: |\t\.\.\. |\[[-0-9 :,]+\] (WARN|ERROR|INFO)|WARN |SLF4J"
+    r"|The consumer rebalance protocol|\s*$"
 )
 _LIST = re.compile(r"(.* (?:are|options|scenarios|required): )(.+)")
 _MEMBER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<= )[\w/+-]{22}(?= +/)")
+
+
+SCRIPTS = sorted(path.stem for path in (Path(__file__).parent / "scripts").iterdir())
+"""Names of the scripts: calls in order, each run with ours and with Kafka's.
+
+In a line, ``{0}`` is the first word of names, ``{at}`` the address of the node, ``{n}`` the number of the side, and
+``{folder}`` a folder with files. Text after `` << `` is standard input, in which ``|`` ends a line.
+"""
+
+
+def script_lines(name: str) -> list[str]:
+    """Return the lines of a script."""
+    return (Path(__file__).parent / "scripts" / f"{name}.txt").read_text().splitlines()
 
 
 class ToolRun(NamedTuple):
@@ -55,6 +70,15 @@ class ToolRun(NamedTuple):
     error: str
 
 
+def _in_order(value: Any) -> Any:
+    """Return a JSON value with the objects of its lists in order."""
+    if isinstance(value, dict):
+        return {key: _in_order(each) for key, each in value.items()}
+    if not isinstance(value, list):
+        return value
+    return sorted((_in_order(each) for each in value), key=json.dumps)
+
+
 def _plain(line: str) -> str:
     """Return a line without random ids and times, with the names of our side, and the words of a list in order."""
     line = _MEMBER.sub("<id>", line.replace(KAFKAS, OURS))
@@ -62,6 +86,8 @@ def _plain(line: str) -> str:
     line = re.sub(r"TopicId: \S+", "TopicId: <id>", line)
     head, mark, settings = line.partition("Configs: ")
     line = head + mark + ",".join(sorted(settings.split(",")))
+    if line.startswith('{"'):
+        line = json.dumps(_in_order(json.loads(line)))
     if found := _LIST.fullmatch(line):
         line = found[1] + ", ".join(sorted(found[2].split(", ")))
     return line

@@ -11,12 +11,29 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.support.processes import OttlaProcess
-from compat_tests.tools.kafka_tool_runs import SIDES, ToolPair, differences
-from compat_tests.tools.kafka_tool_scripts import SCRIPTS, script_lines
+from compat_tests.tools.kafka_tool_runs import SCRIPTS, SIDES, ToolPair, differences, script_lines
 
 pytestmark = pytest.mark.xdist_group(__name__)
 KEEP = {"retention.ms": "-1"}
 """Settings of topics whose records have old timestamps."""
+FILES = {
+    "list.json": "[1]",
+    "empty.json": "{}",
+    "field.json": '{"partitions": [{"topic": "a", "partition": 0}]}',
+    "type.json": '{"partitions": [{"topic": "a", "partition": "x", "offset": 0}]}',
+}
+"""Files in the folder of a script."""
+_ROW = '{"topic": "SIDE.%s", "partition": %d, "offset": %d}'
+_ROWS = '{"partitions": [%s, %s]}'
+SIDE_FILES = {
+    ".properties": "retention.bytes = 5000\nsegment.bytes:2000000\n",
+    ".csv": "SIDE.t,0,1\nSIDE.t,1,99\n",
+    ".client": "client.id=x\n",
+    ".delete.json": _ROWS % (_ROW % ("u", 0, 0), _ROW % ("t", 0, 999)),
+    ".twice.json": _ROWS % (_ROW % ("u", 0, 0), _ROW % ("u", 0, 1)),
+    ".elect.json": _ROWS % (_ROW % ("t", 0, 0), _ROW % ("t", 1, 0)),
+}
+"""Files of each side, by the ends of their names; SIDE stands for its first word."""
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -57,10 +74,12 @@ def prepared(node: OttlaProcess, folder: Path, stack: ExitStack) -> ToolPair:
     """Return both implementations of the tools, for a node with topics, records and groups of each side."""
     pair = ToolPair(node.port, folder=str(folder))
     stack.callback(pair.close)
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
     for side in SIDES:
         _prepare(node, side, stack)
-        (folder / f"{side}.properties").write_text("retention.bytes = 5000\nsegment.bytes:2000000\n")
-        (folder / f"{side}.csv").write_text(f"{side}.t,0,1\n{side}.t,1,99\n")
+        for name, text in SIDE_FILES.items():
+            (folder / f"{side}{name}").write_text(text.replace("SIDE", side))
     return pair
 
 

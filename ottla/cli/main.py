@@ -46,6 +46,13 @@ COMMANDS = {
     "kafka-configs": "the tool kafka-configs.sh",
     "kafka-console-producer": "the tool kafka-console-producer.sh",
     "kafka-console-consumer": "the tool kafka-console-consumer.sh",
+    "kafka-get-offsets": "the tool kafka-get-offsets.sh",
+    "kafka-delete-records": "the tool kafka-delete-records.sh",
+    "kafka-groups": "the tool kafka-groups.sh",
+    "kafka-broker-api-versions": "the tool kafka-broker-api-versions.sh",
+    "kafka-cluster": "the tool kafka-cluster.sh",
+    "kafka-log-dirs": "the tool kafka-log-dirs.sh",
+    "kafka-leader-election": "the tool kafka-leader-election.sh",
 }
 
 

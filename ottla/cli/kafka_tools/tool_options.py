@@ -39,7 +39,13 @@ class _StoreOnce(argparse.Action):
 
 
 class ToolOptions(CommandParser):
-    """Argument parser of a Kafka tool. An absent option is None, an absent flag False."""
+    """Argument parser of a Kafka tool. An absent option is None, an absent flag False.
+
+    Attributes:
+        error_prefix: text before the message of a parse error.
+    """
+
+    error_prefix = ""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"ottla {name}", description=text, add_help=False)
@@ -75,7 +81,7 @@ class ToolOptions(CommandParser):
         """Print the error with the text of Kafka's tools, and exit with status 1."""
         for pattern, text in _ARGPARSE_TEXTS:
             message = pattern.sub(text, message)
-        print(message, file=sys.stderr)
+        print(f"{self.error_prefix}{message}", file=sys.stderr)
         raise SystemExit(1)
 
     def fail_with_usage(self, message: str) -> NoReturn:
@@ -120,6 +126,24 @@ class ToolOptions(CommandParser):
         for name in others:
             if has(options, used) and has(options, name):
                 self.fail_with_usage(f'Option "[{used}]" can\'t be used with option "[{name}]"')
+
+
+class VerbOptions(CommandParser):
+    """Argument parser of a Kafka tool with verbs, such as ``kafka-cluster``; errors are one line with status 1."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error, and exit with status 1."""
+        print(f"{self.prog.removeprefix('ottla ').split()[0]}: error: {message}", file=sys.stderr)
+        raise SystemExit(1)
+
+
+def add_servers(parser: argparse.ArgumentParser, *short: str) -> None:
+    """Add ``--bootstrap-server`` and ``--bootstrap-controller`` with their short names; they exclude each other."""
+    text = "A list of host/port pairs to use for establishing the connection to the Kafka {}."
+    group = parser.add_mutually_exclusive_group()
+    for name, kind, letter in zip(("server", "controller"), ("cluster", "controllers"), short or ("", ""), strict=True):
+        group.add_argument(f"--bootstrap-{name}", *filter(None, [letter]), help=text.format(kind))
+    parser.set_defaults(context=None, needs_utf8=True)
 
 
 def key_values(items: Sequence[str] | None) -> dict[str, str]:
