@@ -82,7 +82,9 @@ def _in_order(value: Any) -> Any:
 def _plain(line: str) -> str:
     """Return a line without random ids and times, with the names of our side, and the words of a list in order."""
     line = _MEMBER.sub("<id>", line.replace(KAFKAS, OURS))
-    line = re.sub(r"(?<=[ :=])1[7-9]\d{11}(?=\D|$)", "<ms>", line)
+    line = re.sub(r"(?<=[ \t:=])1[7-9]\d{11}(?=\D|$)", "<ms>", line)
+    line = re.sub(r"\d+ ms ago\s*", "<n> ms ago", line).replace(" \t(principal", "\t(principal")
+    line = re.sub(r"(?<=operations \[)[^]]+", lambda found: ", ".join(sorted(found[0].split(", "))), line)
     line = re.sub(r"TopicId: \S+", "TopicId: <id>", line)
     head, mark, settings = line.partition("Configs: ")
     line = head + mark + ",".join(sorted(settings.split(",")))
@@ -93,13 +95,18 @@ def _plain(line: str) -> str:
     return line
 
 
+def _without_traces(text: str) -> list[str]:
+    """Return the lines of a text without log lines, empty lines and stack traces."""
+    lines = text.splitlines()
+    traces = {number for number, line in enumerate(lines[1:]) if line.startswith("\tat ")}
+    return [line for number, line in enumerate(lines) if number not in traces and not _NOISE.match(line)]
+
+
 def normalized(status: int, out: str, errors: str) -> ToolRun:
     """Return a result without log lines, stack traces, random parts and the order of Java's hash tables."""
-    lines = errors.splitlines()
-    traces = {number for number, line in enumerate(lines[1:]) if line.startswith("\tat ")}
-    kept = [line for number, line in enumerate(lines) if number not in traces and not _NOISE.match(line)]
-    error = "" if not kept or kept[0].startswith("Exception in thread") else _plain(kept[0]).rstrip()
-    return ToolRun(status, sorted(_plain(line) for line in out.splitlines() if not _NOISE.match(line)), error)
+    kept = _without_traces(errors)
+    error = "" if not kept or kept[0].startswith(("Exception in thread", "usage: ")) else _plain(kept[0]).rstrip()
+    return ToolRun(status, sorted(map(_plain, _without_traces(out))), error)
 
 
 def is_equal(ours: ToolRun, kafkas: ToolRun) -> bool:

@@ -16,6 +16,11 @@ from compat_tests.tools.kafka_tool_runs import SCRIPTS, SIDES, ToolPair, differe
 pytestmark = pytest.mark.xdist_group(__name__)
 KEEP = {"retention.ms": "-1"}
 """Settings of topics whose records have old timestamps."""
+SETTINGS = {
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super_users": "User:ANONYMOUS",
+}
+"""Settings of the node."""
 FILES = {
     "list.json": "[1]",
     "empty.json": "{}",
@@ -81,6 +86,12 @@ def prepared(node: OttlaProcess, folder: Path, stack: ExitStack) -> ToolPair:
         for name, text in SIDE_FILES.items():
             (folder / f"{side}{name}").write_text(text.replace("SIDE", side))
     return pair
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
+    with OttlaProcess(tmp_path_factory.mktemp("node") / "data", **SETTINGS) as process:
+        yield process
 
 
 @pytest.fixture(scope="module")

@@ -53,6 +53,8 @@ COMMANDS = {
     "kafka-cluster": "the tool kafka-cluster.sh",
     "kafka-log-dirs": "the tool kafka-log-dirs.sh",
     "kafka-leader-election": "the tool kafka-leader-election.sh",
+    "kafka-acls": "the tool kafka-acls.sh",
+    "kafka-metadata-quorum": "the tool kafka-metadata-quorum.sh, without add-controller",
 }
 
 

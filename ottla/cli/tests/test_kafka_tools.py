@@ -27,10 +27,12 @@ ONLINE = (
     "kafka-groups --list",
     "kafka-broker-api-versions",
     "kafka-cluster cluster-id",
+    "kafka-metadata-quorum describe --status",
+    "kafka-acls --list",
     "kafka-log-dirs --describe",
     "kafka-leader-election --election-type preferred --all-topic-partitions",
 )
-WITH_VERBS = ("kafka-cluster",)
+WITH_VERBS = ("kafka-cluster", "kafka-metadata-quorum")
 
 
 @pytest.mark.parametrize("name", TOOLS)
@@ -45,7 +47,10 @@ def test_tool_without_arguments_or_with_wrong_option_returns_kafkas_status(name:
 
 @pytest.mark.parametrize("words", ONLINE)
 def test_unreachable_cluster_is_one_line_and_status_1(words: str) -> None:
-    done = run_command(*words.split(), "--bootstrap-server", "127.0.0.1:1", stdin=b"x\n")
+    name, *rest = words.split()
+    at = ("--bootstrap-server", "127.0.0.1:1")
+    given = (*at, *rest) if name == "kafka-metadata-quorum" else (*rest, *at)
+    done = run_command(name, *given, stdin=b"x\n")
     lines = [line for line in done.err.splitlines() if not line.startswith("Processed a total")]
     assert done.status == 1
     assert lines == ["ottla: cannot connect to 127.0.0.1:1: Connection refused"]
