@@ -128,6 +128,13 @@ CAMPAIGNS = (
         0,
         "OTTLA_SETTINGS_STARTS=all",
     ),
+    Campaign(
+        "kafka-tools",
+        "tools under Kafka's names, all calls compared with Kafka's",
+        "compat_tests/tools/test_kafka_tools.py",
+        0,
+        "OTTLA_KAFKA_TOOLS=all",
+    ),
     Campaign("client-faults", "five clients under random faults", CLIENT_FAULTS, 0, "OTTLA_FAULT_SEEDS=100"),
     Campaign(
         "embedded",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -53,13 +54,16 @@ SCRIPTS = sorted(path.stem for path in (Path(__file__).parent / "scripts").iterd
 """Names of the scripts: calls in order, each run with ours and with Kafka's.
 
 In a line, ``{0}`` is the first word of names, ``{at}`` the address of the node, ``{n}`` the number of the side, and
-``{folder}`` a folder with files. Text after `` << `` is standard input, in which ``|`` ends a line.
+``{folder}`` a folder with files. Text after `` << `` is standard input, in which ``|`` ends a line. Lines below
+``# campaign`` run in a campaign only.
 """
 
 
-def script_lines(name: str) -> list[str]:
-    """Return the lines of a script."""
-    return (Path(__file__).parent / "scripts" / f"{name}.txt").read_text().splitlines()
+def load_script(name: str) -> list[str]:
+    """Return the lines of a script: all if ``OTTLA_KAFKA_TOOLS`` is ``all``, else those above ``# campaign``."""
+    text = (Path(__file__).parent / "scripts" / f"{name}.txt").read_text()
+    sample, _, others = text.partition("# campaign\n")
+    return [*sample.splitlines(), *(others.splitlines() if os.environ.get("OTTLA_KAFKA_TOOLS") == "all" else ())]
 
 
 class ToolRun(NamedTuple):

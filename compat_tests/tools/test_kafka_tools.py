@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.support.processes import OttlaProcess
-from compat_tests.tools.kafka_tool_runs import SCRIPTS, SIDES, ToolPair, differences, script_lines
+from compat_tests.tools.kafka_tool_runs import SCRIPTS, SIDES, ToolPair, differences, load_script
 
 pytestmark = pytest.mark.xdist_group(__name__)
 KEEP = {"retention.ms": "-1"}
@@ -43,7 +43,7 @@ SIDE_FILES = {
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_kafka_tools_script_prints_the_output_of_kafkas_tools(name: str, tools: ToolPair) -> None:
-    found = differences(tools, script_lines(name))
+    found = differences(tools, load_script(name))
     assert not found, "\n".join(found)
 
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "token": "create, list, renew and expire delegation tokens",
     "group": "list, describe, reset, delete groups of all four kinds",
     "lag": "print the lag of groups, once or again and again",
+    "top": "print the rates of topics and requests again and again",
     "txn": "list and describe transactions, find and abort hanging ones",
     "produce": "send lines from standard input",
     "consume": "print records",

@@ -52,13 +52,13 @@ def is_file_url(url: str) -> bool:
     return url.startswith("file:///") and len(url) > len("file:///")
 
 
-async def http_get(env: Env, url: str, tls: TlsConfig | None = None) -> bytes:
+async def http_get(env: Env, url: str, tls: TlsConfig | None = None, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
     """Return a document fetched by GET; ``tls``: trusted authorities for ``https``, None for the system's.
 
     Raises:
-        HttpFetchError: no response within `TIMEOUT_S`, a status other than 200, or more than `MAX_DOCUMENT_BYTES`.
+        HttpFetchError: no response within `TIMEOUT_S`, a status other than 200, or more than ``max_bytes``.
     """
-    return await _request(env, url, tls, "GET", b"\r\n")
+    return await _request(env, url, tls, "GET", b"\r\n", max_bytes)
 
 
 async def http_post(
@@ -70,7 +70,9 @@ async def http_post(
     return await _request(env, url, tls, "POST", f"{lines}\r\n".encode() + body)
 
 
-async def _request(env: Env, url: str, tls: TlsConfig | None, method: str, rest: bytes) -> bytes:
+async def _request(
+    env: Env, url: str, tls: TlsConfig | None, method: str, rest: bytes, max_bytes: int = MAX_DOCUMENT_BYTES
+) -> bytes:
     parts = urlsplit(url)
     trusted = (tls or TlsConfig()) if parts.scheme == "https" else None
     with env.timeout(TIMEOUT_S) as deadline:
@@ -78,7 +80,7 @@ async def _request(env: Env, url: str, tls: TlsConfig | None, method: str, rest:
             host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
             stream = await (env.net.connect(host, port) if trusted is None else env.net.connect(host, port, trusted))
             try:
-                raw = await _exchange(stream, parts, method, rest)
+                raw = await _exchange(stream, parts, method, rest, max_bytes)
             finally:
                 stream.close()
         except OSError as error:
@@ -88,15 +90,15 @@ async def _request(env: Env, url: str, tls: TlsConfig | None, method: str, rest:
     return _document(raw)
 
 
-async def _exchange(stream: Stream, parts: SplitResult, method: str, rest: bytes) -> bytes:
+async def _exchange(stream: Stream, parts: SplitResult, method: str, rest: bytes, max_bytes: int) -> bytes:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     head = _HEAD.format(method=method, path=path, host=parts.netloc.rpartition("@")[2]).encode("ascii")
     await stream.send([head + rest])
     out, buffer = bytearray(), bytearray(64 * 1024)
     while count := await stream.receive_into(memoryview(buffer), TIMEOUT_S):
         out += buffer[:count]
-        if len(out) > MAX_DOCUMENT_BYTES:
-            raise HttpFetchError(f"more than {MAX_DOCUMENT_BYTES} bytes")
+        if len(out) > max_bytes:
+            raise HttpFetchError(f"more than {max_bytes} bytes")
     return bytes(out)
 
 

@@ -135,6 +135,7 @@ UNKNOWN = [
     ("topic import there /", "/: Is a directory"),
     ("topic export there /", "/"),
     ("lag nope", "group nope does not exist"),
+    ("top --http 127.0.0.1:1", "127.0.0.1:1"),
     ("context use nope", "context nope does not exist"),
     ("topic list --context nope", "context nope does not exist"),
     ("health -b foo", "foo"),
@@ -215,6 +216,9 @@ WRONG_USE = [
     ("context set a -b foo", "HOST:PORT expected: foo"),
     ("context list -o xml", "xml"),
     ("health --timeout -1", "-1"),
+    ("top", "--http HOST:PORT is required"),
+    ("top --http nope", "HOST:PORT expected: nope"),
+    ("top --http a:1 --by topics", "did you mean topic?"),
     ("random-uuid 1", "1"),
 ]
 
