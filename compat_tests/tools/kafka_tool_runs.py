@@ -87,6 +87,7 @@ def _plain(line: str) -> str:
     """Return a line without random ids and times, with the names of our side, and the words of a list in order."""
     line = _MEMBER.sub("<id>", line.replace(KAFKAS, OURS))
     line = re.sub(r"(?<=[ \t:=])1[7-9]\d{11}(?=\D|$)", "<ms>", line)
+    line = re.sub(r"<ms>( *)\t\d+", r"<ms>\1\t<n>", line)
     line = re.sub(r"\d+ ms ago\s*", "<n> ms ago", line).replace(" \t(principal", "\t(principal")
     line = re.sub(r"(?<=operations \[)[^]]+", lambda found: ", ".join(sorted(found[0].split(", "))), line)
     line = re.sub(r"TopicId: \S+", "TopicId: <id>", line)

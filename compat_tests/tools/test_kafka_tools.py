@@ -79,10 +79,16 @@ def prepared(node: OttlaProcess, folder: Path, stack: ExitStack) -> ToolPair:
     """Return both implementations of the tools, for a node with topics, records and groups of each side."""
     pair = ToolPair(node.port, folder=str(folder))
     stack.callback(pair.close)
+    producer = Producer({"bootstrap.servers": node.bootstrap, "transactional.id": "tx"})
+    for side in SIDES:
+        _prepare(node, side, stack)
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(f"{SIDES[0]}.u", "in a transaction")
+    producer.commit_transaction(20)
     for name, text in FILES.items():
         (folder / name).write_text(text)
     for side in SIDES:
-        _prepare(node, side, stack)
         for name, text in SIDE_FILES.items():
             (folder / f"{side}{name}").write_text(text.replace("SIDE", side))
     return pair

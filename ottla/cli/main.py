@@ -55,6 +55,7 @@ COMMANDS = {
     "kafka-log-dirs": "the tool kafka-log-dirs.sh",
     "kafka-leader-election": "the tool kafka-leader-election.sh",
     "kafka-acls": "the tool kafka-acls.sh",
+    "kafka-transactions": "list, describe and describe-producers of the tool kafka-transactions.sh",
     "kafka-metadata-quorum": "the tool kafka-metadata-quorum.sh, without add-controller",
 }
 

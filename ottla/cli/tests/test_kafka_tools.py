@@ -28,11 +28,12 @@ ONLINE = (
     "kafka-broker-api-versions",
     "kafka-cluster cluster-id",
     "kafka-metadata-quorum describe --status",
+    "kafka-transactions list",
     "kafka-acls --list",
     "kafka-log-dirs --describe",
     "kafka-leader-election --election-type preferred --all-topic-partitions",
 )
-WITH_VERBS = ("kafka-cluster", "kafka-metadata-quorum")
+WITH_VERBS = ("kafka-cluster", "kafka-metadata-quorum", "kafka-transactions")
 
 
 @pytest.mark.parametrize("name", TOOLS)
@@ -49,7 +50,7 @@ def test_tool_without_arguments_or_with_wrong_option_returns_kafkas_status(name:
 def test_unreachable_cluster_is_one_line_and_status_1(words: str) -> None:
     name, *rest = words.split()
     at = ("--bootstrap-server", "127.0.0.1:1")
-    given = (*at, *rest) if name == "kafka-metadata-quorum" else (*rest, *at)
+    given = (*at, *rest) if name in WITH_VERBS[1:] else (*rest, *at)
     done = run_command(name, *given, stdin=b"x\n")
     lines = [line for line in done.err.splitlines() if not line.startswith("Processed a total")]
     assert done.status == 1
