@@ -145,6 +145,8 @@ class FetchSession:
         self.partitions = wanted
         self.uses_topic_ids = uses_ids
         self.last_used_ms = now_ms
+        self.client_id = ""
+        """Client id of the request that opened the session."""
 
     def advance_epoch(self) -> None:
         """Increment the expected epoch of the next request; it wraps from 2^31 - 1 to 1."""

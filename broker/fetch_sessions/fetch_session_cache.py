@@ -47,7 +47,9 @@ FINAL_EPOCH = -1
 
 
 class FetchRequestContext(Protocol):
-    """Interface of a Fetch request's context: authorization of its client."""
+    """Interface of a Fetch request's context: client id and authorization of its client."""
+
+    client_id: str
 
     def may(self, operation: AclOperation, resource: ResourceType) -> bool:
         """Return True if the client is authorized for an operation on a resource type."""
@@ -63,9 +65,11 @@ class _FullFetchContext:
         *,
         uses_ids: bool,
         follower: int,
+        client_id: str = "",
     ) -> None:
         self._partitions = wanted
         self._sessions = sessions
+        self._client_id = client_id
         self._uses_topic_ids = uses_ids
         self._follower_id = follower
         self.is_follower = follower >= 0
@@ -97,6 +101,8 @@ class _FullFetchContext:
                 self._partitions, uses_ids=self._uses_topic_ids, follower=self._follower_id
             )
             self.session = self._sessions.get(session_id)
+            if self.session is not None:
+                self.session.client_id = self._client_id
         responses = yield from group_by_topic(rows)
         return FetchResponse(session_id=session_id, responses=responses)
 
@@ -202,6 +208,9 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._sessions.values())
+
     def get(self, session_id: int) -> FetchSession | None:
         """Return the session with an id; None if it does not exist."""
         return self._sessions.get(session_id)
@@ -244,7 +253,8 @@ class FetchSessionCache:
                 if number % PARTITIONS_PER_STEP == 0:
                     yield None
             is_kept = epoch == INITIAL_EPOCH and version >= 7 and (is_broker or not is_follower)
-            return _FullFetchContext(fresh, self if is_kept else None, uses_ids=uses_ids, follower=follower)
+            sessions = self if is_kept else None
+            return _FullFetchContext(fresh, sessions, uses_ids=uses_ids, follower=follower, client_id=context.client_id)
         session = self._sessions.get(session_id)
         if session is None:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
