@@ -136,16 +136,18 @@ class RecordScan:
                 self.ranges[0] = next_range
         return found
 
-    async def fetch(self, part: ScanRange) -> Any:
+    async def fetch(self, part: ScanRange, max_bytes: int = _FETCH_BYTES) -> Any:
         """Return the batches at the position, empty where the partition ends; None where the user is throttled.
+
+        ``max_bytes``: limit of the bytes, but at least one batch is returned.
 
         Raises:
             ProtocolError: the request was refused. OSError, WireError: the leader cannot be reached.
         """
         channel = await self._client.leader(self._topic, part.partition)
-        row = fetch.FetchPartition(part.partition, fetch_offset=part.position, partition_max_bytes=_FETCH_BYTES)
+        row = fetch.FetchPartition(part.partition, fetch_offset=part.position, partition_max_bytes=max_bytes)
         topics = [fetch.FetchTopic(self._topic, partitions=[row])]
-        request = fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=_FETCH_BYTES, topics=topics)
+        request = fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, topics=topics)
         response = await channel.call(request, channel.version_for(ApiKey.FETCH, _VERSION_WITH_NAMES))
         check(response.error_code, None, self._topic)
         if not response.responses:

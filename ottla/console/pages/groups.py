@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ottla.console.offsets import LATEST, TopicPartitionName, list_offsets
 from ottla.console.page import PageRequest, View, check
 from ottla.console.paging import paginate
+from ottla.console.record_scan import RecordCriteria, RecordScan, ScanRange
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
@@ -27,12 +28,14 @@ from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.wire.record_batch import legacy_records
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 EMPTY_STATES = ("Empty", "Dead")
 OFFSETS_VERSION_WITH_NAMES = 9
 _LIST_VERSION = 5
 _MAX_REBALANCES = 20
+_MAX_TIMED_ROWS = 30
 _OTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 _DESCRIBERS: tuple[tuple[str, Any], ...] = (
     (CONSUMER, ConsumerGroupDescribeRequest),
@@ -228,11 +231,46 @@ async def describe_lag(page: PageRequest, group: DescribedGroup) -> list[dict[st
     return rows
 
 
+async def add_lag_in_seconds(page: PageRequest, rows: list[dict[str, Any]]) -> None:
+    """Add the age of the next record to read, in ms, to the rows with a lag; None where it is not known.
+
+    It is the age of the newest record in the batch of the next record. At most `_MAX_TIMED_ROWS` batches are read for
+    a page; timestamps are kept for the updates of the page, so that a lag that does not change is not read again.
+    """
+    env, known = page.node.local.env, page.memory.setdefault("timestamps", {})
+    kept: dict[TopicPartitionName, tuple[int, int | None]] = {}
+    for row in rows:
+        row["lag_ms"] = None if row["lag"] is None else 0
+        if row["lag"] and row["position"] is not None:
+            at = row["topic"], row["partition"]
+            position, timestamp = known.get(at, (-1, None))
+            if position != row["position"] and len(kept) < _MAX_TIMED_ROWS:
+                position, timestamp = row["position"], await _timestamp_at(page, *at, row["position"])
+            kept[at] = position, timestamp
+            is_known = position == row["position"] and timestamp is not None
+            row["lag_ms"] = max(env.now_ms() - (timestamp or 0), 0) if is_known else None
+    page.memory["timestamps"] = kept
+
+
+async def _timestamp_at(page: PageRequest, topic: str, partition: int, offset: int) -> int | None:
+    """Return the largest timestamp in the batch of the first record from an offset on; None if it is not known."""
+    scan = RecordScan(page.node.local.env, page.client, topic, [], RecordCriteria())
+    try:
+        raw = await scan.fetch(ScanRange(partition, offset, offset + 1), max_bytes=1)
+        for _, header in legacy_records.iterate_any_batches(raw or b""):
+            if header.next_offset > offset:
+                return header.max_timestamp if header.max_timestamp >= 0 else None
+    except (OSError, WireError):
+        pass  # not authorized to read, or no leader: the page shows a dash
+    return None
+
+
 async def get_group_state(page: PageRequest) -> View:
     """Return the live block of the page: state, members and lag of a group."""
     group = await describe_group(page, page.text("id"))
     every = await describe_lag(page, group)
     rows, paging = paginate(page, every)
+    await add_lag_in_seconds(page, rows)
     known = [row["lag"] for row in every if row["lag"] is not None]
     values = {"group": group, "rows": rows, "paging": paging, "lag": sum(known) if known else None}
     is_local = group.coordinator == page.node.local.node_id
