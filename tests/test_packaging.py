@@ -117,7 +117,7 @@ def test_pods_have_valid_settings_and_current_version() -> None:
         }
         _assert_settings(pod_settings)
     ports = {port["name"]: port["containerPort"] for port in node["ports"]}
-    assert ports == {"kafka": 9092, "controller": 9093, "http": 8090}
+    assert ports == {"kafka": 9092, "controller": 9093, "http": 9404}
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

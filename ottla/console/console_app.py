@@ -20,6 +20,8 @@ from ottla.broker.network.http.http_messages import (
     ResponseStream,
     error_response,
 )
+from ottla.broker.security.authn.listener_security import listener_setting
+from ottla.broker.security.authn.ssl_principal_mapper import parse_mapping_rules
 from ottla.console.frame_capture import ConnectionNumbers, FrameCaptures
 from ottla.console.in_process import LocalNode, Principal, SessionClient
 from ottla.console.login import PasswordLogin
@@ -36,6 +38,8 @@ from ottla.jobs.supervision import is_broken_invariant
 from ottla.jobs.time_slice import run_in_background
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
+LISTENER_NAME = "CONSOLE"
+"""Name of the listener in settings: ``listener.name.console.``."""
 HTML = "text/html; charset=utf-8"
 KEEP_ALIVE_S = 10.0
 """Interval of comments in an idle event stream, by which a lost connection is detected."""
@@ -83,6 +87,9 @@ class Console:
         self.login = PasswordLogin(env, securities, requires_certificate=requires_certificate)
         self.stream_count = 0
         self._is_secure = tls is not None
+        rules = listener_setting(config.values, LISTENER_NAME)("ssl.principal.mapping.rules")
+        self._certificate_name = parse_mapping_rules(rules or "DEFAULT")
+        """Maps the subject of a client certificate to the name of its user; None if no rule applies."""
         self._cookie = f"ottla-console-{port}"
         """Name of the session cookie; it contains the port, since the ports of a host share their cookies."""
         self._templates = Templates()
@@ -91,6 +98,9 @@ class Console:
     def find_handler(self, request: HttpRequest) -> HttpHandler | HttpResponse:
         """Return the handler of a request, or the error response if the path or method is unknown."""
         path, method = request.path, request.method
+        subject = request.certificate_subject
+        if subject is not None and self._certificate_name(subject) is None:
+            return error_response(HTTPStatus.FORBIDDEN, "no rule of ssl.principal.mapping.rules applies")
         if method == "POST":
             if path not in ACTIONS and path not in ("/login", "/logout"):
                 return error_response(HTTPStatus.NOT_FOUND)
@@ -111,8 +121,11 @@ class Console:
     # ------------------------------------------------------------------ sessions
 
     def session_of(self, request: HttpRequest) -> Session:
-        """Return the session of a request's cookie."""
-        return self.sessions.find(read_cookie(request.headers.get("cookie", ""), self._cookie))
+        """Return the session of a request's cookie; its principal is that of the client certificate before a login."""
+        session = self.sessions.find(read_cookie(request.headers.get("cookie", ""), self._cookie))
+        if session.is_logged_in or request.certificate_subject is None:
+            return session
+        return session._replace(principal=f"User:{self._certificate_name(request.certificate_subject)}")
 
     def _cookie_field(self, session: Session) -> tuple[str, str]:
         secure = "; Secure" if self._is_secure else ""

@@ -17,7 +17,7 @@ from ottla.broker.network.http.http_server import HttpLimits, HttpServer
 from ottla.broker.node import Node
 from ottla.broker.security.authn.listener_security import listener_tls
 from ottla.client.security_config import InvalidSecurityConfig
-from ottla.console.console_app import Console
+from ottla.console.console_app import LISTENER_NAME, Console
 from ottla.controller.config.config_keys import CONSOLE_LISTENER
 from ottla.env.env import SYSTEM_BUFFERS, StreamListener
 from ottla.env.hosts import format_address
@@ -26,7 +26,6 @@ from ottla.jobs.supervision import supervise
 
 logger = logging.getLogger("ottla.console")
 
-LISTENER_NAME = "CONSOLE"
 LIMITS = HttpLimits(MAX_CONSOLE_CONNECTIONS, MAX_CONSOLE_BODY_BYTES, CONSOLE_TIMEOUT_S)
 
 

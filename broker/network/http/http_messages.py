@@ -46,6 +46,8 @@ class HttpRequest(NamedTuple):
     """Body of the request; empty if the server accepts no bodies (`HttpLimits.body_bytes`)."""
     on_disconnect: Callable[[Callable[[], None]], None] | None = None
     """Registers a callback for the client's disconnection, for responses without an end."""
+    certificate_subject: str | None = None
+    """Subject of the client's certificate, which the listener trusts; None without one."""
 
     @property
     def path(self) -> str:

@@ -104,11 +104,12 @@ class HttpServer:
         exchange = HttpExchange(self._env, stream, self._limits.timeout_s)
         streamed, is_answered = None, False
         with self._env.timeout(self._limits.timeout_s):
-            if self._is_secure:
-                await cast("SecureStream", stream).handshake()
+            subject = await cast("SecureStream", stream).handshake() if self._is_secure else None
             request = await exchange.read_request()
             if request is None or stream not in self._idle:
                 return
+            if subject is not None and isinstance(request, HttpRequest):
+                request = request._replace(certificate_subject=subject)
             del self._idle[stream]
             with trio.CancelScope() as scope:
                 self._active[stream] = scope

@@ -17,6 +17,7 @@ from ottla.client.scram import ScramCredential, derive_credential, salted_passwo
 from ottla.client.security_config import parse_connection_security
 from ottla.console.tests.console_fixture import Browser, console, free_port
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
+from ottla.runtime.tests.certificate_authority import CertificateAuthority
 from ottla.tools.blocking_client import BlockingClient
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -202,3 +203,35 @@ def test_https_console_uses_the_certificate_of_the_node() -> None:
         assert response.status == 200
         assert "; Secure" in response.headers["Set-Cookie"]
         connection.close()
+
+
+def test_client_certificate_is_the_user_of_the_session(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path / "authority")
+    own, alice, other = (authority.issue(name, f"/CN={name}") for name in ("node", "alice", "other"))
+    port = free_port()
+    prefix = "listener.name.console.ssl"
+    settings = {
+        "ottla.console.listener": f"https://127.0.0.1:{port}",
+        f"{prefix}.client.auth": "required",
+        f"{prefix}.keystore.location": own.location,
+        f"{prefix}.keystore.type": "PEM",
+        f"{prefix}.truststore.location": authority.truststore.location,
+        f"{prefix}.truststore.type": "PEM",
+        f"{prefix}.principal.mapping.rules": "RULE:^CN=(alice)$/$1-of-the-shop/",
+    }
+
+    def get(certificate: str) -> tuple[int, str]:
+        context = ssl.create_default_context(cafile=authority.truststore.location)
+        context.load_cert_chain(certificate)
+        connection = HTTPSConnection("127.0.0.1", port, context=context, timeout=10)
+        connection.request("GET", "/topics")
+        response = connection.getresponse()
+        text = response.read().decode()
+        connection.close()
+        return response.status, text
+
+    with console(settings):
+        status, text = get(alice.location)
+        assert (status, "User:alice-of-the-shop" in text) == (200, True)
+        status, text = get(other.location)
+        assert (status, "no rule of ssl.principal.mapping.rules applies" in text) == (403, True)
