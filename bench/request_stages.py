@@ -55,6 +55,10 @@ class RepeatingStream:
     async def send(self, chunks: Sequence[Any]) -> None:
         """Accept a response."""
 
+    def byte_counts(self) -> tuple[int, int] | None:
+        """Return None: the bytes are not counted."""
+        return None
+
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Never call it."""
 

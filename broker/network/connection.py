@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
 from ottla.broker.dispatch.dispatcher import Dispatcher
+from ottla.broker.network.connection_description import ConnectionDescription
 from ottla.broker.observability.request_observers import CompositeRequestObserver, RequestObserver
 from ottla.broker.requests.peer import Peer
 from ottla.broker.requests.peer_wait import PeerDisconnectedError, wait_while_connected
@@ -58,22 +59,6 @@ class CloseConnection(Exception):
         self.last_chunks = last_chunks
 
 
-class ConnectionDescription(NamedTuple):
-    """Description of a connection, its client and its last request, for operators."""
-
-    host: str
-    listener: str
-    principal: str
-    client_id: str
-    software: str
-    """Name and version of the client software, sent in ApiVersions (KIP-511); empty if unknown."""
-    last_api: str
-    """Name and version of the last request, such as ``Fetch v17``; empty before the first request."""
-    idle_ms: float
-    """Time in ms since the last response; 0 while a request is in progress."""
-    is_authenticated: bool
-
-
 class Connection:
     """Connection of a client: stream, receive buffer, and responses that are not sent yet."""
 
@@ -103,6 +88,7 @@ class Connection:
         self._start = 0
         self._end = 0
         self._filled = False
+        self._throttled_ms = 0
         self._requests_without_yield = 0
         self._out: list[Chunk] = []
         self._out_bytes = 0
@@ -138,7 +124,13 @@ class Connection:
             "" if last is None else f"{last[0].api_name} v{last[1]}",
             0 if since_ms is None else now_ms - since_ms,
             self.is_authenticated,
+            self._end - self._start,
+            self._throttled_ms,
         )
+
+    def byte_counts(self) -> tuple[int, int] | None:
+        """Return the bytes received and sent, with those of TLS; None if the system does not count them."""
+        return self._stream.byte_counts()
 
     def observe(self, observer: RequestObserver) -> Callable[[], None]:
         """Add an observer for the requests of this connection; return the function that removes it."""
@@ -359,6 +351,7 @@ class Connection:
         """Pause reading from a client that exceeded a quota, for its throttle time (KIP-219)."""
         await self._flush()
         delay_ms, self._peer.throttle_ms = self._peer.throttle_ms, 0
+        self._throttled_ms += delay_ms
         self._time_slice.suspend()
         with suppress(PeerDisconnectedError):
             await wait_while_connected(self._peer, self._env.sleep(delay_ms / 1000))

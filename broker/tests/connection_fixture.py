@@ -106,6 +106,9 @@ class ClientStream:
                 raise trio.ClosedResourceError
         self.sends.append(b"".join(bytes(chunk) for chunk in chunks))
 
+    def byte_counts(self) -> tuple[int, int] | None:
+        return None
+
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         self._gone = callback
 

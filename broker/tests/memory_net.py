@@ -58,6 +58,10 @@ class MemoryStream:
             raise ConnectionResetError("the other side has gone")
         self.peer_stream.deliver(b"".join(bytes(chunk) for chunk in chunks))
 
+    def byte_counts(self) -> tuple[int, int] | None:
+        """Return None: the bytes are not counted."""
+        return None
+
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Register a callback as `AcceptedStream.on_disconnect` does."""
         self._on_disconnect = callback

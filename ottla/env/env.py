@@ -111,6 +111,9 @@ class AcceptedStream(Stream, Protocol):
         A half-closed connection counts as closed: the two cannot be distinguished.
         """
 
+    def byte_counts(self) -> tuple[int, int] | None:
+        """Return the bytes received and those sent that the peer has acknowledged; None if they are not counted."""
+
 
 class SecureStream(AcceptedStream, Protocol):
     """Accepted TLS connection."""

@@ -9,6 +9,7 @@ import errno
 import os
 import socket
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -33,6 +34,8 @@ _OF_FILES = frozenset(
     {errno.EIO, errno.EBADMSG, errno.ENODATA, errno.ENODEV, errno.ENXIO, errno.EREMOTEIO, errno.ESTALE, errno.EUCLEAN}
 )
 """Errors of ``sendfile`` that the disk causes, never the socket."""
+_TCP_BYTE_COUNTS = struct.Struct("=120xQQ")
+"""``tcpi_bytes_acked`` and ``tcpi_bytes_received`` of Linux' ``struct tcp_info``."""
 _SEND_TIMEOUT = struct.pack("ll", 0, int(_SEND_TIMEOUT_S * 1_000_000))
 
 
@@ -126,6 +129,20 @@ class RealStream:
     def _has_thread(self) -> bool:
         """Return True if a sender thread is free; sends never wait for one: slow peers may occupy all threads."""
         return not self._slow_sends_remaining and self._threads is not None and self._threads.available_tokens > 0
+
+    def byte_counts(self) -> tuple[int, int] | None:
+        """Return the bytes received and sent as the kernel counts them; None where it does not (only Linux does)."""
+        option = getattr(socket, "TCP_INFO", None)
+        if option is None or not sys.platform.startswith("linux"):
+            return None
+        try:
+            info = self._sock.getsockopt(socket.IPPROTO_TCP, option, _TCP_BYTE_COUNTS.size)
+        except OSError:  # closed
+            return None
+        if len(info) < _TCP_BYTE_COUNTS.size:
+            return None
+        acknowledged, received = _TCP_BYTE_COUNTS.unpack(info)
+        return received, acknowledged
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once when the peer closes or resets the connection."""

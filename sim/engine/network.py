@@ -188,6 +188,10 @@ class SimStream:
             pipe.put(trio.current_time(), data[at : at + size])
             at += size
 
+    def byte_counts(self) -> tuple[int, int] | None:
+        """Return None: the bytes are not counted."""
+        return None
+
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when the disconnection arrives, if its own process still runs then."""
 

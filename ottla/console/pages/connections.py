@@ -32,5 +32,8 @@ async def get_connections(page: PageRequest) -> View:
         every = [row for row in every if any(wanted in str(row[name]).lower() for name in _SEARCHED)]
     every.sort(key=lambda row: (row["host"], row["client_id"], row["number"]))
     rows, paging = paginate(page, every)
+    for row in rows:
+        connection = page.node.connection_numbers.find(row["number"])
+        row["byte_counts"] = None if connection is None else connection.byte_counts()
     values |= {"rows": rows, "paging": paging, "q": wanted, "shows_frames": may_capture(page)}
     return View("connections.html", values)

@@ -7,6 +7,7 @@ from ottla.console.pages import (
     batch,
     cluster,
     connections,
+    elections,
     frames,
     group_changes,
     groups,
@@ -52,6 +53,7 @@ ACTIONS: dict[str, PageHandler] = {
     "/topic/delete": topic_changes.delete_topic,
     "/topic/delete-records": topic_changes.delete_records,
     "/records/produce": produce.produce_record,
+    "/cluster/elect": elections.elect_preferred_leaders,
     "/group/offsets": group_changes.reset_offsets,
     "/group/delete": group_changes.delete_group,
 }

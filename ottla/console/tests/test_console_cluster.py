@@ -19,12 +19,18 @@ from ottla.console.tests.console_fixture import Browser, console, free_port
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 from ottla.runtime.tests.certificate_authority import CertificateAuthority
 from ottla.tools.blocking_client import BlockingClient
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 
 pytestmark = pytest.mark.xdist_group(__name__)
 MECHANISM, ITERATIONS, SALT = "SCRAM-SHA-512", 4096, b"salt of the test"
@@ -235,3 +241,34 @@ def test_client_certificate_is_the_user_of_the_session(tmp_path: Path) -> None:
         assert (status, "User:alice-of-the-shop" in text) == (200, True)
         status, text = get(other.location)
         assert (status, "no rule of ssl.principal.mapping.rules applies" in text) == (403, True)
+
+
+async def create_topic_with_another_leader(running: ClusterFixture) -> None:
+    """Create a topic with two replicas, the first of which is not the leader."""
+    client = running.client()
+    first, second = (node.id for node in running.cluster.nodes[:2])
+    topic = CreatableTopic("elected", -1, -1, [CreatableReplicaAssignment(0, [first, second])])
+    response = await client.call(CreateTopicsRequest([topic], 10_000))
+    assert [row.error_code for row in response.topics] == [0]
+    wanted = ReassignableTopic("elected", [ReassignablePartition(0, [second, first])])
+    for _ in range(100):
+        await client.call(AlterPartitionReassignmentsRequest(10_000, topics=[wanted]), 0)
+        found = (await client.metadata(["elected"])).topics[0].partitions[0]
+        if found.replica_nodes == [second, first] and len(found.isr_nodes) == 2:
+            break
+    client.close()
+
+
+def test_preferred_leader_is_elected_after_a_confirmation(running: ClusterFixture) -> None:
+    run_blocking(create_topic_with_another_leader(running))
+    browser = running.admin()
+    form = browser.get("/cluster").form("/cluster/elect")
+    confirmation = browser.submit(form)
+    assert "elected-0: broker" in confirmation.text, confirmation.text
+    done = browser.submit(confirmation.form("/cluster/elect"))
+    assert "leaders of 1 partitions were elected" in done.text, done.text
+    again = browser.submit(form)
+    assert (again.status, "Each partition has its preferred leader" in again.text) == (400, True)
+    reader = Browser(running.port)
+    assert reader.log_in("watcher", "watcher-secret").status == 303
+    assert reader.submit(reader.get("/cluster").form("/cluster/elect"), confirmed="yes").status in (400, 403)

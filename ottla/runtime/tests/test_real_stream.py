@@ -310,3 +310,19 @@ def test_send_range_truncated_during_send_raises_file_truncated_error(tmp_path: 
                 await ours.send([part])
 
     over_a_connection(main)
+
+
+def test_byte_counts_are_those_of_the_kernel() -> None:
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        reader.sendall(b"x" * 300)
+        received = 0
+        while received < 300:
+            received += await ours.receive_into(memoryview(bytearray(1000)), 10)
+        await ours.send([b"y" * 700])
+        assert read(reader, 700) == b"y" * 700
+        counts = ours.byte_counts()
+        assert counts is None or (counts[0], counts[1] <= 700) == (300, True)
+        ours.close()
+        assert ours.byte_counts() is None
+
+    over_a_connection(main)
