@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -14,6 +14,7 @@ from ottla.console.pages.topics import find_topic
 from ottla.console.record_scan import MatchingRecord, RecordCriteria, RecordScan, ScanRange
 from ottla.console.record_text import LONG_CHARS, format_bytes, format_hex, format_json
 from ottla.console.rendering import url
+from ottla.env.env import Env
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
 from ottla.tools.json_records import record_to_json
@@ -28,6 +29,7 @@ _CRITERIA_FIELDS = ("key", "contains", "header", "path", "equals")
 _MAX_HEADERS = 20
 _HEADER_CHARS = 1000
 _EXPORT_STEP = 200
+_PIECE_CHARS = 64 * 1024
 
 
 def parse_criteria(page: PageRequest) -> RecordCriteria:
@@ -219,19 +221,74 @@ async def export_records(page: PageRequest) -> HttpResponse:
     audit(page, f"Export records of topic {topic}", "started")
     name = "".join(char if char.isalnum() or char in "._-" else "_" for char in topic)
     headers = (("Content-Disposition", f'attachment; filename="{name}.jsonl"'),)
-    return HttpResponse(HTTPStatus.OK, _export(topic, scan, first), "application/x-ndjson", headers)
+    return HttpResponse(
+        HTTPStatus.OK, _export(page.node.local.env, topic, scan, first), "application/x-ndjson", headers
+    )
 
 
-async def _export(topic: str, scan: RecordScan, found: list[MatchingRecord]) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of the records.
+def encode_lines(topic: str, found: list[MatchingRecord]) -> Job[list[bytes]]:
+    """Return the lines of records in pieces; yields after each piece, since a record may have megabytes."""
+    out = []
+    for each in found:
+        row = record_to_json(topic, each.partition, each.record)
+        yield None
+        separator = "{"
+        for name, value in row.items():
+            out.append(f"{separator}{json.dumps(name)}: ".encode())
+            separator = ", "
+            if isinstance(value, str):
+                for start in range(0, max(len(value), 1), _PIECE_CHARS):
+                    piece = json.dumps(value[start : start + _PIECE_CHARS], ensure_ascii=False)[1:-1]
+                    opening = '"' if start == 0 else ""
+                    out.append(f"{opening}{piece}".encode("utf-8", "replace"))
+                    yield None
+                out.append(b'"')
+            else:
+                out.append(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        out.append(b"}\n")
+        yield None
+    return out
+
+
+def _group_records(found: list[MatchingRecord]) -> Iterator[list[MatchingRecord]]:
+    """Yield records in groups of about `_PIECE_CHARS` bytes: only one group is encoded at a time."""
+    group: list[MatchingRecord] = []
+    size = 0
+    for each in found:
+        group.append(each)
+        size += len(each.record.key or b"") + len(each.record.value or b"")
+        if size >= _PIECE_CHARS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _join_pieces(pieces: list[bytes]) -> Iterator[bytes]:
+    """Yield pieces of about `_PIECE_CHARS` bytes."""
+    joined: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        joined.append(piece)
+        size += len(piece)
+        if size >= _PIECE_CHARS:
+            yield b"".join(joined)
+            joined, size = [], 0
+    if joined:
+        yield b"".join(joined)
+
+
+async def _export(env: Env, topic: str, scan: RecordScan, found: list[MatchingRecord]) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of the records in pieces, with pauses for other tasks.
 
     Raises:
         OSError: a record cannot be read; the client notices that the response is not complete.
     """
     while True:
-        for each in found:
-            line = json.dumps(record_to_json(topic, each.partition, each.record), ensure_ascii=False)
-            yield line.encode("utf-8", "replace") + b"\n"
+        for group in _group_records(found):
+            for piece in _join_pieces(await run_in_background(env, encode_lines(topic, group))):
+                yield piece
+                await env.sleep(0)
         if scan.problems:
             logger.warning("Export of topic %s ended: %s", topic, scan.problems[0])
             raise OSError(scan.problems[0])

@@ -11,8 +11,12 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.broker.config.limits import MAX_CONSOLE_BATCH_BYTES, MAX_CONSOLE_SCAN_BYTES
+from ottla.console.pages.records import encode_lines
+from ottla.console.record_scan import MatchingRecord
 from ottla.console.record_text import format_bytes, format_hex, format_json
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
+from ottla.tools.json_records import record_to_json
+from ottla.wire.record_batch.records import Record
 
 pytestmark = pytest.mark.xdist_group(__name__)
 HOSTILE = "<script>alert(1)</script>"
@@ -212,3 +216,48 @@ def test_batch_is_shown_as_fields_beside_its_bytes(running: ConsoleFixture, brow
     assert ("Uncompressed records" in page.text) is (codec != "none")
     assert HOSTILE not in page.html
     assert browser.get(f"/batch?name={name}&partition=0&offset=9").status == 400
+
+
+def test_export_is_imported_again(running: ConsoleFixture, browser: Browser) -> None:
+    running.broker.client.create_topic("copy", 2)
+    exported = browser.request("GET", "/records/export?name=orders&from=start&header=source=web").body.decode()
+    form = browser.get("/records/import?name=copy").form("/records/import")
+    confirmation, done = browser.change(form, lines=exported)
+    assert "records are appended to copy-0." in confirmation.text
+    assert "50 records were appended to copy." in done.text
+    again = browser.request("GET", "/records/export?name=copy&from=start").body.decode()
+    rows = [[json.loads(line) for line in text.splitlines()] for text in (exported, again)]
+    for row in (*rows[0], *rows[1]):
+        del row["topic"], row["offset"]
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("nonsense", "line 1: JSON object expected"),
+        ('{"value": "a"}\n{"vaule": "a"}', "line 2: unknown field: vaule"),
+        ('{"partition": 7}', "line 1: the topic has no partition 7"),
+        ("{}\n" * 1001, "lines: at most 1000"),
+    ],
+)
+def test_invalid_import_appends_nothing(browser: Browser, lines: str, problem: str) -> None:
+    form = browser.get("/records/import?name=orders").form("/records/import")
+    page = browser.submit(form, lines=lines, confirmed="yes")
+    assert (page.status, problem in page.text) == (400, True), page.text
+
+
+@pytest.mark.parametrize("value", [b"x" * 300_000, b"\xff" * 200_000, 'é\u2028"\\'.encode() * 60_000, b"", None])
+def test_large_record_is_exported_in_pieces(value: bytes | None) -> None:
+    record = Record(7, 8, b"k", value, (("h", b"v"),))
+    job, steps = encode_lines("t", [MatchingRecord(3, record, False)]), 0
+    while True:
+        try:
+            next(job)
+            steps += 1
+        except StopIteration as done:
+            pieces = done.value
+            break
+    assert json.loads(b"".join(pieces)) == record_to_json("t", 3, record)
+    assert max(len(piece) for piece in pieces) <= 6 * 64 * 1024
+    assert steps >= len(value or b"") // 100_000
