@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from ottla.console.tests.console_fixture import ConsoleFixture, console
+import ottla
+from ottla.console.tests.console_fixture import ConsoleFixture, console, free_port
 
 pytestmark = pytest.mark.xdist_group(__name__)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -70,17 +72,24 @@ class Walk:
         self.page.get_by_role("button", name=name, exact=True).click()
 
 
-@pytest.fixture
-def walk(running: ConsoleFixture) -> Iterator[Walk]:
+@contextmanager
+def browse(port: int) -> Iterator[Walk]:
+    """Open a browser at a console; there must be no problem at the end."""
     sync_api = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("no chromium: apt-get install chromium")
     with sync_api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        made = Walk(browser.new_page(), f"http://127.0.0.1:{running.port}")
+        made = Walk(browser.new_page(), f"http://127.0.0.1:{port}")
         yield made
         browser.close()
     assert made.problems == []
+
+
+@pytest.fixture
+def walk(running: ConsoleFixture) -> Iterator[Walk]:
+    with browse(running.port) as made:
+        yield made
 
 
 def test_each_page_has_no_script_error_and_no_serious_finding(walk: Walk) -> None:
@@ -93,7 +102,9 @@ def test_each_page_has_no_script_error_and_no_serious_finding(walk: Walk) -> Non
         "/record?name=orders&partition=1&offset=0",
         "/batch?name=orders&partition=1&offset=0",
         "/records/produce?name=orders",
+        "/records/import?name=orders",
         "/groups",
+        "/readers",
         "/group?id=readers",
         "/group/offsets?id=readers",
         "/connections",
@@ -189,3 +200,31 @@ def test_page_is_kept_up_to_date_and_paused(running: ConsoleFixture, walk: Walk)
     walk.press("Pause updates")
     expect(status).to_have_text("Updates are paused.")
     walk.press("Continue updates")
+
+
+def test_three_nodes_are_walked_after_a_login() -> None:
+    if CHROMIUM is None:
+        pytest.skip("no chromium: apt-get install chromium")
+    pytest.importorskip("playwright.sync_api")
+    port = free_port()
+    settings = {"ottla.console.listener": f"127.0.0.1:{port}"}
+    with ottla.Cluster(3, settings=settings, sasl="SCRAM-SHA-512") as cluster, browse(port) as walk:
+        config = cluster.client_config("confluent")
+        walk.open("/topics")
+        assert walk.page.url.endswith("/login")
+        walk.check("/login")
+        walk.page.get_by_label("User").fill(config["sasl.username"])
+        walk.page.get_by_label("Password").fill(config["sasl.password"])
+        walk.press("Log in")
+        walk.open("/topic/new")
+        walk.page.get_by_label("Name").fill("walked")
+        walk.page.get_by_label("Partitions").fill("3")
+        walk.page.get_by_label("Replicas").fill("3")
+        walk.press("Continue…")
+        walk.press("Create the topic")
+        for path in ("/", "/topic?name=walked", "/records?name=walked", "/connections"):
+            walk.open(path)
+        walk.open("/cluster")
+        assert walk.page.get_by_role("columnheader", name="Broker").count() == 3
+        walk.press("Log out")
+        assert walk.page.url.endswith("/login")
