@@ -339,6 +339,11 @@ MAX_CONSOLE_GROUPS = 1_000
 
 Beyond: the page of a further group has no timeline.
 """
+MAX_CONSOLE_CHANGES = 500
+"""Changes of the metadata that the web console keeps.
+
+Beyond: the oldest is dropped.
+"""
 MAX_CONSOLE_REBALANCES = 50
 """Rebalances of a group in the timeline of the web console.
 

@@ -25,6 +25,7 @@ from ottla.broker.security.authn.ssl_principal_mapper import parse_mapping_rules
 from ottla.console.frame_capture import ConnectionNumbers, FrameCaptures
 from ottla.console.in_process import LocalNode, Principal, SessionClient
 from ottla.console.login import PasswordLogin
+from ottla.console.metadata_changes import MetadataChanges
 from ottla.console.page import ConsoleNode, InvalidInput, PageRequest, Route, View, logger
 from ottla.console.pages.routes import ACTIONS, PAGES
 from ottla.console.rebalance_history import RebalanceHistory
@@ -81,6 +82,7 @@ class Console:
             ConnectionNumbers(),
             FrameCaptures(),
             RebalanceHistory(env, components.groups),
+            MetadataChanges(env),
         )
         self.sessions = SessionStore(env)
         requires_certificate = tls is not None and tls.client_auth == "required"

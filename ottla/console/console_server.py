@@ -126,10 +126,12 @@ async def _serve(node: Node, console_listener: ConsoleListener) -> None:
     hosts = allowed_hosts(node.config, CONSOLE_LISTENER)
     server = HttpServer(env, console.find_handler, hosts, LIMITS, is_secure=console_listener.is_secure)
     logger.info("Console: %s", console_listener.address)
+    unsubscribe = components.publisher.subscribe(console.node.metadata_changes.publish)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(supervise, env, "console", partial(server.serve, listener))
             nursery.start_soon(supervise, env, "traffic history of the console", console.node.traffic.run)
             nursery.start_soon(supervise, env, "rebalance history of the console", console.node.rebalances.run)
     finally:
+        unsubscribe()
         console.node.local.close()

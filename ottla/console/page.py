@@ -11,6 +11,7 @@ from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.network.http.http_messages import HttpRequest, HttpResponse
 from ottla.console.frame_capture import ConnectionNumbers, FrameCaptures
 from ottla.console.in_process import LocalNode, SessionClient
+from ottla.console.metadata_changes import MetadataChanges
 from ottla.console.rebalance_history import RebalanceHistory
 from ottla.console.sessions import Session
 from ottla.console.traffic_history import TrafficHistory
@@ -31,6 +32,7 @@ class ConsoleNode(NamedTuple):
     connection_numbers: ConnectionNumbers
     frame_captures: FrameCaptures
     rebalances: RebalanceHistory
+    metadata_changes: MetadataChanges
 
 
 class View(NamedTuple):

@@ -11,6 +11,7 @@ from ottla.console.pages import (
     frames,
     group_changes,
     groups,
+    metadata_log,
     overview,
     produce,
     readers,
@@ -27,6 +28,7 @@ FRAMES_LIVE_S = 0.5
 PAGES: dict[str, Route] = {
     "/": Route(overview.get_overview, overview.get_traffic),
     "/cluster": Route(cluster.get_cluster, cluster.get_state),
+    "/metadata": Route(metadata_log.get_metadata_changes, metadata_log.get_metadata_changes),
     "/connections": Route(connections.get_connections, connections.get_connections),
     "/frames": Route(frames.get_frames, frames.get_new_frames, FRAMES_LIVE_S),
     "/frame": Route(frames.get_frame),
