@@ -226,7 +226,7 @@ async def export_records(page: PageRequest) -> HttpResponse:
     )
 
 
-def encode_lines(topic: str, found: list[MatchingRecord]) -> Job[list[bytes]]:
+def encode_json_records(topic: str, found: list[MatchingRecord]) -> Job[list[bytes]]:
     """Return the lines of records in pieces; yields after each piece, since a record may have megabytes."""
     out = []
     for each in found:
@@ -286,7 +286,7 @@ async def _export(env: Env, topic: str, scan: RecordScan, found: list[MatchingRe
     """
     while True:
         for group in _group_records(found):
-            for piece in _join_pieces(await run_in_background(env, encode_lines(topic, group))):
+            for piece in _join_pieces(await run_in_background(env, encode_json_records(topic, group))):
                 yield piece
                 await env.sleep(0)
         if scan.problems:

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.broker.config.limits import MAX_CONSOLE_BATCH_BYTES, MAX_CONSOLE_SCAN_BYTES
-from ottla.console.pages.records import encode_lines
+from ottla.console.pages.records import encode_json_records
 from ottla.console.record_scan import MatchingRecord
 from ottla.console.record_text import format_bytes, format_hex, format_json
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
@@ -250,7 +250,7 @@ def test_invalid_import_appends_nothing(browser: Browser, lines: str, problem: s
 @pytest.mark.parametrize("value", [b"x" * 300_000, b"\xff" * 200_000, 'é\u2028"\\'.encode() * 60_000, b"", None])
 def test_large_record_is_exported_in_pieces(value: bytes | None) -> None:
     record = Record(7, 8, b"k", value, (("h", b"v"),))
-    job, steps = encode_lines("t", [MatchingRecord(3, record, False)]), 0
+    job, steps = encode_json_records("t", [MatchingRecord(3, record, False)]), 0
     while True:
         try:
             next(job)
