@@ -38,7 +38,7 @@ Figures = dict[str, list[tuple[float, float, float]]]
 """Records per second, microseconds of broker CPU per request, and memory in MiB, by case and round."""
 
 
-class MeasuredNode(OttlaProcess):
+class ConsoleBenchmarkNode(OttlaProcess):
     """Node in a process of its own, with console and metrics or without."""
 
     def __init__(self, data_dir: Path, *, has_console: bool) -> None:
@@ -68,7 +68,7 @@ def produce_frame() -> bytes:
     return encode_request(ApiKey.PRODUCE, 9, 1, "bench", p.ProduceRequest(None, -1, 10_000, [data]))
 
 
-def measure(node: MeasuredNode, requests: int) -> tuple[float, float]:
+def measure(node: ConsoleBenchmarkNode, requests: int) -> tuple[float, float]:
     """Return (records per second, microseconds of broker CPU per request)."""
     client, frame = RawClient(node.port), produce_frame()
     before, began = cpu_s(node.pid), time.monotonic()
@@ -82,7 +82,7 @@ def measure(node: MeasuredNode, requests: int) -> tuple[float, float]:
 
 
 @contextmanager
-def repeated_scrape(node: MeasuredNode) -> Iterator[None]:
+def repeated_scrape(node: ConsoleBenchmarkNode) -> Iterator[None]:
     """Read the metrics once a second."""
     stop = threading.Event()
 
@@ -103,7 +103,7 @@ def repeated_scrape(node: MeasuredNode) -> Iterator[None]:
 
 
 @contextmanager
-def open_pages(node: MeasuredNode) -> Iterator[list[int]]:
+def open_pages(node: ConsoleBenchmarkNode) -> Iterator[list[int]]:
     """Open the live pages; yield the number of updates received from each."""
     updates = [0] * len(LIVE_PATHS)
     connections = []
@@ -136,7 +136,7 @@ def open_pages(node: MeasuredNode) -> Iterator[list[int]]:
 
 
 def run_rounds(
-    nodes: dict[str, MeasuredNode], rounds: int, requests: int
+    nodes: dict[str, ConsoleBenchmarkNode], rounds: int, requests: int
 ) -> dict[str, list[tuple[float, float, float]]]:
     """Return (records per second, CPU per request, memory in MiB) of each case and round."""
     figures: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ("off", *reversed(LIMITS))}
@@ -166,7 +166,9 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=10_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as where:
-        nodes = {name: MeasuredNode(Path(where) / name, has_console=name == "console") for name in ("off", "console")}
+        nodes = {
+            name: ConsoleBenchmarkNode(Path(where) / name, has_console=name == "console") for name in ("off", "console")
+        }
         for node in nodes.values():
             node.start()
             BlockingClient(node.bootstrap).create_topic("load", 1)
