@@ -14,7 +14,7 @@ from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages import streams_group_heartbeat
 
-Told = dict[str, list[int]]
+TaskIds = dict[str, list[int]]
 
 
 def internal(name: str, partitions: int = 0, **configs: str) -> streams_group_heartbeat.TopicInfo:
@@ -46,12 +46,12 @@ PLAIN = topology(subtopology("0", "t"))
 """Stateless subtopology that reads "t"."""
 
 
-def to_task_ids(tasks: Told | None) -> list[streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds] | None:
+def to_task_ids(tasks: TaskIds | None) -> list[streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds] | None:
     row = streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds
     return None if tasks is None else [row(name, numbers) for name, numbers in tasks.items()]
 
 
-def from_task_ids(tasks: list[streams_group_heartbeat.StreamsGroupHeartbeatResponseTaskIds] | None) -> Told | None:
+def from_task_ids(tasks: list[streams_group_heartbeat.StreamsGroupHeartbeatResponseTaskIds] | None) -> TaskIds | None:
     return None if tasks is None else {row.subtopology_id: row.partitions for row in tasks}
 
 
@@ -108,8 +108,8 @@ class StreamsThreadClient:
         self.fixture, self.name = fixture, name
         self.joining = {"process_id": process or f"p-{name}", **joining}
         self.epoch = 0
-        self.active: Told = {}
-        self.standby: Told = {}
+        self.active: TaskIds = {}
+        self.standby: TaskIds = {}
         self.status: list[int] = []
 
     def beat(self, **fields: Any) -> Any:

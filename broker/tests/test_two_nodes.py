@@ -50,7 +50,7 @@ class RemoteBroker:
         )
         node: Any = self
         self.channel = ControllerChannel(self.env, ME, node, "CONTROLLER")
-        self.life = BrokerLifecycleManager(
+        self.lifecycle = BrokerLifecycleManager(
             self.env, self.config, self.channel, self.cache, node, storage, lambda: self.image
         )
         self.nursery = nursery
@@ -61,7 +61,7 @@ class RemoteBroker:
         async def later() -> None:
             await trio.sleep(0.002)
             self.image = self.cache.image = image
-            self.life.publish(image, delta)
+            self.lifecycle.publish(image, delta)
 
         self.nursery.start_soon(later)
 
@@ -93,9 +93,9 @@ class RemoteBroker:
     async def live(self) -> None:
         """Register, and send heartbeats."""
         await self.net.listen("h", BROKER_PORT)
-        await self.life.register()
-        await self.life.unfence()
-        self.nursery.start_soon(self.life.run)
+        await self.lifecycle.register()
+        await self.lifecycle.unfence()
+        self.nursery.start_soon(self.lifecycle.run)
 
 
 class TwoNodeCluster:
@@ -156,7 +156,7 @@ def test_remote_broker_registers_is_unfenced_and_keeps_its_lease() -> None:
     async def scenario(cluster: TwoNodeCluster) -> None:
         registered = cluster.controller.image.brokers[ME]
         assert [(e.name, e.host, e.port) for e in registered.end_points] == [("PLAINTEXT", "h", BROKER_PORT)]
-        assert registered.broker_epoch == cluster.broker.life.broker_epoch
+        assert registered.broker_epoch == cluster.broker.lifecycle.broker_epoch
         offset = cluster.controller.image.offset
         await trio.sleep(60)
         assert cluster.state() == "serves"
@@ -190,7 +190,7 @@ def test_killed_broker_is_fenced_at_once() -> None:
         await cluster.broker.ask(create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 4, 2)], 5000), 7)
         killed = trio.current_time()
         cluster.net.listeners[BROKER_PORT].close()
-        cluster.broker.life._is_shutting_down = True
+        cluster.broker.lifecycle._is_shutting_down = True
         cluster.net.accepted[0].peer_stream.close()  # the connection of its heartbeats
         await trio.sleep(0.05)
         assert cluster.state() == "fenced"
@@ -203,7 +203,7 @@ def test_killed_broker_is_fenced_at_once() -> None:
 def test_silent_broker_is_fenced_at_session_timeout() -> None:
     async def scenario(cluster: TwoNodeCluster) -> None:
         await trio.sleep(3)
-        cluster.broker.life._is_shutting_down = True
+        cluster.broker.lifecycle._is_shutting_down = True
         await trio.sleep(6)
         assert cluster.state() == "serves"
         await trio.sleep(6)
@@ -221,7 +221,7 @@ def test_controlled_shutdown_moves_leadership_and_completes(leads: bool) -> None
                 create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 4, 2)], 5000), 7
             )
         began = trio.current_time()
-        await cluster.broker.life.controlled_shutdown()
+        await cluster.broker.lifecycle.controlled_shutdown()
         assert trio.current_time() - began < 0.5
         assert cluster.state() == "fenced"
         topics = cluster.controller.image.topics.values()
@@ -232,11 +232,11 @@ def test_controlled_shutdown_moves_leadership_and_completes(leads: bool) -> None
 
 def test_unregistered_broker_registers_again() -> None:
     async def scenario(cluster: TwoNodeCluster) -> None:
-        before = cluster.broker.life.broker_epoch
+        before = cluster.broker.lifecycle.broker_epoch
         answer = await cluster.broker.ask(unregister_broker.UnregisterBrokerRequest(ME), 0)
         assert answer.error_code == 0
         await trio.sleep(0.5)
         assert cluster.state() == "serves"
-        assert cluster.broker.life.broker_epoch > before
+        assert cluster.broker.lifecycle.broker_epoch > before
 
     TwoNodeCluster().play(scenario)

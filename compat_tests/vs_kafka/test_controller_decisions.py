@@ -22,9 +22,13 @@ def test_controller_in_random_scenarios_equals_kafka(tmp_path: Path) -> None:
     decided = written = whole = 0
     try:
         for seed in range(LIVES):
-            life = ControllerRandomTest(kafka, seed)
-            life.run_steps(STEPS)
-            decided, written, whole = decided + life.steps, written + life.changes, whole + (not life.cut_short)
+            comparison = ControllerRandomTest(kafka, seed)
+            comparison.run_steps(STEPS)
+            decided, written, whole = (
+                decided + comparison.steps,
+                written + comparison.changes,
+                whole + (not comparison.cut_short),
+            )
     finally:
         kafka.close()
     assert decided > LIVES * STEPS / 2

@@ -58,12 +58,12 @@ class FakeLifecycleController:
         self.cordoned = ""
         config = NodeConfig({k.replace("_", "."): v for k, v in values.items()}, node_id=ME, host="h", port=9092)
         applier: Any = self
-        self.life = BrokerLifecycleManager(
+        self.lifecycle = BrokerLifecycleManager(
             self.env, config, self, self.cache, applier, self.storage, lambda: self.committed
         )
-        self.life.ports = {"PLAINTEXT": 1234}
+        self.lifecycle.ports = {"PLAINTEXT": 1234}
         self.led: list[int] = []
-        self.life.on_registered.append(self.led.append)
+        self.lifecycle.on_registered.append(self.led.append)
         self.nursery: trio.Nursery
 
     def _cordon(self, named: str) -> bool:
@@ -95,7 +95,7 @@ class FakeLifecycleController:
             self.committed = image
             await trio.sleep(self.delay_s)
             self.cache.image = image
-            self.life.publish(image, MetadataDelta(brokers=frozenset({broker_id})))
+            self.lifecycle.publish(image, MetadataDelta(brokers=frozenset({broker_id})))
 
         self.nursery.start_soon(see)
 
@@ -140,9 +140,9 @@ class FakeLifecycleController:
             async with trio.open_nursery() as self.nursery:
                 with trio.fail_after(10_000):
                     if keeps:
-                        await self.life.register()
-                        await self.life.unfence()
-                        self.nursery.start_soon(self.life.run)
+                        await self.lifecycle.register()
+                        await self.lifecycle.unfence()
+                        self.nursery.start_soon(self.lifecycle.run)
                     await scenario()
                 self.nursery.cancel_scope.cancel()
 
@@ -172,7 +172,7 @@ def test_registration_contains_endpoints_directories_and_features() -> None:
     reported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
     assert reported == SUPPORTED_FEATURES
     assert request.incarnation_id != bytes(16)
-    assert fixture.led == [fixture.life.broker_epoch] == [41]
+    assert fixture.led == [fixture.lifecycle.broker_epoch] == [41]
 
 
 @pytest.mark.behaviour("R-272")
@@ -227,7 +227,7 @@ def test_registration_refused_for_a_minute_raises_registration_rejected() -> Non
             RegistrationRejected,
             match="Unable to register broker 5 with the controller quorum: INCONSISTENT_CLUSTER_ID",
         ):
-            await fixture.life.register()
+            await fixture.lifecycle.register()
         assert trio.current_time() == pytest.approx(60, abs=1)
 
     fixture.run_lifecycle(scenario, keeps=False)
@@ -314,7 +314,7 @@ def test_unregistered_broker_registers_at_once_with_new_epoch() -> None:
         before = trio.current_time()
         fixture.commit()
         again = trio.Event()
-        fixture.life.on_registered.append(lambda _: again.set())
+        fixture.lifecycle.on_registered.append(lambda _: again.set())
         await again.wait()
         assert trio.current_time() - before < 0.1
         assert fixture.led == [41, 42]
@@ -346,7 +346,7 @@ def test_controlled_shutdown_sends_heartbeats_until_allowed(waits: int, beats: i
     async def scenario() -> None:
         fixture.received.clear()
         began = trio.current_time()
-        await fixture.life.controlled_shutdown()
+        await fixture.lifecycle.controlled_shutdown()
         assert [b.want_shut_down for b in fixture.beats] == [True] * beats
         assert trio.current_time() - began == pytest.approx(max(0, beats - 2) * 0.05, abs=0.01)
         await trio.sleep(3 * BEAT_S)
@@ -364,7 +364,7 @@ def test_controlled_shutdown_without_controller_times_out() -> None:
         await trio.sleep(0.1)
         fixture.refusals = [None] * 100
         began = trio.current_time()
-        await fixture.life.controlled_shutdown()
+        await fixture.lifecycle.controlled_shutdown()
         assert trio.current_time() - began == pytest.approx(SHUTDOWN_RESPONSE_TIMEOUT_S)
 
     fixture.run_lifecycle(scenario)
@@ -376,7 +376,7 @@ def test_controlled_shutdown_ends_at_its_timeout() -> None:
 
     async def scenario() -> None:
         began = trio.current_time()
-        await fixture.life.controlled_shutdown()
+        await fixture.lifecycle.controlled_shutdown()
         assert trio.current_time() - began == pytest.approx(CONTROLLED_SHUTDOWN_TIMEOUT_S, abs=0.1)
 
     fixture.run_lifecycle(scenario)
@@ -386,7 +386,7 @@ def test_controlled_shutdown_before_registration_sends_no_request() -> None:
     fixture = FakeLifecycleController()
 
     async def scenario() -> None:
-        await fixture.life.controlled_shutdown()
+        await fixture.lifecycle.controlled_shutdown()
         assert fixture.received == []
 
     fixture.run_lifecycle(scenario, keeps=False)

@@ -170,11 +170,11 @@ class ReplicatedBroker:
             fail=fail,
         )
         self.dispatcher = Dispatcher(self.services)
-        self.life = trio.CancelScope()
+        self.cancel_scope = trio.CancelScope()
         self.brokers.nursery.start_soon(self._live)
 
     async def _live(self) -> None:
-        with self.life:
+        with self.cancel_scope:
             image = self.brokers.image
             await run_in_background(self.env, self.replicas.load(image))
             self.applier.publish(image, MetadataDelta.from_empty(image))
@@ -194,7 +194,7 @@ class ReplicatedBroker:
     def kill(self) -> None:
         """kill -9: connections end, the page cache stays."""
         self.is_up = False
-        self.life.cancel()
+        self.cancel_scope.cancel()
         for wire in self.wires:
             wire.close()
         self.wires.clear()

@@ -103,13 +103,13 @@ class RaftInvariants:
         """Check a response before it is sent."""
         if not isinstance(pending, tuple):
             return
-        asker, life, request = pending
+        asker, incarnation, request = pending
         if isinstance(request, Vote | BeginEpoch | EndEpoch | Fetch | FetchSnapshot | UpdateVoter):
             assert answer.error in EXPECTED_ERRORS, f"R-254, R-255: {answer.error.name} to {request}"
             self._check_named_leader(host, asker, request, answer)
         if isinstance(answer, RaftFetchResponse):
             assert isinstance(request, Fetch)
-            self._check_fetch_response((asker, life), request, answer)
+            self._check_fetch_response((asker, incarnation), request, answer)
         if isinstance(answer, RaftFetchSnapshotResponse) and answer.error == ErrorCode.NONE:
             assert isinstance(request, FetchSnapshot)
             assert (answer.snapshot, answer.position) == (request.snapshot, request.position), "R-260"
