@@ -109,8 +109,8 @@ def encode_metrics(pieces: Iterable[bytes], resource: OtlpResource, started_ms: 
     for piece in pieces:
         for line in piece.decode().split("\n"):
             if line.startswith("#"):
-                _, what, family, text = line.split(" ", 3)
-                (meanings if what == "HELP" else kinds)[family] = text
+                _, comment_kind, family, text = line.split(" ", 3)
+                (meanings if comment_kind == "HELP" else kinds)[family] = text
                 if request.points >= MAX_POINTS:
                     out.append(request.message.SerializeToString())
                     request = _MetricsRequest(resource, *times)

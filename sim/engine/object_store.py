@@ -146,7 +146,7 @@ class SimStoreSession:
     def _chance(self, share: float) -> bool:
         return share > 0 and self._store.rng.random() < share
 
-    def _enter(self, what: str, name: str) -> None:
+    def _enter(self, operation: str, name: str) -> None:
         """Begin a call: let time pass, and fail if the faults say so.
 
         Raises:
@@ -157,19 +157,19 @@ class SimStoreSession:
         seconds = store.rng.random() * (faults.slow_s if self._chance(faults.slow) else CALL_S)
         down = store.simulation.now_s() < faults.down_until_s
         _pause(self._process, faults.timeout_s if down else seconds)
-        store.simulation.trace_event(f"store {what} {name}")
+        store.simulation.trace_event(f"store {operation} {name}")
         if down:
-            raise RetriableRemoteStorageError(f"simulated timeout: {what} {name}")
+            raise RetriableRemoteStorageError(f"simulated timeout: {operation} {name}")
         if self._chance(faults.failing):
-            raise RetriableRemoteStorageError(f"simulated server error: {what} {name}")
+            raise RetriableRemoteStorageError(f"simulated server error: {operation} {name}")
         if self._chance(faults.denied):
-            raise RemoteStorageError(f"simulated denial: {what} {name}")
+            raise RemoteStorageError(f"simulated denial: {operation} {name}")
 
-    def _leave(self, what: str, name: str) -> None:
+    def _leave(self, operation: str, name: str) -> None:
         """End a call that had an effect; its response may be lost."""
         _pause(self._process, self._store.rng.random() * CALL_S)
         if self._chance(self._store.faults.lost_response):
-            raise RetriableRemoteStorageError(f"simulated loss of the response: {what} {name}")
+            raise RetriableRemoteStorageError(f"simulated loss of the response: {operation} {name}")
 
     def put(self, name: str, chunks: Iterator[bytes], minimum_bytes: int) -> None:
         """Upload an object as `ObjectStore.put`, one call for each chunk and one for its completion."""

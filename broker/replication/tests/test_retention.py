@@ -50,7 +50,7 @@ class RetentionFixture:
             lambda _: None,
         )
 
-    def heard(self, label: str, path: str) -> OSError | None:
+    def received(self, label: str, path: str) -> OSError | None:
         self.calls.append((label, path.rpartition("/")[2]))
         return OSError(errno.EIO, "injected") if self.fails is not None and self.fails in path else None
 

@@ -128,7 +128,7 @@ class PlainSharePartition:
             self.records[offset].until = None
         return over
 
-    def told(self, offsets: Iterable[int]) -> dict[int, tuple[int, int]]:
+    def reported(self, offsets: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Return the state batches to write for these changes."""
         return {offset: (self.records[offset].count, self.records[offset].state) for offset in offsets}
 
@@ -178,7 +178,7 @@ class RandomSharePartitionHistory:
         else:
             assert all(model.records[offset].count for offset in new), "whole batches"
 
-    def said(self, member: str) -> acknowledgement.ShareAcknowledgementBatch:
+    def received(self, member: str) -> acknowledgement.ShareAcknowledgementBatch:
         """Return an acknowledgement, sometimes of records of another member, of free records or outside the window."""
         rng, records = self.rng, self.model.records
         held = [offset for offset, record in records.items() if record.is_of(member)]

@@ -94,15 +94,15 @@ async def _produce(
     properties = read_client_config(options.reader_config) | key_values(options.reader_property)
     reader = LineMessageReader(properties)
     codec = _codec(options.compression_codec)
-    asked = options.request_required_acks or settings.get("acks", "-1")
-    if asked not in ACKS:
+    acks = options.request_required_acks or settings.get("acks", "-1")
+    if acks not in ACKS:
         raise ToolFailed(
-            f"org.apache.kafka.common.config.ConfigException: Invalid value {asked} for configuration acks: "
+            f"org.apache.kafka.common.config.ConfigException: Invalid value {acks} for configuration acks: "
             "String must be one of: all, -1, 0, 1"
         )
     is_idempotent = settings.get("enable.idempotence", "true").lower() == "true"
     numbers = await topic_partitions(client, options.topic)
-    producer = TopicProducer(client, options.topic, codec, ACKS[asked], idempotent=is_idempotent)
+    producer = TopicProducer(client, options.topic, codec, ACKS[acks], idempotent=is_idempotent)
     batches = RecordBatches(producer, numbers, argparse.Namespace(topic=options.topic, partition=None, header=()))
     lines = InputReader(stream)
     try:

@@ -189,8 +189,8 @@ async def _offset_rows(client: ClusterClient, seen: gs.GroupDescription) -> list
             owners.append((sorted(assigned), member))
     owners.sort(key=lambda item: -len(item[0]))
     read = {at for assigned, _ in owners for at in assigned}
-    nobody = {"member": MISSING, "host": MISSING, "client": MISSING}
-    owners.append((sorted(at for at in committed if at not in read), nobody))
+    no_member = {"member": MISSING, "host": MISSING, "client": MISSING}
+    owners.append((sorted(at for at in committed if at not in read), no_member))
     wanted = [at for assigned, _ in owners for at in assigned]
     for topic in (await client.metadata(sorted({topic for topic, _ in wanted}))).topics if wanted else ():
         if topic.error_code:

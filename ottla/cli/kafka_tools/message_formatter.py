@@ -79,13 +79,13 @@ def _deserializer(properties: Mapping[str, str], name: str) -> Deserializer | No
     Raises:
         ToolFailed: it is not one of `DESERIALIZERS`.
     """
-    asked = properties.get(name)
-    if asked is None:
+    class_name = properties.get(name)
+    if class_name is None:
         return None
-    found = DESERIALIZERS.get(asked.removeprefix(f"{_PACKAGE}."))
+    found = DESERIALIZERS.get(class_name.removeprefix(f"{_PACKAGE}."))
     if found is None:
         known = ", ".join(DESERIALIZERS)
-        raise ToolFailed(f"{name} is not supported: {asked} (supported: {known} of {_PACKAGE})")
+        raise ToolFailed(f"{name} is not supported: {class_name} (supported: {known} of {_PACKAGE})")
     return found
 
 

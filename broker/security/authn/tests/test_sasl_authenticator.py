@@ -65,8 +65,8 @@ def say(raw: bytes, version: int = 2) -> memoryview:
     return frame(SaslAuthenticateRequest(raw), version)
 
 
-def plain(user: str = "alice", password: str = "alice-secret", as_client: str = "") -> bytes:
-    return f"{as_client}\0{user}\0{password}".encode()
+def plain(user: str = "alice", password: str = "alice-secret", authorization_id: str = "") -> bytes:
+    return f"{authorization_id}\0{user}\0{password}".encode()
 
 
 def authenticate(made: SaslAuthenticator, now_ms: float = 0.0, **client: str) -> Any:
@@ -238,7 +238,7 @@ def test_random_frames_without_password_never_authenticate(seed):
         (b"alice\0alice-secret", "Invalid SASL/PLAIN response: expected 3 tokens, got 2"),
         (b"\0alice\0alice-secret\0more", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
         (
-            plain(as_client="bob"),
+            plain(authorization_id="bob"),
             "Authentication failed: Client requested an authorization id that is different from username",
         ),
     ],
@@ -268,7 +268,7 @@ def test_plain_comparison_cost_does_not_depend_on_user_or_password(user, passwor
 
 @pytest.mark.behaviour("S-319")
 def test_plain_authorization_id_equal_to_user_is_accepted():
-    assert authenticate(create_authenticator(), as_whom="alice").failure is None
+    assert authenticate(create_authenticator(), authorization_id="alice").failure is None
 
 
 def scram_login(made: SaslAuthenticator, client: ScramClient, mechanism: str = SCRAM_SHA_256) -> Any:
