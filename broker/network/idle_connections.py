@@ -35,7 +35,10 @@ class ClosableConnection(Protocol):
 
 
 def close_most_idle(connections: Iterable[ClosableConnection], now_ms: float) -> int:
-    """Close the connections that were idle for longest, at least one; return their number."""
+    """Close a fraction of the open connections, those idle for longest, at least one; return the number.
+
+    Connections without a request or without authentication count as idle for longer.
+    """
     open_ones = [connection for connection in connections if not connection.is_closed]
     if not open_ones:
         return 0

@@ -60,7 +60,11 @@ class ClientMetricsInstance:
         self.last_error = ErrorCode.NONE
 
     def check_push_request(self, request: PushTelemetryRequest, now_ms: float, most_bytes: int) -> None:
-        """Check a PushTelemetry request of at most ``most_bytes`` and store its error code. Raises ProtocolError."""
+        """Check a PushTelemetry request: at most ``most_bytes``, in time, of the current subscription.
+
+        Raises:
+            ProtocolError: the request is refused; `last_error` has its code.
+        """
         try:
             self._check_push(request, now_ms, most_bytes)
         except ProtocolError as error:

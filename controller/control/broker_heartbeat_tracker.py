@@ -26,7 +26,8 @@ class BrokerHeartbeatTracker:
     def activate(self, image: MetadataImage, now_ms: float, own: int | None = None) -> None:
         """Start a full session for all unfenced brokers at activation of the controller (R-277).
 
-        ``own`` is the broker of this process: at its start the former process is gone, and its session need not expire.
+        ``own`` is the id of the broker in this process, or None. It gets no session: its former process has ended, and
+        it registers again.
         """
         live = (b for b in image.brokers.values() if not b.fenced and b.broker_id != own)
         self._last_contact_ms = {(b.broker_id, b.broker_epoch): now_ms for b in live}

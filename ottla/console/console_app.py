@@ -302,7 +302,7 @@ class Console:
 
 
 class _CountedStream:
-    """Stream of a session, counted from its response on; it breaks off once the session has ended."""
+    """Response stream of a session that counts as open, and raises OSError once the session has ended."""
 
     def __init__(self, console: Console, pieces: ResponseStream, request: HttpRequest, session: Session) -> None:
         self._console = console

@@ -99,7 +99,7 @@ class LocalNode:
         return context.may(operation, resource, name)
 
     async def call(self, principal: Principal, request: Message, version: int) -> Any:
-        """Answer a request here; where the user is above a quota, after the delay that a client has.
+        """Send a request to this node's dispatcher and return the response, after the throttle time of the user.
 
         Raises:
             WireError: the request cannot be encoded.

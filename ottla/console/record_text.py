@@ -36,7 +36,7 @@ def format_bytes(raw: bytes | None, limit: int = SHORT_CHARS) -> str:
 
 
 def format_json(raw: bytes | None) -> str | None:
-    """Return JSON with indentation; None if it is none, or too large: nested values are mostly indentation."""
+    """Return JSON indented; None if it is no object or array, or too large, as nested values are mostly indentation."""
     if raw is None or len(raw) > _JSON_BYTES:
         return None
     out, size = [], 0

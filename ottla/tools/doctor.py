@@ -115,19 +115,19 @@ def _zookeeper(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _advertised_listeners(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """Check that clients can reach the advertised listeners."""
+    """Yield findings about ``advertised.listeners``: no address, a local one, or no such listener."""
     bound = {name: host for name, host, _ in c.listeners("listeners")}
     values = {line.key: line.value for line in c.properties.values()}
     is_controller = listener_config.parse_roles(values) == {listener_config.CONTROLLER_ROLE}
     for name, host, _ in c.listeners("advertised.listeners"):
         if host in ANY_HOST:
             text = (
-                f"tells clients to go to {host or 'nowhere'}, which is no address; name one they reach, or leave it out"
+                f"advertises {host or 'no host'}, which is no address; set one that clients can reach, or leave it out"
             )
             yield c.finding("advertised.listeners", WRONG, text)
         elif host in LOCAL_HOST and bound.get(name, "") in ANY_HOST and bound:
             text = (
-                f"tells every client to go to {host}, though {name} listens on all addresses: those elsewhere get lost"
+                f"advertises {host}, though {name} listens on all addresses: clients on other machines cannot connect"
             )
             yield c.finding("advertised.listeners", DOUBTFUL, text)
         if bound and not is_controller and name not in (*bound, *listener_config.controller_listener_names(values)):

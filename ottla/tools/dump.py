@@ -144,7 +144,7 @@ def batch_summary(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
 
 
 def dump_segment(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
-    """Yield the row of each batch of a segment or snapshot; with ``deep`` also the rows of its records."""
+    """Yield a row (names and values to print) for each batch of a segment or snapshot; ``deep``: and each record."""
     end = 0
     for position, header in legacy_records.iterate_any_batches(raw):
         yield batch_summary(header, position, valid=legacy_records.any_crc_matches(raw, header, position))

@@ -90,7 +90,7 @@ class FaultConnection:
 
 
 class FaultHandle:
-    """A fault in force, until the node stops. As a context manager it is removed at the end of the block."""
+    """Injected fault, in force until the node stops. As a context manager removed at the end of the block."""
 
     def __init__(self, connection: FaultConnection, described: Mapping[str, Any]) -> None:
         self._connection = connection
@@ -257,7 +257,7 @@ class Faults:
         return self.add("half_response", api=api, topic=topic, client_id=client_id, **limits)
 
     def disk_full(self, directory: str | None = None, **limits: Any) -> FaultHandle:
-        """Let writes to files fail: all, or those below a directory. A log directory with a failed write is offline."""
+        """Fail writes to files as on a full disk: all, or those below ``directory``; log directories go offline."""
         path = None if directory is None else os.path.abspath(directory)
         return self.add("disk_full", directory=path, **limits)
 

@@ -59,11 +59,11 @@ class LeaderAssignment(NamedTuple):
 
 
 class ExpiredMember(NamedTuple):
-    """Context of the records that a timer of a member writes.
+    """Context of a write that removes a member whose timer has expired; used if the write fails.
 
     Attributes:
-        key: name of the timer.
-        owner: the member; another object is in its place once another record has changed the member.
+        key: key of the timer.
+        owner: the member when the timer expired; a later record about the member replaces the object.
     """
 
     key: tuple[str, ...]

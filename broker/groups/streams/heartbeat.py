@@ -80,7 +80,7 @@ def _leave(groups: StreamsGroups, call: GroupRequest, beaten: StreamsHeartbeatRe
 
 
 class _StreamsHeartbeat:
-    """Processing of a StreamsGroupHeartbeat request that is not a leave."""
+    """Processing of a StreamsGroupHeartbeat request of a member that joins or stays."""
 
     def __init__(
         self, groups: StreamsGroups, call: GroupRequest, beaten: StreamsHeartbeatResult, now_ms: int, fx: GroupEffects

@@ -45,7 +45,7 @@ class ClusterState(NamedTuple):
 
 
 def count_partitions(topics: Sequence[md.MetadataResponseTopic]) -> Job[TopicTotals]:
-    """Return the numbers of partitions and of those with problems, with a pause after each topic."""
+    """Return the number of topics, partitions, under-replicated and offline ones; yields after each topic."""
     partitions = under_replicated = offline = 0
     for topic in topics:
         partitions += len(topic.partitions)
