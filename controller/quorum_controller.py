@@ -300,7 +300,7 @@ class QuorumController:
         self._published = trio.Event()
 
     def _is_needed(self, task: PeriodicTask) -> bool:
-        """Return True if a periodic task may have work: a single node stays idle."""
+        """Return False for a periodic task without work in a cluster of this node alone, so that it stays idle."""
         image = self.image
         if task is WRITE_NO_OP_RECORD:
             others = {*image.brokers, *image.controllers} - {self.node_id}

@@ -419,7 +419,7 @@ class PartitionLog:
             pass
 
     def delete_segments_below_start_job(self, now_ms: int) -> Iterator[None]:
-        """Retire segments that end below the log start offset, yielding after each; stop once the log is closed."""
+        """Rename segments that end below the log start offset to ``.deleted``, yielding after each; stop at a close."""
         while not self.closed and self.segments.retire_oldest_below(self.local_log_start_offset, now_ms):
             yield
 

@@ -81,7 +81,7 @@ class LogMaintenance:
             yield from self._checkpoint(directory)
 
     def _maintain(self, log: PartitionLog) -> Job[None]:
-        """Flush rolled segments, and whole logs that are due by ``flush.ms`` or idle; delete and close unused files."""
+        """Flush rolled segments, and logs due by ``flush.ms`` or idle; delete files that are due, close idle files."""
         if log.closed or log.is_being_replaced:
             return
         due = self._last_sync_ms.get(log, 0) + log.config.flush_ms <= self._env.monotonic_ms()

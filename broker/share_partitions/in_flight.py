@@ -175,7 +175,7 @@ class InFlightBatch:
 
     @property
     def cut_count(self) -> int:
-        """Number of boundaries between runs."""
+        """Number of boundaries between runs of records in equal state; 0 while the whole batch has one state."""
         return len(self._run_starts) - 1
 
     def track_offset_states(self) -> None:

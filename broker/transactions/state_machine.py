@@ -245,7 +245,10 @@ class TransactionStateMachine:
     def _apply_results(
         self, transitions: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> TransactionEffects:
-        """Apply the result of a write to its transitions; those appended but not yet committed are awaited again."""
+        """Complete the transitions of a committed write, or drop them after an error unless their record is appended.
+
+        An appended record may still be committed: its transition waits for the next result.
+        """
         fx = TransactionEffects()
         again = []
         for transactional_id, pending in transitions:

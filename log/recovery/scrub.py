@@ -44,7 +44,7 @@ def list_sealed_segments(log: PartitionLog) -> list[LogSegment]:
 
 
 def scrub_batches(segment: LogSegment, position: int, at_most_bytes: int) -> ScrubResult:
-    """Verify the batches of a segment from ``position`` on, about ``at_most_bytes`` bytes of them.
+    """Verify about ``at_most_bytes`` bytes of batches from ``position`` on; return next position and damaged ranges.
 
     Raises:
         OSError: the file cannot be opened, or was removed.

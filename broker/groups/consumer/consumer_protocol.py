@@ -49,7 +49,7 @@ def decode_subscription(raw: bytes) -> Generator[None, None, consumer_protocol.C
     """Decode the embedded subscription of a member; yield between two steps.
 
     Raises:
-        WireError: the bytes are malformed, or too many.
+        WireError: the bytes are malformed, or more than `LARGEST_BYTES`.
     """
     return _decode(consumer_protocol.ConsumerProtocolSubscription, raw)
 
