@@ -209,8 +209,8 @@ class _RecordWindow:
 def _first_of(data: bytes, at: int, count: int, wanted: int, least: int) -> tuple[tuple[int, int] | None, int, int]:
     """Return the first of ``count`` records with timestamp delta >= ``wanted`` and offset delta >= ``least``, or None.
 
-    Returns (timestamp delta, offset delta) of the record, the position after the last record read, and the number of
-    records left, which are not complete up to their offset.
+    Returns (offset delta, timestamp delta) of the record, the position after the last record read, and the number of
+    records that are left because ``data`` ends inside the next one.
     """
     start = at
     try:

@@ -165,7 +165,7 @@ class _ConsumerHeartbeat:
         self._update_group(ConsumerGroup(request.group_id))
 
     def _upgrade(self, classic: ClassicGroup) -> Iterator[GroupEffects | None]:
-        """Convert a classic group and update it; yield its records only after the first target assignment is computed."""
+        """Convert a classic group and update it; its records follow once a target assignment is computed."""
         group = yield from upgrade.convert_classic_group(self._groups, classic)
         self._fx = fx = GroupEffects()
         self._update_group(group)

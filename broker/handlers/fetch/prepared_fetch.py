@@ -174,7 +174,7 @@ class PreparedFetch(RepeatedRequest):
         return chunks
 
     def _read(self, correlation_id: int, offsets: Sequence[int]) -> list[Chunk] | None:
-        """Read all partitions; return None if a partition has no plain records or all have less than ``min_bytes``."""
+        """Read all partitions; None if the handler has to serve it: not leader, aborted records, too few bytes."""
         services, committed, size_bytes, total = self._services, self._read_committed, self._response_bytes, 0
         most = left = min(self._max_bytes, services.fetch_max_bytes)
         out: list[Chunk] = []
