@@ -209,7 +209,7 @@ async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
         else:
             print_output(rows if options.output != "text" else format_table(rows), options.output)
     if not options.execute and not options.export and options.output == "text" and rows:
-        print("nothing has been changed: say --execute to do it")
+        print("no offset has been changed: add --execute to apply")
 
 
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
