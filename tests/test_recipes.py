@@ -368,15 +368,20 @@ def test_quotas_of_clients_have_a_manager() -> None:
 @pytest.mark.parametrize("kind", [*FAULT_KINDS, *CLUSTER_FAULT_KINDS])
 def test_fault_of_the_simulator_is_injected(kind: str) -> None:
     assert callable(getattr(FaultInjector, f"_{kind}", None)), steps_of("Add a fault to the simulator")[1]
-
-
-def test_fault_of_the_disk_ends_a_process() -> None:
     assert set(BROKEN_DISK) < set(STOP_KINDS)
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_client_of_the_matrix_has_a_row_in_the_documentation(client: MatrixClient) -> None:
     assert f"| {client.name} | {client.version} |" in (REFERENCE / "clients.md").read_text()
+
+
+def test_pipeline_has_a_module_and_a_page() -> None:
+    folder, page = ROOT / "spark_it" / "pipelines", (ROOT / "docs" / "how-to" / "pipelines.md").read_text()
+    names = re.findall(r'"([\w-]+)"', (folder / "pipeline.py").read_text().partition("NAMES = (")[2].partition(")")[0])
+    assert names
+    modules = {path.stem.replace("_", "-") for path in folder.glob("*.py")}
+    assert [x for x in names if x not in modules or f"(pipelines/{x}.md)" not in page] == []
 
 
 # ---------------------------------------------------------------- the page
