@@ -137,7 +137,7 @@ class RecordScan:
         return found
 
     async def fetch(self, part: ScanRange, max_bytes: int = _FETCH_BYTES) -> Any:
-        """Return the batches at the position, empty where the partition ends; None where the user is throttled.
+        """Fetch batches from the next offset; empty at the end of the partition, None if the user is throttled.
 
         ``max_bytes``: limit of the bytes, but at least one batch is returned.
 
@@ -180,7 +180,7 @@ class RecordScan:
         return len(found) >= limit or self._found_bytes >= MAX_CONSOLE_SCAN_BYTES
 
     def _records(self, raw: Any, at: int, header: BatchHeader, partition: int) -> Iterator[Record | None]:
-        """Yield the records of a batch, and None for a pause; note why where it cannot be read."""
+        """Yield the records of a batch, and None to pause; a batch that cannot be decoded adds to `problems`."""
         try:
             if not legacy_records.any_crc_matches(raw, header, at):
                 raise WireError("wrong checksum")
