@@ -160,8 +160,8 @@ class RebalanceHistory:
             )
         followed.is_seen = True
         current = followed.current
-        is_settled = _state_of(group) in _SETTLED_STATES
-        if epoch == followed.epoch and len(group.members) == len(followed.members) and current is None and is_settled:
+        is_stable = _state_of(group) in _SETTLED_STATES
+        if epoch == followed.epoch and len(group.members) == len(followed.members) and current is None and is_stable:
             return
         now_ms = self._env.now_ms()
         members = _members_of(group)
@@ -177,7 +177,7 @@ class RebalanceHistory:
         current.epoch = epoch
         current.add_members(joined, left)
         followed.epoch, followed.members = epoch, members
-        if is_settled:
+        if is_stable:
             current.duration_ms = max(_end_ms(group, now_ms) - current.at_ms, 0)
 
     def _reason(self, group_id: str, member: str) -> str:

@@ -116,11 +116,11 @@ def exchanges() -> list[tuple[ApiKey, int, int, bytes, bytes]]:
             for message in (request, response):
                 set_records(message)
             answer = b"".join(bytes(chunk) for chunk in encode_response(key, version, number, response))
-            asked = bytes(encode_request(key, version, number, "client", request))
-            asked = visible_request(key, asked, finish(request_fields(key, version, asked)))
+            query = bytes(encode_request(key, version, number, "client", request))
+            query = visible_request(key, query, finish(request_fields(key, version, query)))
             answer = visible_response(key, answer, finish(response_fields(key, version, answer)))
-            assert b"secret" not in asked + answer
-            out.append((key, version, number, asked, answer))
+            assert b"secret" not in query + answer
+            out.append((key, version, number, query, answer))
     return out
 
 
