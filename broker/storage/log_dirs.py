@@ -97,7 +97,7 @@ class LogDirs:
         return [log for directory in self.online for log in directory.logs.values() if not log.is_future]
 
     def log_of(self, file: File) -> PartitionLog | None:
-        """Return the log with an open segment file; None if the file was closed or replaced."""
+        """Return the log that has the open file ``file`` of a segment; None if it was closed or replaced."""
         return next((log for log in self.logs() if any(segment.is_open_file(file) for segment in log.segments)), None)
 
     # ------------------------------------------------------------------ startup

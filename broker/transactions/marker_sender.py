@@ -114,10 +114,10 @@ class TxnMarkerSender:
         """Enqueue the markers of a transaction for its remaining partitions."""
         self._enqueue(MarkerBatch(due, tuple(sorted(due.pending_transition.remaining_partitions))))
 
-    def _enqueue(self, letter: MarkerBatch) -> None:
-        all_of_them = letter.partitions
+    def _enqueue(self, batch: MarkerBatch) -> None:
+        all_of_them = batch.partitions
         for first in range(0, len(all_of_them), MAX_PARTITIONS_PER_REQUEST):
-            self._inbox.append(letter._replace(partitions=all_of_them[first : first + MAX_PARTITIONS_PER_REQUEST]))
+            self._inbox.append(batch._replace(partitions=all_of_them[first : first + MAX_PARTITIONS_PER_REQUEST]))
         self._batch_enqueued.set()
 
     async def run(self) -> None:
@@ -136,17 +136,17 @@ class TxnMarkerSender:
 
     # ------------------------------------------------------------------ leaders
 
-    def _route(self, letter: MarkerBatch, nursery: trio.Nursery) -> None:
+    def _route(self, batch: MarkerBatch, nursery: trio.Nursery) -> None:
         """Append each partition of a batch to the queue of its leader.
 
         Retry those without a leader, skip deleted ones.
         """
-        if self._epoch_of(letter.markers) is None:
+        if self._epoch_of(batch.markers) is None:
             return
         gone, nowhere = [], []
         by_leader: dict[int, list[TopicPartition]] = {}
         image = self._dependencies.image()
-        for at in letter.partitions:
+        for at in batch.partitions:
             topic = image.topics.get(at[0])
             registration = None if topic is None else topic.partitions.get(at[1])
             if registration is None:
@@ -159,29 +159,29 @@ class TxnMarkerSender:
             else:
                 nowhere.append(at)
         for leader, partitions in by_leader.items():
-            self._queue(leader, letter._replace(partitions=tuple(partitions)), nursery)
+            self._queue(leader, batch._replace(partitions=tuple(partitions)), nursery)
         if nowhere:
-            nursery.start_soon(self._retry_later, letter, nowhere)
+            nursery.start_soon(self._retry_later, batch, nowhere)
         if gone:
             logger.info(
-                "Skipping transaction markers of %s: partitions %s are deleted", letter.markers.transactional_id, gone
+                "Skipping transaction markers of %s: partitions %s are deleted", batch.markers.transactional_id, gone
             )
             self._on_written(
-                MarkersWritten(letter.markers.transactional_id, letter.markers.pending_transition, tuple(gone))
+                MarkersWritten(batch.markers.transactional_id, batch.markers.pending_transition, tuple(gone))
             )
 
-    def _queue(self, leader: int, letter: MarkerBatch, nursery: trio.Nursery) -> None:
+    def _queue(self, leader: int, batch: MarkerBatch, nursery: trio.Nursery) -> None:
         queue = self._queues.get(leader)
         if queue is None:
-            self._queues[leader] = deque([letter])
+            self._queues[leader] = deque([batch])
             nursery.start_soon(self._send_queued, leader, nursery)
         else:
-            queue.append(letter)
+            queue.append(batch)
 
-    async def _retry_later(self, letter: MarkerBatch, partitions: Iterable[TopicPartition]) -> None:
+    async def _retry_later(self, batch: MarkerBatch, partitions: Iterable[TopicPartition]) -> None:
         """Enqueue partitions of a batch again, with a new lookup of their leaders, after an exponential back-off."""
-        await self._env.sleep(min(MIN_RETRY_BACKOFF_S * 2 ** min(letter.attempts, 16), MAX_RETRY_BACKOFF_S))
-        self._enqueue(MarkerBatch(letter.markers, tuple(partitions), letter.attempts + 1))
+        await self._env.sleep(min(MIN_RETRY_BACKOFF_S * 2 ** min(batch.attempts, 16), MAX_RETRY_BACKOFF_S))
+        self._enqueue(MarkerBatch(batch.markers, tuple(partitions), batch.attempts + 1))
 
     # ------------------------------------------------------------------ requests
 
@@ -189,11 +189,11 @@ class TxnMarkerSender:
         """Send a leader its queued markers, one request after the other, until the queue is empty."""
         queue = self._queues[leader]
         while queue:
-            letters, count = [], 0
+            batches, count = [], 0
             while queue and count + len(queue[0].partitions) <= MAX_PARTITIONS_PER_REQUEST:
-                letters.append(queue.popleft())
-                count += len(letters[-1].partitions)
-            request = await self._request(letters)
+                batches.append(queue.popleft())
+                count += len(batches[-1].partitions)
+            request = await self._request(batches)
             if not request.markers:
                 continue
             try:
@@ -201,13 +201,13 @@ class TxnMarkerSender:
             except (OSError, WireError) as error:
                 logger.info("Sending transaction markers to broker %d failed, retrying: %s", leader, error)
                 answer = None
-            await self._process_response(letters, answer, nursery)
+            await self._process_response(batches, answer, nursery)
         del self._queues[leader]
 
-    async def _request(self, letters: list[MarkerBatch]) -> WriteTxnMarkersRequest:
+    async def _request(self, batches: list[MarkerBatch]) -> WriteTxnMarkersRequest:
         """Return a request with one marker for each transaction that this broker still coordinates."""
         markers: dict[int, WritableTxnMarker] = {}
-        for number, (due, partitions, _) in enumerate(letters, 1):
+        for number, (due, partitions, _) in enumerate(batches, 1):
             if not number % MAX_BATCHES_PER_SLICE:
                 await trio.lowlevel.checkpoint()
             epoch = self._epoch_of(due)
@@ -244,9 +244,9 @@ class TxnMarkerSender:
         return response
 
     async def _process_response(
-        self, letters: list[MarkerBatch], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery
+        self, batches: list[MarkerBatch], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery
     ) -> None:
-        """Report written markers and retry failed ones; a partition missing from the response is retried.
+        """Complete the partitions whose marker is written or refused for good; send the others again later.
 
         ``answer``: None if the request failed.
         """
@@ -255,19 +255,19 @@ class TxnMarkerSender:
             for topic in marker.topics:
                 for row in topic.partitions:
                     codes[marker.producer_id, topic.name, row.partition_index] = row.error_code
-        for number, letter in enumerate(letters, 1):
+        for number, batch in enumerate(batches, 1):
             if not number % MAX_BATCHES_PER_SLICE:
                 await trio.lowlevel.checkpoint()
-            producer_id = letter.markers.pending_transition.before.producer_id
+            producer_id = batch.markers.pending_transition.before.producer_id
             done, again = [], []
-            for at in letter.partitions:
+            for at in batch.partitions:
                 code = codes.get((producer_id, *at))
                 if code in FINAL_ERRORS:
                     done.append(at)
                 elif code in FENCED_ERRORS:
                     logger.warning(
                         "Sending transaction marker of %s for partition %s-%d has permanently failed: error %d",
-                        letter.markers.transactional_id,
+                        batch.markers.transactional_id,
                         *at,
                         code,
                     )
@@ -275,14 +275,14 @@ class TxnMarkerSender:
                     if code is not None and code not in RETRIABLE_ERRORS:
                         logger.error(
                             "Sending transaction marker of %s for partition %s-%d failed, retrying: error %d",
-                            letter.markers.transactional_id,
+                            batch.markers.transactional_id,
                             *at,
                             code,
                         )
                     again.append(at)
             if again:
-                nursery.start_soon(self._retry_later, letter, again)
+                nursery.start_soon(self._retry_later, batch, again)
             if done:
                 self._on_written(
-                    MarkersWritten(letter.markers.transactional_id, letter.markers.pending_transition, tuple(done))
+                    MarkersWritten(batch.markers.transactional_id, batch.markers.pending_transition, tuple(done))
                 )

@@ -107,7 +107,7 @@ class CapturedExchange:
         return visible_response(self.key, self.response, fields), fields
 
     def pcap_frames(self) -> Job[list[PcapFrame]]:
-        """Return the request, and the response if there is one, for a pcap file; both without hidden bytes."""
+        """Return the frames of request and response for a pcap file, with secrets masked; one too large is left out."""
         out = []
         sent_ms = self.time_ms + (self.elapsed_ms or 0.0)
         request, response = (yield from self.request_fields()), (yield from self.response_fields())
