@@ -30,7 +30,7 @@ class RemoteStoreSettings:
     cloud_settings: Mapping[str, str] = field(default_factory=dict)
     cloud: CloudStoreOptions = field(default_factory=CloudStoreOptions)
     reads_back: bool = True
-    """Whether the records of each copy are read again and verified."""
+    """True if the records of each copy are read again and verified."""
     cache: ChunkCacheOptions | None = None
     """Options of the chunk cache, None for no cache."""
 

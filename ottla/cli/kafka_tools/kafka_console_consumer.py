@@ -61,7 +61,7 @@ def _parser() -> ToolOptions:
 
 
 class ConsumerPlan(NamedTuple):
-    """What a consumer reads: group id (None: no group), start of a partition, and its settings.
+    """Arguments of a consumer: group id (None: no group), start of a partition, and its settings.
 
     ``start`` is an offset, or a timestamp of ListOffsets: -2 earliest, -1 latest.
     """
