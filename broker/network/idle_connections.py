@@ -35,10 +35,7 @@ class ClosableConnection(Protocol):
 
 
 def close_most_idle(connections: Iterable[ClosableConnection], now_ms: float) -> int:
-    """Close a fraction of the open connections, those idle for longest, at least one; return the number.
-
-    Connections without a request or without authentication count as idle for longer.
-    """
+    """Close a fraction of the connections, those idle for longest and unused ones first; return the number."""
     open_ones = [connection for connection in connections if not connection.is_closed]
     if not open_ones:
         return 0
