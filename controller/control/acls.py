@@ -157,7 +157,7 @@ def create_acls(
     rows: list[AclCreationResult] = []
     records: list[Message] = []
     made: set[StandardAcl] = set()
-    for number, creation in enumerate(request.creations, 1):
+    for creation in request.creations:
         acl = acl_from_creation(creation)
         why = _creation_error(acl)
         rows.append(AclCreationResult(ErrorCode.INVALID_REQUEST if why else ErrorCode.NONE, why or ""))
@@ -167,8 +167,7 @@ def create_acls(
                 why = "Unable to perform excessively large batch operation."
                 raise ProtocolError(ErrorCode.POLICY_VIOLATION, why)
             records.append(_record(new_id(), acl))
-        if number % YIELD_EVERY == 0:
-            yield None
+        yield None
     return ControllerResult(CreateAclsResponse(results=rows), records)
 
 
@@ -194,9 +193,8 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mappin
     _require_authorizer(static)
     rows: list[DeleteAclsFilterResult] = []
     telling = _DeleteMatches(image)
-    for number, request_filter in enumerate(request.filters, 1):
-        if number % YIELD_EVERY == 0:
-            yield None
+    for request_filter in request.filters:
+        yield None
         row = DeleteAclsFilterResult(error_message=None)
         rows.append(row)
         wanted = filter_from_request(request_filter)
@@ -233,7 +231,7 @@ class _DeleteMatches:
             yield None
             return rows
         rows, chars = [], 0
-        for number, acl in enumerate((yield from matching_acls(self._image, wanted)), 1):
+        for acl in (yield from matching_acls(self._image, wanted)):
             row, weight = self._row_by_acl.get(acl), _row_chars(acl)
             self._check_limits(0 if row is None else weight)
             if row is None:
@@ -241,8 +239,7 @@ class _DeleteMatches:
                 self.deleted_ids.add(self._image.acls[acl])
             rows.append(row)
             chars += weight
-            if number % YIELD_EVERY == 0:
-                yield None
+            yield None
         self._by_filter[wanted] = rows, chars
         return rows
 

@@ -34,7 +34,7 @@ from ottla.controller.partitions.partition_assignment import (
     utf8_size,
 )
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, collect_job, find_duplicates_job, first_occurrences
+from ottla.jobs.sequences import collect_job, find_duplicates_job, first_occurrences
 from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -191,21 +191,19 @@ def _alter_resource(
         raise RequestTooLarge(TOO_MANY_RECORDS)  # settings of plug-ins may have any name
     names: set[str] = set()
     is_twice = False
-    for number, change in enumerate(resource.configs, 1):
+    for change in resource.configs:
         config_validation.check_size(change.value)
         if change.config_operation not in _OPERATIONS:
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka fails with an unexpected exception
         is_twice = is_twice or change.name in names
         names.add(change.name)
-        if number % YIELD_EVERY == 0:
-            yield None
+        yield None
     if is_twice:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     values = image.config(kind, name)
     changed: dict[str, str | None] = {}
-    for number, change in enumerate(resource.configs, 1):
-        if number % YIELD_EVERY == 0:
-            yield None
+    for change in resource.configs:
+        yield None
         op = AlterConfigOp(change.config_operation)
         key = table(change.name) if kind in _KINDS_WITH_LIST_VALUES else None
         value = changed[change.name] = _next_value(key, op, values.get(change.name), change)
@@ -245,15 +243,13 @@ def _check_together(
     _check_name(kind, name)
     values = {**image.config(kind, name), **changed}
     new = {k: v for k, v in values.items() if v is not None}
-    for number, key_name in enumerate(new, 1):
-        if number % YIELD_EVERY == 0:
-            yield None
+    for key_name in new:
+        yield None
         if _TABLES[kind](key_name) is None:
             code, text = _UNKNOWN_KEY_ERRORS[kind]
             raise ProtocolError(code, text + key_name)
-    for number, key_name in enumerate(_in_order(kind, new), 1):
-        if number % YIELD_EVERY == 0:
-            yield None
+    for key_name in _in_order(kind, new):
+        yield None
         key = _TABLES[kind](key_name)
         wrong = None if key is None else check_value(key, new[key_name])
         if wrong is not None:
@@ -272,10 +268,9 @@ def _replace_resource(
 ) -> Job[list[Message]]:
     """Return the ConfigRecords that replace all settings of a resource: missing ones are removed."""
     wanted: dict[str, str | None] = {}
-    for number, config in enumerate(resource.configs, 1):
+    for config in resource.configs:
         wanted[config.name] = config.value
-        if number % YIELD_EVERY == 0:
-            yield None
+        yield None
     changes = yield from collect_job(
         IncrementalAlterableConfig(name, AlterConfigOp.SET, value) for name, value in wanted.items()
     )
@@ -312,10 +307,10 @@ def _decide_each(
     size = 0
     twice = yield from find_duplicates_job(map(resource_key, resources))
     for found in first_occurrences(resources, resource_key, twice):
+        yield None
         if found is None:
-            yield None
             continue
-        number, resource, is_again = found
+        resource, is_again = found
         code, message = ErrorCode.NONE, None
         try:
             if is_again:
@@ -327,8 +322,6 @@ def _decide_each(
             code, message = error.code, error.message
         rows.append(row(code, message, resource.resource_type, resource.resource_name))
         check_batch_limits(len(records), size)
-        if resource.configs or number % YIELD_EVERY_DECODED == 0:
-            yield None
     records += _clear_elr_records(image, records)
     check_batch_limits(len(records), size)
     return records

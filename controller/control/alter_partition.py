@@ -18,7 +18,6 @@ from ottla.controller.metadata.image import (
 )
 from ottla.controller.partitions.leader_and_isr_updates import leader_acceptor, topic_change_rules
 from ottla.controller.partitions.partition_change_builder import LEADER_RECOVERING, build_partition_change
-from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition import (
@@ -48,19 +47,14 @@ def alter_partition(
         return ControllerResult(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     response = AlterPartitionResponse()
     records: list[Message] = []
-    seen = 0
     for wanted in request.topics:
-        seen += 1
-        if seen % YIELD_EVERY_DECODED == 0:
-            yield None
+        yield None
         topic = image.topic_by_id(wanted.topic_id)
         rules = topic_change_rules(image, static, topic) if topic is not None else None
         rows = AlterPartitionResponseTopicData(wanted.topic_id)
         response.topics.append(rows)
         for partition in wanted.partitions:
-            seen += 1
-            if seen % YIELD_EVERY == 0:
-                yield None
+            yield None
             row = AlterPartitionResponsePartitionData(partition.partition_index)
             rows.partitions.append(row)
             if topic is None or rules is None:

@@ -25,7 +25,7 @@ from ottla.controller.partitions.reassignment_state import (
     reassignment_to,
     revert_reassignment,
 )
-from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, sort_job
+from ottla.jobs.sequences import sort_job
 from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -60,18 +60,13 @@ def alter_partition_reassignments(
     response.error_message = None
     response.allow_replication_factor_change = request.allow_replication_factor_change
     records: list[Message] = []
-    seen = 0
     for requested in request.topics:
-        seen += 1
-        if seen % YIELD_EVERY_DECODED == 0:
-            yield None
+        yield None
         topic = image.topics.get(requested.name)
         rules = topic_change_rules(image, static, topic) if topic is not None else PartitionChangeRules()
         rows = response_array(AlterPartitionReassignmentsResponse, version)
         for wanted in requested.partitions:
-            seen += 1
-            if seen % YIELD_EVERY == 0:
-                yield None
+            yield None
             row = ReassignablePartitionResponse(wanted.partition_index, 0, None)
             try:
                 record = _decide_row(image, request, topic, requested.name, wanted, rules)
@@ -170,24 +165,19 @@ def list_partition_reassignments(
 ) -> ControllerResultSteps:
     """Return the ListPartitionReassignments response, for all topics or those in the request (R-298)."""
     topics = response_array(ListPartitionReassignmentsResponse, version)
-    seen = 0
     queries: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:
         queries = ((name, None) for name in (yield from sort_job(image.topics)))
     else:
         queries = ((topic.name, topic.partition_indexes) for topic in request.topics)
     for name, numbers in queries:
-        seen += 1
-        if seen % YIELD_EVERY_DECODED == 0:
-            yield None
+        yield None
         topic = image.topics.get(name)
         if topic is None:
             continue
         rows = response_array(ListPartitionReassignmentsResponse, version)
         for number in topic.partitions if numbers is None else numbers:
-            seen += 1
-            if seen % YIELD_EVERY == 0:
-                yield None
+            yield None
             p = topic.partitions.get(number)
             if p is not None and is_reassignment_in_progress(p):
                 rows.append(OngoingPartitionReassignment(number, list(p.replicas), list(p.adding), list(p.removing)))

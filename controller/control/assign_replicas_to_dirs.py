@@ -16,7 +16,6 @@ from ottla.controller.partitions.leader_and_isr_updates import (
 )
 from ottla.controller.partitions.partition_change_builder import PartitionElection, build_partition_change
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.assign_replicas_to_dirs import (
@@ -51,25 +50,18 @@ def assign_replicas_to_dirs(
     response = AssignReplicasToDirsResponse()
     records: list[Message] = []
     lost: set[tuple[bytes, int]] = set()
-    seen = 0
     for directory in request.directories:
-        seen += 1
-        if seen % YIELD_EVERY_DECODED == 0:
-            yield None
+        yield None
         out = AssignReplicasToDirsResponseDirectoryData(directory.id)
         response.directories.append(out)
         for wanted in directory.topics:
-            seen += 1
-            if seen % YIELD_EVERY_DECODED == 0:
-                yield None
+            yield None
             topic = image.topic_by_id(wanted.topic_id)
             rules = topic_change_rules(image, static, topic) if topic is not None else None
             rows = AssignReplicasToDirsResponseTopicData(wanted.topic_id)
             out.topics.append(rows)
             for part in wanted.partitions:
-                seen += 1
-                if seen % YIELD_EVERY == 0:
-                    yield None
+                yield None
                 number = part.partition_index
                 error = _row_error(topic, number, broker_id)
                 rows.partitions.append(AssignReplicasToDirsResponsePartitionData(number, error))

@@ -15,7 +15,7 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.record_serde import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.controller.partitions.leader_and_isr_updates import leader_and_isr_updates
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import YIELD_EVERY, collect_distinct_job, collect_job
+from ottla.jobs.sequences import collect_distinct_job, collect_job
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -84,11 +84,10 @@ def _registration_error(
         return ErrorCode.INVALID_REGISTRATION
     finalized = {**image.features, KRAFT_VERSION: cluster.kraft_version}
     supported: dict[str, tuple[int, int]] = {}
-    for number, f in enumerate(request.features, 1):
+    for f in request.features:
         if f.name in finalized or f.name == METADATA_VERSION:
             supported[f.name] = f.min_supported_version, f.max_supported_version
-        if number % YIELD_EVERY == 0:
-            yield None
+        yield None
     if any(not low <= finalized.get(name, 0) <= high for name, (low, high) in supported.items() if name in finalized):
         return ErrorCode.UNSUPPORTED_VERSION
     if METADATA_VERSION not in supported:

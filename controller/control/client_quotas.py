@@ -20,7 +20,7 @@ from ottla.controller.limits import MAX_QUOTA_ENTITY_PARTS
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits, utf8_size
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED
+from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.alter_client_quotas import (
@@ -129,7 +129,7 @@ def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest)
     records: list[Message] = []
     size = 0
     try:
-        for number, entry in enumerate(request.entries, 1):
+        for entry in request.entries:
             entity = _entity(entry.entity)
             changed: list[Message] | str = "Ignoring duplicate entity" if entity in rows else _records(image, entry)
             if isinstance(changed, str):
@@ -139,15 +139,13 @@ def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest)
                 records += changed
                 size += len(changed) * utf8_size(name for _, name in entity)
                 check_batch_limits(len(records), size)
-            if number % YIELD_EVERY_DECODED == 0:
-                yield None
+            yield None
         results = list(rows.values())
     except RequestTooLarge as error:
         records, results = [], []
-        for number, entry in enumerate(request.entries, 1):
+        for entry in request.entries:
             results.append(_row(_entity(entry.entity), error.code, str(error)))
-            if number % YIELD_EVERY_DECODED == 0:
-                yield None
+            yield None
     return ControllerResult(AlterClientQuotasResponse(entries=results), [] if request.validate_only else records)
 
 

@@ -35,7 +35,7 @@ from ottla.controller.partitions.partition_assignment import (
 from ottla.controller.partitions.replica_placer import RandomFunction
 from ottla.jobs.job import Job
 from ottla.jobs.pending_request import ChargeQuota, no_quota
-from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_job, first_occurrences, free_job
+from ottla.jobs.sequences import YIELD_EVERY, find_duplicates_job, first_occurrences, free_job
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import ZERO_UUID, Message
@@ -210,13 +210,12 @@ def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, s
 def _requested_partition_count(request: CreateTopicsRequest, defaults: ControllerDefaults) -> Job[int]:
     """Return the maximum number of partitions that a request creates (``validateTotalNumberOfPartitions``)."""
     total = 0
-    for number, topic in enumerate(request.topics, 1):
+    for topic in request.topics:
         if topic.assignments:
             total += len(topic.assignments)
         else:
             total += defaults.num_partitions if topic.num_partitions == -1 else max(topic.num_partitions, 0)
-        if number % YIELD_EVERY_DECODED == 0:
-            yield None
+        yield None
     return total
 
 
@@ -249,10 +248,10 @@ def create_topics(
             raise RequestTooLarge(TOO_MANY_PARTITIONS)
         flats = yield from _names_with_underscores(image)
         for found in first_occurrences(request.topics, _name_of, twice):
+            yield None
             if found is None:
-                yield None
                 continue
-            _, topic, is_again = found
+            topic, is_again = found
             try:
                 if is_again:
                     raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -266,7 +265,6 @@ def create_topics(
             except ProtocolError as error:
                 result = refused(topic.name, error)
             response.topics.append(result)
-            yield None
     except RequestTooLarge as error:
         why = ProtocolError(error.code, str(error))
         response.topics = response_array(CreateTopicsResponse, version)
@@ -295,14 +293,13 @@ def _names_and_ids(request: DeleteTopicsRequest, twice: Container[Hashable]) -> 
     """Return the topic names that occur once in a DeleteTopics request, and all its topic ids."""
     names: set[str] = set()
     ids: set[bytes] = set()
-    for number, item in enumerate(_to_delete(request), 1):
+    for item in _to_delete(request):
         name, topic_id = item
         if name is None:
             ids.add(topic_id)
         elif topic_id == ZERO_UUID and item not in twice:
             names.add(name)
-        if number % YIELD_EVERY_DECODED == 0:
-            yield None
+        yield None
     return names, ids
 
 
@@ -336,12 +333,10 @@ def delete_topics(
     twice = yield from find_duplicates_job(_to_delete(request))
     names, ids = yield from _names_and_ids(request, twice)
     for found in first_occurrences(_to_delete(request), _identity, twice):
+        yield None
         if found is None:
-            yield None
             continue
-        number, (name, topic_id), is_again = found
-        if number % YIELD_EVERY_DECODED == 0:
-            yield None
+        (name, topic_id), is_again = found
         code, message = ErrorCode.NONE, None
         topic = image.topics.get(name) if name is not None else image.topic_by_id(topic_id)
         if name is None and topic is not None and not is_again and topic.name in names:

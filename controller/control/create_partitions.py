@@ -20,7 +20,7 @@ from ottla.controller.partitions.partition_assignment import (
 from ottla.controller.partitions.replica_placer import RandomFunction
 from ottla.jobs.job import Job
 from ottla.jobs.pending_request import ChargeQuota, no_quota
-from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_job, first_occurrences
+from ottla.jobs.sequences import YIELD_EVERY, find_duplicates_job, first_occurrences
 from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -95,10 +95,10 @@ def create_partitions(
     twice = yield from find_duplicates_job(topic.name for topic in request.topics)
     try:
         for found in first_occurrences(request.topics, _name_of, twice):
+            yield None
             if found is None:
-                yield None
                 continue
-            number, topic, is_again = found
+            topic, is_again = found
             code, message = ErrorCode.NONE, None
             try:
                 if is_again:
@@ -109,8 +109,6 @@ def create_partitions(
             except ProtocolError as error:
                 code, message = error.code, error.message
             response.results.append(CreatePartitionsTopicResult(topic.name, code, message))
-            if number % YIELD_EVERY_DECODED == 0:
-                yield None
     except RequestTooLarge as error:
         response.results = response_array(CreatePartitionsResponse, version)
         code, why = error.code, str(error)

@@ -96,11 +96,10 @@ def _find_by_hmac(image: MetadataImage, secret: str, shown: Buffer) -> Job[Deleg
     if len(shown) != _HMAC_BYTES:
         return None
     tokens = yield from iterate_tokens(image)
-    for number, token in enumerate(tokens, 1):
+    for token in tokens:
         if hmac.compare_digest(token_hmac(secret, token.token_id), shown):
             return token
-        if number % YIELD_EVERY == 0:
-            yield None
+        yield None
     return None
 
 

@@ -18,7 +18,7 @@ from ottla.controller.partitions.partition_change_builder import (
     PartitionElection,
     build_partition_change,
 )
-from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, sort_job
+from ottla.jobs.sequences import YIELD_EVERY, sort_job
 from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
@@ -76,18 +76,13 @@ def elect_leaders(
         named = ((name, image.topics[name].partitions) for name in (yield from sort_job(image.topics)))
     else:
         named = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
-    seen = 0
     for name, numbers in named:
-        seen += 1
-        if seen % YIELD_EVERY_DECODED == 0:
-            yield None
+        yield None
         topic = image.topics.get(name)
         rules = topic_change_rules(image, static, topic) if topic is not None else PartitionChangeRules()
         rows = response_array(ElectLeadersResponse, version)
         for number in numbers:
-            seen += 1
-            if seen % YIELD_EVERY == 0:
-                yield None
+            yield None
             code, message, record = _elect_row(image, topic, name, number, rules, kind)
             if request.topic_partitions is None and code == ErrorCode.ELECTION_NOT_NEEDED:
                 continue
@@ -127,10 +122,9 @@ def _refused(request: ElectLeadersRequest, version: int, code: ErrorCode, messag
     results = response_array(ElectLeadersResponse, version)
     for topic in request.topic_partitions or ():
         rows = response_array(ElectLeadersResponse, version)
-        for seen, number in enumerate(topic.partitions, 1):
+        for number in topic.partitions:
             rows.append(PartitionResult(number, code, message))
-            if seen % YIELD_EVERY == 0:
-                yield None
+            yield None
         results.append(ReplicaElectionResult(topic.topic, rows))
         yield None
     return ControllerResult(ElectLeadersResponse(error_code=code, replica_election_results=results))
@@ -147,13 +141,11 @@ def _elect_where(
     The response is True if there may be more than `MAX_ELECTIONS_PER_RUN`.
     """
     records: list[Message] = []
-    seen = 0
     for name in (yield from sort_job(image.topics)):
         topic = image.topics[name]
         rules = topic_change_rules(image, static, topic)
         for number, p in topic.partitions.items():
-            seen += 1
-            if seen % YIELD_EVERY == 0:
+            if number % YIELD_EVERY == 0:
                 yield None
             record = _elect(image, topic, number, p, rules, kind) if wants(p, rules) else None
             if record is not None:

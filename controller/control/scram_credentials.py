@@ -21,7 +21,6 @@ from ottla.controller.limits import MAX_SCRAM_FIELD_BYTES
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits, utf8_size
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_user_scram_credentials import (
@@ -88,15 +87,13 @@ def alter_scram_credentials(image: MetadataImage, request: AlterUserScramCredent
     except RequestTooLarge as error:
         fine.clear()
         names = chain((x.name for x in request.deletions), (x.name for x in request.upsertions))
-        for number, name in enumerate(names, 1):
+        for name in names:
             wrong[name] = error.code, str(error)
-            if number % YIELD_EVERY == 0:
-                yield None
-    rows = [AlterUserScramCredentialsResult(name, 0, None) for name in fine]
-    for number, (name, why) in enumerate(wrong.items(), 1):
-        rows.append(AlterUserScramCredentialsResult(name, *why))
-        if number % YIELD_EVERY == 0:
             yield None
+    rows = [AlterUserScramCredentialsResult(name, 0, None) for name in fine]
+    for name, why in wrong.items():
+        rows.append(AlterUserScramCredentialsResult(name, *why))
+        yield None
     return ControllerResult(AlterUserScramCredentialsResponse(results=rows), list(fine.values()))
 
 
@@ -111,22 +108,20 @@ def _alter(
     Raises:
         RequestTooLarge: the records do not fit into one batch.
     """
-    for number, deletion in enumerate(request.deletions, 1):
+    for deletion in request.deletions:
         _validate_user(deletion.name, _deletion_error(image, deletion), fine, wrong)
         if deletion.name in fine:
             fine[deletion.name] = RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
-        if number % YIELD_EVERY == 0:
-            yield None
+        yield None
     keyless: list[str] = []
-    for number, x in enumerate(request.upsertions, 1):
+    for x in request.upsertions:
         _validate_user(x.name, _upsertion_error(x), fine, wrong)
         if x.name in fine:
             fine[x.name] = credential_record(x.name, x.mechanism, x.salted_password, x.salt, x.iterations)
             check_batch_limits(len(fine), 0)
             if not x.salted_password:
                 keyless.append(x.name)
-        if number % YIELD_EVERY == 0:
-            yield None
+        yield None
     for name in keyless:  # Java rejects an empty key, and does so after all changes are validated
         if fine.pop(name, None) is not None:
             wrong[name] = ErrorCode.UNKNOWN_SERVER_ERROR, None

@@ -19,7 +19,7 @@ from ottla.controller.control.controller_result import ControllerResult, Control
 from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.controller.metadata.record_serde import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import YIELD_EVERY, collect_job, sort_job
+from ottla.jobs.sequences import collect_job, sort_job
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata_records import ConfigRecord, FeatureLevelRecord
@@ -126,9 +126,8 @@ def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Job[
             continue
         if name == ELR_VERSION and level > 0:
             places = yield from sort_job(image.configs)
-            for number, (kind, resource) in enumerate(places, 1):
-                if number % YIELD_EVERY == 0:
-                    yield None
+            for kind, resource in places:
+                yield None
                 values = image.config(kind, resource)
                 if kind == RESOURCE_BROKER and resource and MIN_ISR in values:
                     out.append(ConfigRecord(kind, resource, MIN_ISR, None))
@@ -153,18 +152,16 @@ def update_features(
     levels = {**image.features, KRAFT_VERSION: me.kraft_version}
     wanted: dict[str, FeatureUpdateKey] = {}
     unknown = None  # the first unknown feature: no other unknown one is checked
-    for number, update in enumerate(request.feature_updates, 1):
+    for update in request.feature_updates:
         name = update.feature
         if unknown is None and name not in SUPPORTED_FEATURES:
             unknown = name
         if name in SUPPORTED_FEATURES or name == unknown:
             wanted[name] = update
-        if number % YIELD_EVERY == 0:
-            yield None
+        yield None
     try:
-        for number, (name, update) in enumerate(wanted.items(), 1):
-            if number % YIELD_EVERY == 0:
-                yield None
+        for name, update in wanted.items():
+            yield None
             # Version 0 can request a downgrade, but Kafka's controller ignores that.
             kind = UpgradeType.UPGRADE if version == 0 else update.upgrade_type
             _check(name, update.max_version_level, levels.get(name, 0), kind, image, me)

@@ -13,7 +13,7 @@ from ottla.controller.metadata.directory_id import default_directory_id
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
 from ottla.controller.partitions.replica_placer import RandomFunction, StripedReplicaPlacer
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, first_occurrences
+from ottla.jobs.sequences import YIELD_EVERY, first_occurrences
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 T = TypeVar("T")
@@ -60,11 +60,10 @@ def refuse_all_job(
         row: returns the error row of an item.
         rows: result rows of the response, to which they are appended.
     """
-    for number, found in enumerate(first_occurrences(items, key, twice), 1):
+    for found in first_occurrences(items, key, twice):
         if found is not None:
-            rows.append(row(found[1]))
-        if found is None or number % YIELD_EVERY_DECODED == 0:
-            yield None
+            rows.append(row(found[0]))
+        yield None
 
 
 def active_brokers(image: MetadataImage, ids: Iterable[int]) -> tuple[int, ...]:
@@ -115,7 +114,7 @@ def manual_assignment(
         ProtocolError: INVALID_REPLICA_ASSIGNMENT.
     """
     made: dict[int, PartitionRegistration] = {}
-    for count, (number, replicas) in enumerate(assignments, 1):
+    for number, replicas in assignments:
         if number in made:
             raise _wrong(f"Found multiple manual partition assignments for partition {number}")
         validate_manual_assignment(image, replicas, factor)
@@ -127,7 +126,7 @@ def manual_assignment(
                 "controlled shutdown."
             )
         made[number] = new_partition(image, replicas, isr)
-        if count % YIELD_EVERY == 0:
+        if number % YIELD_EVERY == 0:
             yield None
     return [made[number] for number in sorted(made)]
 
@@ -142,7 +141,7 @@ def automatic_assignment(
     """
     placer = StripedReplicaPlacer(image, factor, chance)
     made: list[PartitionRegistration] = []
-    for number in range(1, count + 1):
+    for number in range(count):
         replicas = placer.place_next()
         made.append(new_partition(image, replicas, active_brokers(image, replicas)))
         if number % YIELD_EVERY == 0:

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import YIELD_EVERY
 
 T = TypeVar("T")
 PlannedPartition = tuple[str, int]
@@ -61,10 +60,9 @@ def count_partitions(
     brokers: BrokerLoads, partitions: Iterable[tuple[PlannedPartition, Sequence[int]]]
 ) -> PlanSteps[BrokerLoads]:
     """Count the replicas of all partitions in ``brokers`` and return it; yields to the event loop in between."""
-    for seen, (_, replicas) in enumerate(partitions, 1):
+    for _, replicas in partitions:
         brokers.count(replicas)
-        if seen % YIELD_EVERY == 0:
-            yield None
+        yield None
     return brokers
 
 
@@ -96,9 +94,8 @@ def drain(
     yield from count_partitions(brokers, partitions.items())
     moves: list[PlannedReassignment] = []
     stuck: list[PlannedPartition] = []
-    for seen, (at, replicas) in enumerate(sorted(partitions.items()), 1):
-        if seen % YIELD_EVERY == 0:
-            yield None
+    for at, replicas in sorted(partitions.items()):
+        yield None
         if leaving and not set(leaving).isdisjoint(replicas):
             target = replace_brokers(brokers, replicas, leaving)
             if target is None:
@@ -119,18 +116,13 @@ def rebalance(
     yield from count_partitions(brokers, partitions.items())
     total = sum(brokers.replicas.values())
     plan: dict[PlannedPartition, tuple[int, ...]] = {at: tuple(replicas) for at, replicas in sorted(partitions.items())}
-    seen = 0
     for step in (_into_other_racks, _unload_full_brokers, _fill_empty_brokers):
         for at, replicas in plan.items():
-            seen += 1
-            if seen % YIELD_EVERY == 0:
-                yield None
+            yield None
             plan[at] = step(brokers, replicas, total)
     for _ in range(2):  # a second pass for partitions without a better leader in the first one
         for at, replicas in plan.items():
-            seen += 1
-            if seen % YIELD_EVERY == 0:
-                yield None
+            yield None
             plan[at] = _prefer_least_loaded_leader(brokers, replicas)
     return [PlannedReassignment(at, replicas) for at, replicas in plan.items() if replicas != tuple(partitions[at])]
 

@@ -105,20 +105,15 @@ def collect_distinct_job(items: Iterable[H]) -> Job[dict[H, None]]:
 
 def first_occurrences(
     items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable]
-) -> Iterator[tuple[int, T, bool] | None]:
-    """Yield (position in ``items`` from 1, item, whether its key is in ``twice``) of the first item with each key.
+) -> Iterator[tuple[T, bool] | None]:
+    """Yield each item with a new key, and whether its key is in ``twice``; yield None for each other item.
 
-    ``twice``: keys that occur more than once (`find_duplicates_job`). Yields None from time to time while items are
-    skipped, so that the caller can yield to other tasks.
+    ``twice``: keys that occur more than once (`find_duplicates_job`).
     """
     yielded: set[Hashable] = set()
-    for number, item in enumerate(items, 1):
+    for item in items:
         at = key(item)
         is_again = at in twice
-        if is_again and at in yielded:
-            if number % YIELD_EVERY_DECODED == 0:
-                yield None
-            continue
+        yield None if at in yielded else (item, is_again)
         if is_again:
             yielded.add(at)
-        yield number, item, is_again

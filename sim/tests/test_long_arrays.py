@@ -26,7 +26,7 @@ from ottla.broker.handlers.groups import list_groups
 from ottla.broker.handlers.transactions import list_transactions
 from ottla.broker.node import Node
 from ottla.broker.observability import request_observers
-from ottla.controller.control import update_features
+from ottla.controller.control import scram_credentials
 from ottla.controller.raft.driver import describe_quorum
 from ottla.jobs import time_slice
 from ottla.jobs.job import run_to_end
@@ -285,7 +285,12 @@ def without_yields(steps: Callable[..., Any]) -> Callable[..., Any]:
 
 
 PLANTED = {
-    "DescribeQuorum": (ApiKey.DESCRIBE_QUORUM, describe_quorum, "YIELD_EVERY_DECODED", sys.maxsize),
+    "DescribeQuorum": (
+        ApiKey.DESCRIBE_QUORUM,
+        describe_quorum,
+        "_error_for_all",
+        without_yields(describe_quorum._error_for_all),
+    ),
     "ListGroups": (ApiKey.LIST_GROUPS, list_groups, "_recognized_names", without_yields(list_groups._recognized_names)),
     "ListTransactions": (
         ApiKey.LIST_TRANSACTIONS,
@@ -293,7 +298,12 @@ PLANTED = {
         "collect_distinct_job",
         without_yields(collect_distinct_job),
     ),
-    "UpdateFeatures": (ApiKey.UPDATE_FEATURES, update_features, "YIELD_EVERY", sys.maxsize),
+    "AlterUserScramCredentials": (
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        scram_credentials,
+        "_alter",
+        without_yields(scram_credentials._alter),
+    ),
 }
 
 

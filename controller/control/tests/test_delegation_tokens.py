@@ -282,7 +282,7 @@ def test_token_request_with_many_tokens_yields() -> None:
     request = RenewDelegationTokenRequest(bytes(64), -1)
     steps = decide_token_request(image, TokenRequestContext(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16))
     assert not isinstance(steps, ControllerResult)
-    assert sum(1 for _ in steps) == 20
+    assert sum(1 for _ in steps) == 10 + 1000, "one for each hundred records of the image and for each token"
 
 
 @pytest.mark.parametrize("size", [0, 63, 65, 50_000_000])

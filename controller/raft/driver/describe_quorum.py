@@ -15,7 +15,6 @@ from ottla.controller.raft.state_machine.epoch_states import (
 )
 from ottla.controller.raft.state_machine.events import ReplicaKey
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import YIELD_EVERY_DECODED
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import ZERO_UUID
@@ -90,18 +89,13 @@ def _is_the_log(request: DescribeQuorumRequest) -> bool:
 def _error_for_all(request: DescribeQuorumRequest, version: int) -> Job[DescribeQuorumResponse]:
     """Return UNKNOWN_TOPIC_OR_PARTITION for each partition of a request that is not for the metadata log only."""
     topics: list[DescribeQuorumResponseTopicData] = response_array(DescribeQuorumResponse, version)
-    number = 0
     for topic in request.topics:
         rows: list[DescribeQuorumResponsePartitionData] = response_array(DescribeQuorumResponse, version)
         for part in topic.partitions:
             rows.append(_error_row(part.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            number += 1
-            if number % YIELD_EVERY_DECODED == 0:
-                yield None
-        topics.append(DescribeQuorumResponseTopicData(topic.topic_name, rows))
-        number += 1
-        if number % YIELD_EVERY_DECODED == 0:
             yield None
+        topics.append(DescribeQuorumResponseTopicData(topic.topic_name, rows))
+        yield None
     return DescribeQuorumResponse(topics=topics)
 
 
