@@ -9,6 +9,7 @@ import hmac
 import ipaddress
 import json
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -76,12 +77,9 @@ class FaultEndpoint:
         disk, temporary = self._env.disk, f"{self._path}.tmp"
         if disk.exists(temporary):  # its mode may be another one
             disk.unlink(temporary)
-        file = disk.open(temporary, create=True, mode=PRIVATE_FILE)
-        try:
+        with closing(disk.open(temporary, create=True, mode=PRIVATE_FILE)) as file:
             file.truncate(0)
             file.pwrite(json.dumps({"address": address, "token": self._token}).encode(), 0)
-        finally:
-            file.close()
         disk.rename(temporary, self._path)
 
     def _route(self, request: HttpRequest) -> HttpHandler | HttpResponse:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.env.disk import Disk, File
+from ottla.env.disk import Disk, DiskView, File
 from ottla.env.env import WorkerContext
 from ottla.log.cleaner import compaction
 from ottla.wire.codec.primitives import Buffer
@@ -67,29 +67,18 @@ class ThrottledFile:
         return data
 
 
-class ThrottledDisk:
+class ThrottledDisk(DiskView):
     """Disk whose files are throttled."""
 
     def __init__(self, under: Disk, meter: IoThrottler) -> None:
-        self._disk = under
+        super().__init__(under)
         self._throttler = meter
-        self.exists = under.exists
-        self.is_dir = under.is_dir
-        self.listdir = under.listdir
-        self.list_files = under.list_files
         self.makedirs = under.makedirs
-        self.rename = under.rename
-        self.unlink = under.unlink
-        self.rmtree = under.rmtree
-        self.fsync_dir = under.fsync_dir
-        self.stat = under.stat
-        self.usage = under.usage
-        self.lock = under.lock
         self.private = under.private
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
         """Open a file whose reads and writes are throttled."""
-        return ThrottledFile(self._disk.open(path, create=create, readonly=readonly, mode=mode), self._throttler)
+        return ThrottledFile(self._under.open(path, create=create, readonly=readonly, mode=mode), self._throttler)
 
 
 def run_compaction(context: WorkerContext, job: ThrottledCompaction) -> compaction.CompactionResult:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -186,12 +187,9 @@ def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> N
     part = path + ".part"
     if disk.exists(part):
         disk.unlink(part)
-    file = disk.open(part, create=True, mode=mode)
-    try:
+    with closing(disk.open(part, create=True, mode=mode)) as file:
         file.pwrite(raw, 0)
         file.fsync()
-    finally:
-        file.close()
     freeze_snapshot(disk, path)
 
 

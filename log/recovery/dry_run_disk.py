@@ -85,6 +85,8 @@ class DryRunDisk:
 
     def __init__(self, under: Disk) -> None:
         self._real_disk = under
+        self.usage = under.usage
+        self.lock = under.lock  # on the real disk, so that no node writes meanwhile
         self._files: dict[str, DryRunFile] = {}
         self._removed_paths: set[str] = set()
         self.changed_files: set[str] = set()
@@ -176,14 +178,6 @@ class DryRunDisk:
         if known is None:
             return self._real_disk.stat(path)
         return FileStat(known.size(), self._real_disk.stat(path).mtime_ms if self._real_disk.exists(path) else 0)
-
-    def usage(self, path: str) -> tuple[int, int]:
-        """Return total and available bytes of the real disk."""
-        return self._real_disk.usage(path)
-
-    def lock(self, path: str) -> File | None:
-        """Acquire the lock on the real disk, so that no node writes meanwhile; None if it is held."""
-        return self._real_disk.lock(path)
 
     def private(self) -> PrivateDisk:
         """Return a view of this disk whose new files are readable by their owner only."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from ottla.env.disk import File
-from ottla.log.segment.damaged_ranges import ByteRange, damaged_bytes_from
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch.batch_header import (
     HEADER_BYTES,
@@ -29,6 +28,8 @@ WINDOW_BYTES = 16 * 1024
 
 _unpack_prefix = struct.Struct(">qi4xb6xi").unpack_from
 """Base offset, batch length, magic and last offset delta of a batch of format 2."""
+ByteRange = tuple[int, int]
+"""Position of the first byte, and position after the last byte."""
 
 
 class LogOffsetPosition(NamedTuple):
@@ -128,3 +129,18 @@ def iterate_batches(
         if at == 0:
             raise WireError(f"{name}: {segment.size_bytes - position} bytes at {position} are no batch")
         position += at
+
+
+def damaged_bytes_from(damage: Iterable[ByteRange], position: int) -> int:
+    """Return the size of the damaged range that begins at ``position``; 0 if there is none."""
+    return next((end - start for start, end in damage if start == position), 0)
+
+
+def undamaged_end(damage: Iterable[ByteRange], position: int, end: int) -> int:
+    """Return the end of the undamaged bytes from ``position`` up to ``end``; ``position`` if it is damaged itself."""
+    for start, stop in damage:
+        if start <= position < stop:
+            return position
+        if position < start < end:
+            end = start
+    return end

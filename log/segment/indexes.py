@@ -16,6 +16,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from contextlib import closing
 from typing import NamedTuple
 
 from ottla.env.disk import Disk, read_file, write_file
@@ -195,12 +196,9 @@ def read_last_time_entry(disk: Disk, path: str, base_offset: int) -> tuple[int, 
     None if the file is missing, empty or malformed.
     """
     try:
-        file = disk.open(path, readonly=True)
-        try:
+        with closing(disk.open(path, readonly=True)) as file:
             size = file.size()
             tail = file.pread(2 * TIME_ENTRY_BYTES, max(size - 2 * TIME_ENTRY_BYTES, 0))
-        finally:
-            file.close()
         index = TimeIndex.unpack(base_offset, tail)
     except (CorruptFile, OSError):
         return None
@@ -252,11 +250,8 @@ def rewrite_txn_index(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
 
 def append_to_txn_index(disk: Disk, path: str, count: int, entry: AbortedTxn) -> None:
     """Write an entry into a ``.txnindex`` file after its first ``count`` entries, without a sync."""
-    file = disk.open(path, create=True)
-    try:
+    with closing(disk.open(path, create=True)) as file:
         file.pwrite(_TXN_ENTRY.pack(0, *entry), count * _TXN_ENTRY.size)
-    finally:
-        file.close()
 
 
 def write_txn_index(disk: Disk, path: str, entries: list[AbortedTxn], *, sync: bool = False) -> None:

@@ -12,8 +12,7 @@ from zlib import crc32
 from ottla.env.disk import Disk, File, read_file, write_file
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.log_config import LogConfig
-from ottla.log.segment.batch_scan import LogOffsetPosition, iterate_batches, locate_batch
-from ottla.log.segment.damaged_ranges import ByteRange
+from ottla.log.segment.batch_scan import ByteRange, LogOffsetPosition, iterate_batches, locate_batch
 from ottla.log.segment.indexes import (
     OFFSET_ENTRY_BYTES,
     TIME_ENTRY_BYTES,

@@ -16,8 +16,7 @@ from ottla.env.disk import Disk, FileSlice
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.file_names import DELETED_FILE_SUFFIX
 from ottla.log.log_config import LogConfig
-from ottla.log.segment.batch_scan import LogOffsetPosition
-from ottla.log.segment.damaged_ranges import undamaged_end
+from ottla.log.segment.batch_scan import LogOffsetPosition, undamaged_end
 from ottla.log.segment.indexes import AbortedTxn
 from ottla.log.segment.log_segment import LogSegment, segment_file_name
 from ottla.log.segment.segment_truncation import truncate_segment

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import closing
 from typing import NamedTuple, Protocol
 
 from ottla.wire.codec.primitives import Buffer
@@ -165,13 +166,11 @@ class Disk(Protocol):
         """
 
 
-class PrivateDisk:
-    """Disk whose new files and directories are accessible by their owner only: they may contain credentials."""
+class DiskView:
+    """Base of a disk that changes some calls to another one: passes on all but open, makedirs and private."""
 
-    def __init__(self, under: Disk, release: Callable[[], None] = lambda: None) -> None:
-        """Create a view of ``under``; ``release`` is called by `close` to release reserved descriptors."""
+    def __init__(self, under: Disk) -> None:
         self._under = under
-        self.close = release
         self.exists = under.exists
         self.is_dir = under.is_dir
         self.listdir = under.listdir
@@ -183,6 +182,15 @@ class PrivateDisk:
         self.stat = under.stat
         self.usage = under.usage
         self.lock = under.lock
+
+
+class PrivateDisk(DiskView):
+    """Disk whose new files and directories are accessible by their owner only: they may contain credentials."""
+
+    def __init__(self, under: Disk, release: Callable[[], None] = lambda: None) -> None:
+        """Create a view of ``under``; ``release`` is called by `close` to release reserved descriptors."""
+        super().__init__(under)
+        self.close = release
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o600) -> File:
         """Open a file as `Disk.open`; only the owner's access rights in ``mode`` are used."""
@@ -199,20 +207,14 @@ class PrivateDisk:
 
 def read_file(disk: Disk, path: str) -> bytes:
     """Return the contents of a small file."""
-    file = disk.open(path, readonly=True)
-    try:
+    with closing(disk.open(path, readonly=True)) as file:
         return file.pread(file.size(), 0)
-    finally:
-        file.close()
 
 
 def sync_file(disk: Disk, path: str) -> None:
     """Open a file, make its contents durable and close it."""
-    file = disk.open(path, readonly=True)
-    try:
+    with closing(disk.open(path, readonly=True)) as file:
         file.fsync()
-    finally:
-        file.close()
 
 
 def write_file(
@@ -224,14 +226,11 @@ def write_file(
     the path to which the previous file is renamed; None to replace it.
     """
     temporary = path + ".tmp"
-    file = disk.open(temporary, create=True)
-    try:
+    with closing(disk.open(temporary, create=True)) as file:
         file.truncate(0)
         file.pwrite(data, 0)
         if sync:
             file.fsync()
-    finally:
-        file.close()
     if keep is not None:
         disk.rename(path, keep)
     disk.rename(temporary, path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 
 from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId, freeze_snapshot, read_snapshot
 from ottla.controller.raft.messages.conversion_types import DecodedRaftResponse
@@ -65,8 +66,7 @@ async def _download(
     part = path + ".part"
     if env.disk.exists(part):
         env.disk.unlink(part)
-    file = env.disk.open(part, create=True, mode=0o400)
-    try:
+    with closing(env.disk.open(part, create=True, mode=0o400)) as file:
         while True:
             decoded = await send(request)
             if not is_wanted():
@@ -83,7 +83,5 @@ async def _download(
             if request.position >= answer.size_bytes:
                 await env.in_thread(file.fsync, ThreadPool.FILES)
                 break
-    finally:
-        file.close()
     await env.in_thread(lambda: freeze_snapshot(env.disk, path), ThreadPool.FILES)
     return True

@@ -9,6 +9,7 @@ Source: ``KafkaRaftLog.java``, ``MetadataLogConfig.java``, ``Snapshots.java`` (a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 
 from ottla.controller.metadata.record_serde import control_batch
@@ -234,11 +235,8 @@ class MetadataStore:
 
         ``max_bytes``: limit of the request; no bytes if negative, at most `MAX_READ_BYTES`.
         """
-        file = self.disk.open(f"{self.directory}/{name.file_name}", readonly=True)
-        try:
+        with closing(self.disk.open(f"{self.directory}/{name.file_name}", readonly=True)) as file:
             return file.pread(min(max(0, max_bytes), MAX_READ_BYTES), position)
-        finally:
-            file.close()
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole batches from ``offset`` on for another replica, committed or not, at least one (R-219).
