@@ -15,11 +15,16 @@ class AssignedRecords(NamedTuple):
     """Key and value classes of the records of one group type, and the records and tombstones built from them."""
 
     metadata_key: type[Any]
+    metadata_value: type[Any]
     target_metadata_key: type[Any]
     target_metadata_value: type[Any]
     current_assignment_key: type[Any]
     target_assignment_key: type[Any]
     member_key: type[Any]
+
+    def epoch_record(self, group_id: str, epoch: int, metadata_hash: int, *more: Any) -> GroupRecord:
+        """Return the record of a group's epoch and metadata hash; ``more``: further fields of its value."""
+        return GroupRecord(self.metadata_key(group_id), self.metadata_value(epoch, metadata_hash, *more))
 
     def target_assignment_epoch_record(self, group_id: str, epoch: int, at_ms: int) -> GroupRecord:
         """Return the target assignment metadata record: the assignment epoch, and its time ``at_ms``."""

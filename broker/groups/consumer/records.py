@@ -32,6 +32,7 @@ TOPIC_COST_IN_PARTITIONS = 4
 """Work of a topic in an assignment record, in partitions."""
 RECORDS = AssignedRecords(
     consumer_group_records.ConsumerGroupMetadataKey,
+    consumer_group_records.ConsumerGroupMetadataValue,
     consumer_group_records.ConsumerGroupTargetAssignmentMetadataKey,
     consumer_group_records.ConsumerGroupTargetAssignmentMetadataValue,
     consumer_group_records.ConsumerGroupCurrentMemberAssignmentKey,
@@ -40,6 +41,7 @@ RECORDS = AssignedRecords(
 )
 target_assignment_epoch_record = RECORDS.target_assignment_epoch_record
 member_tombstones = RECORDS.member_tombstones
+epoch_record = RECORDS.epoch_record
 
 
 def member_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
@@ -74,14 +76,6 @@ def with_metadata(
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
         classic_metadata=value.classic_member_metadata,
-    )
-
-
-def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
-    """Return the record of a group's epoch and metadata hash (type 3)."""
-    return GroupRecord(
-        consumer_group_records.ConsumerGroupMetadataKey(group_id),
-        consumer_group_records.ConsumerGroupMetadataValue(epoch, metadata_hash),
     )
 
 

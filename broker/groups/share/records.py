@@ -26,6 +26,7 @@ from ottla.wire.messages import share_group_records
 
 RECORDS = AssignedRecords(
     share_group_records.ShareGroupMetadataKey,
+    share_group_records.ShareGroupMetadataValue,
     share_group_records.ShareGroupTargetAssignmentMetadataKey,
     share_group_records.ShareGroupTargetAssignmentMetadataValue,
     share_group_records.ShareGroupCurrentMemberAssignmentKey,
@@ -34,6 +35,7 @@ RECORDS = AssignedRecords(
 )
 target_assignment_epoch_record = RECORDS.target_assignment_epoch_record
 member_tombstones = RECORDS.member_tombstones
+epoch_record = RECORDS.epoch_record
 
 
 def member_record(group_id: str, member: ShareGroupMember) -> GroupRecord:
@@ -43,14 +45,6 @@ def member_record(group_id: str, member: ShareGroupMember) -> GroupRecord:
         member.rack_id, member.client_id, member.client_host, names
     )
     return GroupRecord(share_group_records.ShareGroupMemberMetadataKey(group_id, member.id), value)
-
-
-def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
-    """Return the record of a group's epoch and metadata hash (type 11)."""
-    return GroupRecord(
-        share_group_records.ShareGroupMetadataKey(group_id),
-        share_group_records.ShareGroupMetadataValue(epoch, metadata_hash),
-    )
 
 
 def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> GroupRecord:

@@ -31,6 +31,7 @@ _TasksWithEpochs = streams_group_records.StreamsGroupCurrentMemberAssignmentValu
 _TargetTasks = streams_group_records.StreamsGroupTargetAssignmentMemberValueTaskIds
 RECORDS = AssignedRecords(
     streams_group_records.StreamsGroupMetadataKey,
+    streams_group_records.StreamsGroupMetadataValue,
     streams_group_records.StreamsGroupTargetAssignmentMetadataKey,
     streams_group_records.StreamsGroupTargetAssignmentMetadataValue,
     streams_group_records.StreamsGroupCurrentMemberAssignmentKey,
@@ -95,8 +96,7 @@ def epoch_record(
         streams_group_records.LastAssignmentConfig(key, configs[key])
         for key in sorted(configs, key=java_string_sort_key)
     ]
-    value = streams_group_records.StreamsGroupMetadataValue(epoch, metadata_hash, validated_epoch, config_rows)
-    return GroupRecord(streams_group_records.StreamsGroupMetadataKey(group_id), value)
+    return RECORDS.epoch_record(group_id, epoch, metadata_hash, validated_epoch, config_rows)
 
 
 def target_assignment_record(group_id: str, member_id: str, target: TasksTuple) -> GroupRecord:

@@ -80,12 +80,8 @@ def _check_times(claims: Claims, now_s: int, skew_s: int) -> int:
 
 
 def _seconds(claims: Claims, name: str) -> int | None:
-    value = claims.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 2**53:
-        raise InvalidToken(f"{name} is no time")
-    return floor(value)
+    value = _number(claims, name)
+    return None if value is None else floor(value)
 
 
 def _check_issuer(claims: Claims, issuer: str | None) -> None:
