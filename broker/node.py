@@ -22,9 +22,8 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.metadata.broker_lifecycle import RegistrationRejected
 from ottla.broker.network.bound_listeners import BindError, BoundListeners
-from ottla.broker.storage.clean_shutdown import close_log_dirs
 from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
-from ottla.broker.storage.log_dirs import LogDirMismatch, LogDirs
+from ottla.broker.storage.log_dirs import LogDirMismatch, LogDirs, close_log_dirs
 from ottla.broker.storage.node_identity import LogDirsNotFormatted, format_log_dirs, read_previous_voters
 from ottla.controller.config.config_keys import FAULTS, OTLP_ENDPOINT
 from ottla.controller.raft.quorum_config import QuorumConfig

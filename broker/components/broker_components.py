@@ -12,38 +12,24 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.broker.components import security
+from ottla.broker.components.coordinators import connect_coordinator, create_group_coordinator
+from ottla.broker.components.metadata import create_metadata, load_controller
+from ottla.broker.components.replication import create_fetchers, create_replica_manager
+from ottla.broker.components.storage import create_storage
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.fetch_sessions.fetch_session_cache import FetchSessionCache
-from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
-from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.interbroker.controller_channel import ControllerChannel
-from ottla.broker.metadata.broker_lifecycle import BrokerLifecycleManager
-from ottla.broker.metadata.cache import MetadataCache
-from ottla.broker.metadata.controller_forwarder import SHARE_TOPIC, TRANSACTIONS_TOPIC, ControllerForwarder
-from ottla.broker.metadata.directory_assignments import DirectoryAssignments
-from ottla.broker.metadata.producer_id_manager import ProducerIdManager
-from ottla.broker.metadata.publisher import BrokerMetadataPublisher
-from ottla.broker.replication.alter_partition_sender import AlterPartitionSender
-from ottla.broker.replication.fetcher.fetcher_manager import ReplicaFetcherManager
+from ottla.broker.metadata.controller_forwarder import SHARE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.replication.log_creator import LogCreator
-from ottla.broker.replication.log_maintenance import LogMaintenance
-from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.requests.purgatory import Purgatory
 from ottla.broker.services import BrokerServices
-from ottla.broker.storage.deleted_logs import DeletedLogRemover
-from ottla.broker.storage.log_cleaner import LogCleaner
 from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
 from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
-from ottla.broker.storage.scrubber import Scrubber
-from ottla.controller.config.config_keys import METRICS_LISTENER, SCRUB_RATE
-from ottla.controller.control.controller_result import ControllerDefaults
+from ottla.controller.config.config_keys import METRICS_LISTENER
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.raft.quorum_config import QuorumConfig
-from ottla.env.env import FOREVER_S, Env, steady_env
+from ottla.env.env import FOREVER_S, Env
 from ottla.jobs.supervision import run_logging_failure, supervise
 from ottla.jobs.time_slice import run_in_background
 from ottla.log.directory.meta_properties import MetaProperties
@@ -56,11 +42,8 @@ if TYPE_CHECKING:
     from ottla.broker.observability.request_observers import RequestObserver
     from ottla.broker.replication.alter_log_dirs.alter_log_dirs import AlterLogDirs
     from ottla.broker.share_partitions.share_partition_manager import SharePartitionManager
-    from ottla.broker.share_state.coordinator import ShareCoordinator
     from ottla.broker.transactions.coordinator import TransactionCoordinator
     from ottla.broker.transactions.verification import TransactionVerifier
-
-    Coordinator = GroupCoordinator | ShareCoordinator | TransactionCoordinator
 
 BackgroundTask = Callable[[], Awaitable[None]]
 
@@ -83,50 +66,36 @@ class BrokerComponents:
         nursery: trio.Nursery,
     ) -> None:
         self._env, self._config, self._nursery = env, config, nursery
-        quorum = quorum._replace(access=partial(security.create_controller_access, config))
+        fail, start = failure_handler.handle_failure, self._start_once
         self.log_dirs = storage
-        fail = failure_handler.handle_failure
-        defaults = ControllerDefaults(
-            config.number("num.partitions"), config.number("default.replication.factor"), static_config=config.values
-        )
-        self.controller = QuorumController(steady_env(env), storage.metadata, identity, defaults, fail, quorum)
-        self.controller.load()
-        self.cache = MetadataCache(config, identity.cluster_id, lambda: self.controller.kraft_version)
+        self.quorum = quorum._replace(access=partial(security.create_controller_access, config))
+        controlled = load_controller(env, config, storage, identity, self.quorum, fail)
+        self.controller, self.cache, self.create_channel = controlled
         self.timers, self.purgatory = Timers(env), Purgatory(env)
-        retain_ms = config.number("log.retention.check.interval.ms")
-        expire_ms = config.number("producer.id.expiration.ms")
-        self.log_maintenance = LogMaintenance(env, storage, retain_ms, expire_ms, fail, nursery.start_soon)
-        wake, flush_due = self.purgatory.check_and_complete, self.log_maintenance.request_flush
-        self.replica_manager = replicas = ReplicaManager(env, config, storage, wake, flush_due, fail)
+        stored = create_storage(env, config, storage, self._dynamic_value, fail, nursery.start_soon)
+        self.log_maintenance, self.deleted_log_remover, self.cleaner, self.scrubber = stored
+        replicas, log_creator = create_replica_manager(env, config, storage, self.purgatory, stored, failure_handler)
+        self.replica_manager, self.log_creator = replicas, log_creator
+        applied = create_metadata(env, config, controlled, storage, replicas, log_creator, start)
+        self.publisher, self.controller_forwarder, self.lifecycle, self.directory_assignments, self.producer_ids = (
+            applied
+        )
+        self.fetchers, self.alter_partition_sender = create_fetchers(
+            env, config, replicas, applied, self.create_channel(FOREVER_S), failure_handler
+        )
+        self.groups = create_group_coordinator(
+            env, config, self.timers, replicas, self.log_maintenance, self.publisher, fail
+        )
+        replicas.on_leader.append(self._on_coordinator_leader)
+        replicas.on_future_log_resumed = self._resume_moves
         self.request_observers: list[RequestObserver] = []
         """Observers of all requests to this node, in order; set before its listeners start to serve."""
         self.acceptors: list[Acceptor] = []
         """Acceptors of all listeners, added when a listener starts to serve."""
-        self.log_creator = LogCreator(env, config, storage, replicas, fail)
-        self.publisher = BrokerMetadataPublisher(env, config, self.cache, replicas, self.log_creator)
-        way = partial(ControllerChannel, env, config.node_id, self.controller, quorum.listener, access=quorum.access)
-        forwarding, heartbeats = way(), way(config.number("broker.session.timeout.ms") / 2000)
-        self.controller_forwarder = ControllerForwarder(
-            forwarding, config, self._start_once, self.publisher.wait_applied_and_created
-        )
-        newest = lambda: self.controller.image  # noqa: E731 - one line says it
-        self.lifecycle = BrokerLifecycleManager(env, config, heartbeats, self.cache, self.publisher, storage, newest)
-        epoch = lambda: self.lifecycle.broker_epoch  # noqa: E731
-        lag_max_ms = config.number("replica.lag.time.max.ms")
-        self.fetchers = ReplicaFetcherManager(env, config, replicas, epoch, fail, config.inter_broker_listener)
-        sender = AlterPartitionSender(env, config.node_id, way(FOREVER_S), replicas, epoch, lag_max_ms)
-        self.alter_partition_sender = sender
-        self.create_channel, self.quorum = way, quorum
         self.transactions: TransactionCoordinator | None = None
         self._client_metrics: ClientMetricsManager | None = None
         self._other_broker_registered = trio.Event()
-        self.directory_assignments = DirectoryAssignments(env, config.node_id, way(), self.cache, storage)
-        self.deleted_log_remover = DeletedLogRemover(env, config.number("log.segment.delete.delay.ms"))
-        self.groups = GroupCoordinator(env, config, self.timers, fail, self._offsets_partition_count)
-        self.producer_ids = ProducerIdManager(forwarding, config.node_id, self._start_once)
-        self.cleaner = LogCleaner(env, storage, lambda name: config.effective_value(self.cache.image, name) or "", fail)
-        self.scrubber = Scrubber(env, storage, lambda: int(config.effective_value(self.cache.image, SCRUB_RATE) or 0))
-        self._connect_components(failure_handler)
+        self.controller.subscribe(self._on_metadata_change)
         self.services = self._services(fail)
 
     async def register_broker(self) -> None:
@@ -175,15 +144,9 @@ class BrokerComponents:
 
             listener = self._config.inter_broker_listener
             self.transactions = create_transaction_coordinator(self.services, self.timers, listener)
-            self._connect_coordinator(self.transactions)
+            connect_coordinator(self.transactions, self.replica_manager, self.log_maintenance)
             self._nursery.start_soon(self.transactions.run)
         return self.transactions
-
-    def _connect_coordinator(self, coordinator: Coordinator) -> None:
-        """Subscribe a coordinator to high watermarks and lost leaderships of its partitions."""
-        self.log_maintenance.on_flushed.append(coordinator.on_high_watermark_updated)
-        self.replica_manager.on_high_watermark_moved.append(coordinator.on_high_watermark_updated)
-        self.replica_manager.on_resigned.append(coordinator.on_resignation)
 
     def _on_coordinator_leader(self, replica: HostedPartition) -> None:
         if replica.topic == TRANSACTIONS_TOPIC:
@@ -199,7 +162,7 @@ class BrokerComponents:
 
         start, listener = self._nursery.start_soon, self._config.inter_broker_listener
         made = create_share_partition_manager(self.services, self.timers, listener, start)
-        self._connect_coordinator(made.coordinator)
+        connect_coordinator(made.coordinator, self.replica_manager, self.log_maintenance)
         self.publisher.subscribe(made.coordinator.publish)
         start(made.run)
         return made
@@ -247,31 +210,9 @@ class BrokerComponents:
         if any(broker_id != self._config.node_id for broker_id in delta.brokers):
             self._other_broker_registered.set()
 
-    def _offsets_partition_count(self) -> int:
-        """Return the number of partitions of `__consumer_offsets`; 0 if it does not exist."""
-        topic = self.replica_manager.image.topics.get(OFFSETS_TOPIC)
-        return 0 if topic is None else len(topic.partitions)
-
-    def _connect_components(self, failure_handler: LogDirFailureHandler) -> None:
-        """Register the components' callbacks with each other."""
-        replicas, groups, directories = self.replica_manager, self.groups, self.directory_assignments
-        failure_handler.on_logs_offline += [replicas.mark_logs_offline, lambda _: directories.wake()]
-        replicas.on_leader += [self._stop_following, groups.on_election, self._on_coordinator_leader]
-        replicas.on_resigned.append(self._stop_following)
-        self._connect_coordinator(groups)
-        replicas.on_follower.append(self.fetchers.add_partition)
-        replicas.on_isr_change.append(self.alter_partition_sender.submit)
-        replicas.on_delete_scheduled.append(self.deleted_log_remover.schedule)
-        replicas.on_directory_changed = directories.assign
-        replicas.on_future_log_resumed = self._resume_moves
-        self.publisher.subscribe(groups.publish)
-        self.publisher.subscribe(self.lifecycle.publish)
-        self.controller.subscribe(self._on_metadata_change)
-        self.lifecycle.on_registered += [self.producer_ids.set_broker_epoch, lambda _: directories.wake()]
-
-    def _stop_following(self, replica: HostedPartition) -> None:
-        """Stop fetching a partition that this node leads now, or no longer hosts."""
-        self.fetchers.remove_partition((replica.topic, replica.partition))
+    def _dynamic_value(self, name: str) -> str:
+        """Return the current value of a dynamic broker setting; "" if it has none."""
+        return self._config.effective_value(self.cache.image, name) or ""
 
     def _start_once(self, work: BackgroundTask) -> None:
         """Start a task of the node in the background; a failure is logged."""

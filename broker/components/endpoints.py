@@ -15,6 +15,7 @@ from ottla.broker.config.listener_config import DEFAULT_LISTENER
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.dispatch.api_registry import CONTROLLER_APIS
 from ottla.broker.dispatch.dispatcher import Dispatcher
+from ottla.broker.interbroker.controller_channel import REGISTRATION_TIMEOUT_S
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.bound_listeners import BoundListeners
@@ -62,9 +63,12 @@ def start_controller_endpoints(
     nursery.start_soon(supervise, env, "looking after brokers", made.run_liveness_probe)
     if not made.services.config.is_standalone:
         # lazy: 0.8 ms, 12 kB
-        from ottla.broker.components.controller_registration import create_controller_registration
+        from ottla.broker.metadata.controller_registration import ControllerRegistration
 
-        registration = create_controller_registration(made)
+        channel = made.create_channel(REGISTRATION_TIMEOUT_S)
+        registration = ControllerRegistration(
+            env, made.services.config.node_id, made.controller.incarnation_id, made.quorum.endpoints, channel
+        )
         made.controller.subscribe(registration.publish)
         nursery.start_soon(supervise, env, "registering the controller", registration.run)
 

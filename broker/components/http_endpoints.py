@@ -85,8 +85,8 @@ def create_metrics_page(env: Env, made: BrokerComponents, listening: BoundListen
         is_broker,
         is_controller,
         broker_state=lambda: made.lifecycle.state,
-        group_shards=made.groups.shards,
-        transaction_shards=lambda: () if made.transactions is None else made.transactions.shards(),
+        group_shards=lambda: made.groups,
+        transaction_shards=lambda: made.transactions or (),
         elections=elections,
         client_metrics=lambda: made.client_metrics_store,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.interbroker.credentials import inter_broker_access
 from ottla.broker.services import BrokerServices
-from ottla.broker.transactions.coordinator import TOPIC, TransactionCoordinator
+from ottla.broker.transactions.coordinator import TransactionCoordinator
 from ottla.broker.transactions.marker_sender import MarkerSenderDependencies
 from ottla.jobs.time_slice import run_in_background
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -25,10 +25,7 @@ FEATURE = "transaction.version"
 def create_transaction_coordinator(services: BrokerServices, timers: Timers, listener: str) -> TransactionCoordinator:
     """Return a coordinator without partitions; ``listener``: name of the inter-broker listener."""
     config, replicas = services.config, services.replica_manager
-
-    def count() -> int:
-        topic = replicas.image.topics.get(TOPIC)
-        return 0 if topic is None else len(topic.partitions)
+    image = lambda: replicas.image  # noqa: E731 - one line says it
 
     def address(broker_id: int) -> tuple[str, int] | None:
         return replicas.image.unfenced_broker_address(broker_id, listener)
@@ -41,13 +38,13 @@ def create_transaction_coordinator(services: BrokerServices, timers: Timers, lis
 
     timeout_s = config.number("request.timeout.ms") / 1000
     access = partial(inter_broker_access, config)
-    around = MarkerSenderDependencies(config.node_id, lambda: replicas.image, address, here, timeout_s, access)
+    around = MarkerSenderDependencies(config.node_id, image, address, here, timeout_s, access)
     return TransactionCoordinator(
         services.env,
         config,
         timers,
         services.fail,
-        count,
+        image,
         lambda: services.metadata.image.features.get(FEATURE, 0),
         services.producer_ids.generate_nowait,
         around,

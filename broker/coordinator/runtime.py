@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar
 
 import trio
@@ -25,6 +25,7 @@ from ottla.broker.coordinator.shard import CoordinatorState, Shard, ShardDepende
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.storage.log_dirs import DiskErrorHandler
+from ottla.controller.metadata.image import MetadataImage
 from ottla.env.disk import is_transient
 from ottla.env.env import Env
 from ottla.jobs.state_machine import StateMachine
@@ -46,6 +47,37 @@ MAX_RELOAD_BACKOFF_MS = 60_000
 """A failed shard is reloaded after a back-off that doubles with each failure, from the minimum to this maximum."""
 RELOAD_BACKOFF_RESET_MS = 600_000
 """Time without a failure after which the reload back-off of a shard starts at the minimum again."""
+MAX_CACHED_KEY_CHARS = 64
+"""Longest key whose partition is cached: it bounds the memory of the cache, which has a fixed number of entries."""
+
+
+def java_string_hash(text: str) -> int:
+    """Return Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit integer."""
+    value = 0
+    raw = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(raw), 2):
+        value = (31 * value + (raw[at] << 8 | raw[at + 1])) & 0xFFFFFFFF
+    return value - 0x100000000 if value & 0x80000000 else value
+
+
+def partition_for_key(key: str, partitions: int) -> int:
+    """Return the partition of a group or transactional id among ``partitions``.
+
+    ``Utils.abs`` maps the minimum int32 to 0.
+    """
+    return (
+        _cached_partition_for_key(key, partitions)
+        if len(key) <= MAX_CACHED_KEY_CHARS
+        else _partition_for_key(key, partitions)
+    )
+
+
+def _partition_for_key(key: str, partitions: int) -> int:
+    value = java_string_hash(key)
+    return (0 if value == -0x80000000 else abs(value)) % partitions
+
+
+_cached_partition_for_key = lru_cache(maxsize=8192)(_partition_for_key)
 
 
 class CoordinatorRuntime(Generic[R]):
@@ -57,16 +89,34 @@ class CoordinatorRuntime(Generic[R]):
         timers: Timers,
         fail: DiskErrorHandler,
         topic: str,
+        image: Callable[[], MetadataImage],
+        default_partitions: int,
         machine_of: Callable[[], StateMachine[R]],
         serde: Serde[R],
         write_timeout_ms: int,
         *,
         acks_all: bool = False,
     ) -> None:
+        """Initialize without shards.
+
+        Args:
+            env: environment (clock, disk, network).
+            timers: timers of the node.
+            fail: called with a disk error of a log.
+            topic: name of the internal topic.
+            image: returns the newest metadata image of this broker.
+            default_partitions: number of partitions of the topic while it does not exist.
+            machine_of: returns a new state machine for a shard.
+            serde: encoder and decoder of the records.
+            write_timeout_ms: time within which an appended record must be committed, before its request fails.
+            acks_all: records need the minimum number of in-sync replicas.
+        """
         self._env = env
         self._timers = timers
         self._fail = fail
         self._topic = topic
+        self._latest_image = image
+        self._default_partitions = default_partitions
         self._machine_of = machine_of
         self._serde = serde
         self._dependencies = ShardDependencies(env, timers, fail, self._start_task, write_timeout_ms, acks_all)
@@ -146,6 +196,15 @@ class CoordinatorRuntime(Generic[R]):
 
     # ------------------------------------------------------------------ requests
 
+    def partition_for(self, key: str) -> int:
+        """Return the partition of the internal topic that holds a key."""
+        topic = self._latest_image().topics.get(self._topic)
+        return partition_for_key(key, self._default_partitions if topic is None else len(topic.partitions))
+
+    def shard_for(self, key: str) -> Shard[R]:
+        """Return the active shard of a key. Raises ProtocolError as `shard` does."""
+        return self.shard(self.partition_for(key))
+
     def shard(self, partition: int) -> Shard[R]:
         """Return the active shard of a partition.
 
@@ -163,11 +222,17 @@ class CoordinatorRuntime(Generic[R]):
         """Return True if a shard accepts events now, or will after loading."""
         return shard.replica.is_leader and shard.state not in (CoordinatorState.FAILED, CoordinatorState.CLOSED)
 
-    def submit(self, partition: int, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
-        """Submit the event that ``event_of`` builds from a new pending request to a shard; return the request.
+    def submit(self, key: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
+        """Submit the event that ``event_of`` builds from a new pending request to a key's shard; return the request.
 
         On rejection (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS) the request completes with a `ProtocolError`.
         """
+        return self.submit_to_partition(self.partition_for(key), event_of)
+
+    def submit_to_partition(
+        self, partition: int, event_of: Callable[[PendingBrokerRequest], Any]
+    ) -> PendingBrokerRequest:
+        """Submit an event to the shard of a partition, as `submit` does."""
         pending = PendingBrokerRequest()
         try:
             self.shard(partition).enqueue(event_of(pending), pending)
@@ -175,19 +240,15 @@ class CoordinatorRuntime(Generic[R]):
             pending.deliver(error.with_traceback(None))  # its traceback would reference this frame and the request
         return pending
 
-    def has_shards(self) -> bool:
-        """Return True if this node has at least one shard."""
-        return bool(self._shards)
-
     def submit_to_all(self, event: Any) -> None:
         """Submit an event to every shard; a loading shard processes it after loading."""
         for shard in list(self._shards.values()):
             if shard.state in (CoordinatorState.LOADING, CoordinatorState.ACTIVE):
                 shard.enqueue(event)
 
-    def on_disconnect(self, partition: int, key: str, pending: PendingBrokerRequest) -> None:
-        """Notify a partition's shard that the client of the request ``pending`` about ``key`` has disconnected."""
-        shard = self._shards.get(partition)
+    def on_disconnect(self, key: str, pending: PendingBrokerRequest) -> None:
+        """Tell a key's shard that the client of the pending request ``pending`` has disconnected."""
+        shard = self._shards.get(self.partition_for(key))
         if shard is not None:
             shard.on_disconnect(key, pending)
 

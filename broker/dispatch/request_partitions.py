@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ottla.broker.api_spec import ApiSpec, CoordinatorPartitions, NamedPartitions
-from ottla.broker.groups.coordinator import partition_for_key
+from ottla.broker.coordinator.runtime import partition_for_key
 from ottla.broker.metadata.controller_forwarder import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.services import BrokerServices
 from ottla.controller.metadata.image import MetadataImage

@@ -8,14 +8,11 @@ from __future__ import annotations
 import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from typing import Any
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import CoordinatorState, Serde, Shard
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.metadata.controller_forwarder import SHARE_TOPIC as TOPIC
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.share_state import records
@@ -34,12 +31,12 @@ PRUNE_INTERVAL_MS = 300_000
 
 
 def as_coordinator_key(at: SharePartitionKey) -> str:
-    """Return ``group:topicId:partition``, the key of a share partition for hashing and FindCoordinator."""
+    """Return ``group:topicId:partition``, the key of a share partition for its coordinator and FindCoordinator."""
     topic_id = urlsafe_b64encode(at.topic_id).rstrip(b"=").decode()
     return f"{at.group_id}:{topic_id}:{at.partition}"
 
 
-class ShareCoordinator:
+class ShareCoordinator(CoordinatorRuntime[ShareRecord]):
     """Share coordinator of this broker, for share partitions whose `__share_group_state` partition it leads."""
 
     def __init__(
@@ -51,61 +48,41 @@ class ShareCoordinator:
         image: Callable[[], MetadataImage],
         storage: LogDirs,
     ) -> None:
-        self._env = env
-        self._fail = fail
-        self._image = image
         self._storage = storage
         self._settings = ShareCoordinatorSettings(
             config.number("share.coordinator.snapshot.update.records.per.snapshot")
         )
-        self._configured_partitions = config.number("share.coordinator.state.topic.num.partitions")
-        self._runtime: CoordinatorRuntime[ShareRecord] = CoordinatorRuntime(
+        super().__init__(
             env,
             timers,
             fail,
             TOPIC,
+            image,
+            config.number("share.coordinator.state.topic.num.partitions"),
             self._new_state_machine,
             Serde(records.encode, records.decode, records.form),
             config.number("share.coordinator.write.timeout.ms"),
         )
-        self.run = self._runtime.run
-        self.on_election = self._runtime.on_election
-        self.on_resignation = self._runtime.on_resignation
-        self.on_high_watermark_updated = self._runtime.on_high_watermark_updated
 
     def _new_state_machine(self) -> StateMachine[ShareRecord]:
         return ShareStateMachine(self._settings, self._topic_partition_count)
 
     def _topic_partition_count(self, topic_id: bytes) -> int:
-        image = self._image()
+        image = self._latest_image()
         topic = image.topics.get(image.topic_names.get(topic_id, ""))
         return 0 if topic is None else len(topic.partitions)
-
-    def partition_for(self, at: SharePartitionKey) -> int:
-        """Return the partition of `__share_group_state` that stores the state of a share partition."""
-        topic = self._image().topics.get(TOPIC)
-        return partition_for_key(
-            as_coordinator_key(at), self._configured_partitions if topic is None else len(topic.partitions)
-        )
-
-    def submit(self, at: SharePartitionKey, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
-        """Submit the event that ``event_of`` builds from a new pending request to a shard; return the request.
-
-        On rejection (such as NOT_COORDINATOR), the pending request completes with a `ProtocolError`.
-        """
-        return self._runtime.submit(self.partition_for(at), event_of)
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Process a metadata delta: the states of deleted topics are deleted in all shards."""
         gone = frozenset(topic.id for topic in delta.deleted_topics())
         if gone:
-            self._runtime.submit_to_all(TopicsDeleted(gone))
+            self.submit_to_all(TopicsDeleted(gone))
 
     async def prune_periodically(self) -> None:
         """Every `PRUNE_INTERVAL_MS`, delete the obsolete records of `__share_group_state`, until cancelled."""
         while True:
             await self._env.sleep(PRUNE_INTERVAL_MS / 1000)
-            for shard in list(self._runtime):
+            for shard in list(self):
                 self._prune(shard)
 
     def _prune(self, shard: Shard[ShareRecord]) -> None:

@@ -21,7 +21,7 @@ from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.interbroker.connections import BrokerConnections, InterBrokerDependencies
 from ottla.broker.metadata.controller_forwarder import SHARE_TOPIC as TOPIC
 from ottla.broker.share_state import state_machine
-from ottla.broker.share_state.coordinator import ShareCoordinator
+from ottla.broker.share_state.coordinator import ShareCoordinator, as_coordinator_key
 from ottla.broker.share_state.share_group_offsets import UNINITIALIZED, ShareGroupOffset, SharePartitionKey
 from ottla.broker.share_state.state_batches import PersisterStateBatch
 from ottla.wire.codec.schema import Message
@@ -280,9 +280,10 @@ class Persister:
         if topic is None:
             self._dependencies.create_state_topic()
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        leader = topic.partitions[self._coordinator.partition_for(at)].leader
+        key = as_coordinator_key(at)
+        leader = topic.partitions[self._coordinator.partition_for(key)].leader
         if leader == self._dependencies.node_id:
-            answer = await self._coordinator.submit(at, event_of).wait()
+            answer = await self._coordinator.submit(key, event_of).wait()
             if isinstance(answer, ProtocolError):
                 raise answer.with_traceback(None)
             return answer

@@ -151,6 +151,8 @@ class RegisterRuntime:
             self.timers,
             self._failed,
             "state",
+            lambda: self.fixture.hosted.image,
+            1,
             self._machine,
             Serde(encode, decode, lambda key, value: None, base_sequence),
             5000,
@@ -179,7 +181,7 @@ class RegisterRuntime:
         return next(iter(self.runtime)).state
 
     def put(self, *pairs: Pair) -> PendingBrokerRequest:
-        return self.runtime.submit(0, lambda pending: PutPairs(pending, list(pairs)))
+        return self.runtime.submit_to_partition(0, lambda pending: PutPairs(pending, list(pairs)))
 
     def commit(self) -> None:
         """Advance the high watermark to the log end."""

@@ -32,7 +32,11 @@ class GroupCoordinatorNode:
         self.timers = Timers(env)
         self.failures: list[Any] = []
         self.groups = GroupCoordinator(
-            env, self.fixture.config, self.timers, lambda *expected: self.failures.append(expected), lambda: partitions
+            env,
+            self.fixture.config,
+            self.timers,
+            lambda *expected: self.failures.append(expected),
+            lambda: self.fixture.hosted.image,
         )
         self.fixture.services.groups = self.groups
         if led:

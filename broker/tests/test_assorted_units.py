@@ -9,8 +9,8 @@ import trio.testing
 from ottla.broker.config.listener_config import ConfigException, parse_listener
 from ottla.broker.config.node_config import NodeConfig, closest_match, settings_from_environment
 from ottla.broker.config.startup_checks import check_startup_values
+from ottla.broker.coordinator.runtime import java_string_hash, partition_for_key
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.coordinator import java_string_hash, partition_for_key
 from ottla.broker.requests.purgatory import DelayedOperation, Purgatory
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_keys import GROUP_KEYS, TOPIC_KEYS

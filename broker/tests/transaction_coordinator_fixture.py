@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import trio
@@ -100,11 +101,18 @@ class TransactionCoordinatorNode:
             self.fixture.config,
             self.timers,
             lambda *expected: self.failures.append(expected),
-            lambda: self.partitions,
+            self._image,
             lambda: self.level,
             self.ids.next_id,
             dependencies,
         )
+
+    def _image(self) -> Any:
+        """Return the image of the node, with ``partitions`` partitions of `__transaction_state`."""
+        image = self.fixture.hosted.image
+        topic = image.topics[TOPIC]
+        counted = replace(topic, partitions=dict.fromkeys(range(self.partitions), topic.partitions[0]))
+        return replace(image, topics={**image.topics, TOPIC: counted})
 
     def again(self) -> None:
         """Resign and elect the partition again, and load its log."""

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import trio
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.coordinator.runtime import CoordinatorRuntime
 from ottla.broker.coordinator.shard import Serde, Shard
 from ottla.broker.coordinator.timers import Timers
-from ottla.broker.groups.coordinator import partition_for_key
-from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.storage.log_dirs import DiskErrorHandler
 from ottla.broker.transactions import records
 from ottla.broker.transactions.events import MarkersRequested, MarkersWritten
@@ -25,6 +21,7 @@ from ottla.broker.transactions.init_producer_id import NewProducerId
 from ottla.broker.transactions.marker_sender import MarkerSenderDependencies, TxnMarkerSender
 from ottla.broker.transactions.records import TransactionRecord
 from ottla.broker.transactions.state_machine import TransactionSettings, TransactionStateMachine
+from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
 from ottla.jobs.state_machine import StateMachine
 from ottla.wire.errors import ProtocolError
@@ -34,7 +31,7 @@ WRITE_TIMEOUT_MS = 60_000
 """Time within which an appended record must be committed, before its request fails."""
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(CoordinatorRuntime[TransactionRecord]):
     """Transaction coordinator of this broker, for the transactional ids whose partition of its log it leads."""
 
     def __init__(
@@ -43,7 +40,7 @@ class TransactionCoordinator:
         config: NodeConfig,
         timers: Timers,
         fail: DiskErrorHandler,
-        count: Callable[[], int],
+        image: Callable[[], MetadataImage],
         level: Callable[[], int],
         fresh: NewProducerId,
         around: MarkerSenderDependencies,
@@ -55,16 +52,13 @@ class TransactionCoordinator:
             config: configuration of the node.
             timers: timers of the node.
             fail: called with a disk error of a log.
-            count: returns the number of partitions of `__transaction_state`, 0 while it does not exist.
+            image: returns the newest metadata image of this broker.
             level: returns the finalized transaction.version.
             fresh: returns a new producer id.
             around: dependencies of the marker sender.
         """
-        self._partition_count = count
         self._new_producer_id = fresh
         self.transaction_version = level
-        self._partitions = config.number("transaction.state.log.num.partitions")
-        """Number of partitions of `__transaction_state` while the topic does not exist."""
         self.settings = TransactionSettings(
             config.number("transaction.max.timeout.ms"),
             config.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
@@ -72,18 +66,18 @@ class TransactionCoordinator:
             config.number("transactional.id.expiration.ms"),
         )
         self._markers = TxnMarkerSender(env, around, self._epoch_of, self._on_markers_written)
-        self._runtime: CoordinatorRuntime[TransactionRecord] = CoordinatorRuntime(
+        super().__init__(
             env,
             timers,
             fail,
             TOPIC,
+            image,
+            config.number("transaction.state.log.num.partitions"),
             self._new_state_machine,
             Serde(lambda record: records.encode(record, level()), records.decode, records.form, base_sequence=-1),
             WRITE_TIMEOUT_MS,
             acks_all=True,
         )
-        self.on_resignation = self._runtime.on_resignation
-        self.active_shards = self._runtime.active_shards
 
     def _new_state_machine(self) -> StateMachine[TransactionRecord]:
         return TransactionStateMachine(self.settings, self._new_producer_id, self.transaction_version, self._markers)
@@ -91,46 +85,8 @@ class TransactionCoordinator:
     async def run(self) -> None:
         """Load shards and send transaction markers until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._runtime.run)
+            nursery.start_soon(super().run)
             nursery.start_soon(self._markers.run)
-
-    # ------------------------------------------------------------------ leadership
-
-    def partition_for(self, transactional_id: str) -> int:
-        """Return the partition of `__transaction_state` that holds a transactional id."""
-        return partition_for_key(transactional_id, self._partition_count() or self._partitions)
-
-    def on_election(self, replica: HostedPartition) -> None:
-        """Load the transactional ids of a partition of `__transaction_state` that this broker now leads.
-
-        Ignore other topics.
-        """
-        if replica.topic == TOPIC:
-            self._runtime.on_election(replica)
-
-    def on_high_watermark_updated(self, replica: HostedPartition) -> None:
-        """Send the replies of a partition of `__transaction_state` whose records are now committed."""
-        if replica.topic == TOPIC:
-            self._runtime.on_high_watermark_updated(replica)
-
-    # ------------------------------------------------------------------ requests
-
-    def submit(self, transactional_id: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
-        """Submit the event that ``event_of`` builds from a new pending request to the id's shard; return the request.
-
-        On rejection (such as NOT_COORDINATOR), the pending request completes with a `ProtocolError`.
-        """
-        return self._runtime.submit(self.partition_for(transactional_id), event_of)
-
-    def shard_for(self, transactional_id: str) -> Shard[TransactionRecord]:
-        """Return the shard of a transactional id, to read with `state_machine_of`.
-
-        Raises:
-            ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
-        """
-        return self._runtime.shard(self.partition_for(transactional_id))
-
-    # ------------------------------------------------------------------ markers
 
     def _shard_ending(self, due: MarkersRequested | MarkersWritten) -> Shard[TransactionRecord] | None:
         """Return the shard that completes a transaction; None if this broker no longer coordinates it.
@@ -142,14 +98,10 @@ class TransactionCoordinator:
             shard = self.shard_for(name)
             if state_machine_of(shard).pending_transitions.get(name) is pending:
                 return shard
-        for shard in self._runtime:
-            if state_machine_of(shard).pending_transitions.get(name) is pending and self._runtime.is_served(shard):
+        for shard in self:
+            if state_machine_of(shard).pending_transitions.get(name) is pending and self.is_served(shard):
                 return shard
         return None
-
-    def shards(self) -> list[Shard[TransactionRecord]]:
-        """Return all shards of this broker, including those that are still being loaded."""
-        return list(self._runtime)
 
     def _epoch_of(self, due: MarkersRequested) -> int | None:
         """Return the coordinator epoch for markers (leader epoch of the shard's partition).

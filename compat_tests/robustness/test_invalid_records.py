@@ -20,8 +20,8 @@ from compat_tests.support.raw_client import RawClient, wait_until
 from devtools.fuzzing.coordinator_fixtures import GROUP_APIS, SHARE_APIS, TRANSACTION_APIS
 from devtools.fuzzing.invalid_records import GROUPS, SHARE_STATE, TRANSACTIONS, RandomRecordGenerator
 from devtools.fuzzing.likely_requests import LIKELY
+from ottla.broker.coordinator.runtime import partition_for_key
 from ottla.broker.dispatch.api_registry import BROKER_APIS
-from ottla.broker.groups.coordinator import partition_for_key
 from ottla.wire.api_keys import ApiKey, request_class
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

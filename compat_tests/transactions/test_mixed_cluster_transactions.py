@@ -29,7 +29,7 @@ from compat_tests.transactions.test_transactions import (
     wait_until_committed,
     write,
 )
-from ottla.broker.groups.coordinator import partition_for_key
+from ottla.broker.coordinator.runtime import partition_for_key
 
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 COUNTS = {"transaction.state.log.num.partitions": "2", "offsets.topic.num.partitions": "2"}

@@ -103,7 +103,8 @@ def group_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     stage = _stage(OFFSETS_TOPIC, **RETENTION)
     env: Any = stage.env
     timers = Timers(env)
-    coordinator = GroupCoordinator(env, stage.config, timers, _failed, lambda: 1)
+    coordinator = GroupCoordinator(env, stage.config, timers, _failed, lambda: stage.hosted.image)
+    coordinator.partition_for = lambda key: 0  # type: ignore[method-assign]
     persister: Any = share_group_fixture.FakePersister()
     hosted: Any = stage.hosted
     stage.services.groups = coordinator
@@ -122,9 +123,7 @@ def group_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
         image, rng = images[0], odd.rng
         kept = {name: topic for name, topic in image.topics.items() if name != "u" or rng.random() < 0.5}
         gone = {} if "u" in kept else {"u": topic_id_of("u")}
-        coordinator._runtime.submit_to_all(
-            TopicMetadataChanged(replace(image, topics=kept), frozenset("tu"), True, gone)
-        )
+        coordinator.submit_to_all(TopicMetadataChanged(replace(image, topics=kept), frozenset("tu"), True, gone))
         kind = rng.choice((ControlRecordType.COMMIT, ControlRecordType.ABORT))
         coordinator.submit_to_partition(
             0,
@@ -146,7 +145,7 @@ def group_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
                 1, lambda own: EndOffsetsTransaction(own, TransactionCompletion(99, 1, ABORT, 2))
             ).answer
         ),
-        lambda: next(iter(coordinator._runtime)).state is CoordinatorState.FAILED,
+        lambda: next(iter(coordinator)).state is CoordinatorState.FAILED,
         disturb,
     )
 
@@ -162,14 +161,17 @@ def transaction_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
 
     around = MarkerSenderDependencies(1, lambda: stage.hosted.image, lambda broker: None, write_local, 30.0)
     ids.try_generate = ids.next_id  # type: ignore[attr-defined]
-    coordinator = TransactionCoordinator(env, stage.config, timers, _failed, lambda: 1, lambda: 2, ids.next_id, around)
+    coordinator = TransactionCoordinator(
+        env, stage.config, timers, _failed, lambda: stage.hosted.image, lambda: 2, ids.next_id, around
+    )
+    coordinator.partition_for = lambda key: 0  # type: ignore[method-assign]
     stage.services.transaction_coordinator = coordinator
     stage.services.producer_ids = ids
     stage.services.groups = SimpleNamespace(partition_for=lambda group: 0)
 
     def serves() -> Any:
         event = lambda own: ev.VerifyPartitions(own, "none", 1, 1, frozenset())  # noqa: E731
-        answer = coordinator._runtime.submit(1, event).answer
+        answer = coordinator.submit_to_partition(1, event).answer
         # INVALID_PRODUCER_ID_MAPPING: the coordinator has read its log
         return None if getattr(answer, "code", None) == 49 else answer
 
@@ -185,7 +187,7 @@ def transaction_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
         coordinator.on_high_watermark_updated,
         TRANSACTION_APIS,
         serves,
-        lambda: next(iter(coordinator._runtime)).state is CoordinatorState.FAILED,
+        lambda: next(iter(coordinator)).state is CoordinatorState.FAILED,
         disturb,
     )
 
@@ -210,7 +212,7 @@ def share_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     probe = SharePartitionKey("none", T, 0)
 
     def disturb(odd: RandomRequestGenerator) -> None:
-        coordinator._runtime.submit_to_all(TopicsDeleted(frozenset({odd.rng.choice((T, bytes(16)))})))
+        coordinator.submit_to_all(TopicsDeleted(frozenset({odd.rng.choice((T, bytes(16)))})))
 
     return CoordinatorFixture(
         stage,
@@ -220,7 +222,7 @@ def share_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
         coordinator.on_resignation,
         coordinator.on_high_watermark_updated,
         SHARE_APIS,
-        lambda: coordinator._runtime.submit(1, lambda own: DeleteShareState(own, probe)).answer,
-        lambda: next(iter(coordinator._runtime)).state is CoordinatorState.FAILED,
+        lambda: coordinator.submit_to_partition(1, lambda own: DeleteShareState(own, probe)).answer,
+        lambda: next(iter(coordinator)).state is CoordinatorState.FAILED,
         disturb,
     )

@@ -119,7 +119,7 @@ class RebalanceHistory:
     def sample(self) -> Job[None]:
         """Compare the groups with their last state; yields after each group."""
         machines = set()
-        for shard in self._coordinator.shards():
+        for shard in self._coordinator:
             if shard.state is CoordinatorState.ACTIVE:
                 machine = state_machine_of(shard)
                 machines.add(machine)

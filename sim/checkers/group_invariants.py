@@ -56,7 +56,7 @@ def find_violations(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[s
 
     ``whole``: no segment with records of groups was lost in a power cut.
     """
-    for shard in parts.groups._runtime if whole else ():
+    for shard in parts.groups if whole else ():
         if shard.state is not CoordinatorState.ACTIVE:
             continue
         machine = state_machine_of(shard)

@@ -99,7 +99,7 @@ class CoordinatorKiller:
         """Return the host that has loaded a group as its coordinator."""
         for host, parts in self._parts().items():
             number = parts.groups.partition_for(group)
-            for shard in parts.groups._runtime:
+            for shard in parts.groups:
                 if (
                     shard.replica.partition == number
                     and shard.state is CoordinatorState.ACTIVE

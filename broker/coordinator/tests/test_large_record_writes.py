@@ -61,7 +61,11 @@ def start_with_slow_encoding() -> tuple[RegisterRuntime, PendingBrokerRequest, P
         return handle(now_ms, event)
 
     fixture.machine.handle = handle_slices  # type: ignore[method-assign]
-    return fixture, fixture.runtime.submit(0, lambda pending: PutInSlice(pending, slice_pending)), slice_pending
+    return (
+        fixture,
+        fixture.runtime.submit_to_partition(0, lambda pending: PutInSlice(pending, slice_pending)),
+        slice_pending,
+    )
 
 
 def test_record_encoded_in_steps_is_appended_after_last_step() -> None:

@@ -34,8 +34,8 @@ from ottla.wire.record_batch import records as r
 
 def test_resignation_answers_parked_and_pending_requests_not_coordinator() -> None:
     fixture = start_leading(RegisterRuntime())
-    parked, held = fixture.runtime.submit(0, ParkRequest), fixture.put(("a", "1"))
-    promised = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("b", "1")]))
+    parked, held = fixture.runtime.submit_to_partition(0, ParkRequest), fixture.put(("a", "1"))
+    promised = fixture.runtime.submit_to_partition(0, lambda t: PutWithResult(t, [("b", "1")]))
     fixture.runtime.on_resignation(fixture.replica)
     assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
     assert code_of(held) is E.NOT_COORDINATOR
@@ -47,7 +47,7 @@ def test_resignation_answers_parked_and_pending_requests_not_coordinator() -> No
 
 def test_election_in_new_epoch_of_same_leader_keeps_shard() -> None:
     fixture = start_leading(RegisterRuntime())
-    parked = fixture.runtime.submit(0, ParkRequest)
+    parked = fixture.runtime.submit_to_partition(0, ParkRequest)
     fixture.runtime.on_election(fixture.replica)
     assert parked.answer is None
     assert len(fixture.machines) == 1
@@ -67,7 +67,7 @@ def test_election_in_new_epoch_answers_requests_committed_by_smaller_isr() -> No
 
 def test_election_of_other_log_of_same_partition_replaces_shard() -> None:
     fixture = start_leading(RegisterRuntime(followed=False))
-    parked = fixture.runtime.submit(0, ParkRequest)
+    parked = fixture.runtime.submit_to_partition(0, ParkRequest)
     old = fixture.replica
     fixture.runtime.on_election(FailingReplica(old, OSError()))  # type: ignore[arg-type]
     assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
@@ -97,12 +97,15 @@ def test_shards_are_listed_by_partition() -> None:
 
 def test_disconnect_is_reported_to_machine_only_for_unanswered_requests() -> None:
     fixture = start_leading(RegisterRuntime())
-    parked, answered = fixture.runtime.submit(0, ParkRequest), fixture.put()
-    fixture.runtime.on_disconnect(0, "k", answered)
-    fixture.runtime.on_disconnect(7, "k", parked)
+    parked, answered = fixture.runtime.submit_to_partition(0, ParkRequest), fixture.put()
+    fixture.runtime.on_disconnect("k", answered)
     assert not any(isinstance(e, RequestDisconnected) for e in fixture.machine.received)
-    fixture.runtime.on_disconnect(0, "k", parked)
+    fixture.runtime.on_disconnect("k", parked)
     assert fixture.machine.received[-1] == RequestDisconnected("k", parked)
+    fixture.runtime.on_resignation(fixture.replica)
+    count = len(fixture.machine.received)
+    fixture.runtime.on_disconnect("k", parked)
+    assert len(fixture.machine.received) == count
 
 
 # ---------------------------------------------------------------------- the high watermark
@@ -121,13 +124,13 @@ def test_append_advancing_high_watermark_completes_earlier_requests_first(*, req
     if requested:
         assert fixture.put(("b", "2")).answer == "put"
     else:
-        fixture.runtime.submit(0, lambda t: PutAndCount(t, [("b", "2")]))
+        fixture.runtime.submit_to_partition(0, lambda t: PutAndCount(t, [("b", "2")]))
     assert first.answer == "put", "in the order they were asked in, and not after the write timeout"
 
 
 def test_commit_completes_many_pending_writes() -> None:
     fixture = start_leading(RegisterRuntime())
-    started = [fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")])) for _ in range(1000)]
+    started = [fixture.runtime.submit_to_partition(0, lambda t: PutWithResult(t, [("a", "1")])) for _ in range(1000)]
     fixture.commit()
     assert {pending.answer for pending in started} == {("settled", E.NONE)}
 
@@ -251,7 +254,7 @@ def test_undecodable_record_fails_only_its_shard(key: bytes | None, caplog: pyte
         await trio.testing.wait_all_tasks_blocked()
         assert code_of(fixture.put()) is E.NOT_COORDINATOR
         assert fixture.shard_state() is CoordinatorState.FAILED
-        assert fixture.runtime.submit(1, lambda t: PutPairs(t, [])).answer == "put"
+        assert fixture.runtime.submit_to_partition(1, lambda t: PutPairs(t, [])).answer == "put"
         fixture.runtime.submit_to_all("event")
         assert "event" not in fixture.machines[0].received
         fixture.runtime.on_resignation(fixture.replica)

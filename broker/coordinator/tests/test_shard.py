@@ -64,9 +64,11 @@ def test_response_without_records_waits_for_earlier_records() -> None:
 def test_unconditional_reply_is_sent_before_records_are_committed() -> None:
     fixture = start_leading(RegisterRuntime())
     fixture.put(("a", "1"))
-    assert fixture.runtime.submit(0, lambda t: PutAndCount(t, [])).answer == "1 values", "nothing is committed"
+    assert fixture.runtime.submit_to_partition(0, lambda t: PutAndCount(t, [])).answer == "1 values", (
+        "nothing is committed"
+    )
     fixture.shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS))
-    assert fixture.runtime.submit(0, lambda t: PutAndCount(t, [("b", "2")])).answer == "1 values", (
+    assert fixture.runtime.submit_to_partition(0, lambda t: PutAndCount(t, [("b", "2")])).answer == "1 values", (
         "whatever becomes of the records"
     )
 
@@ -119,12 +121,12 @@ def test_append_os_error_reports_log_directory_and_answers_not_coordinator() -> 
 
 def test_append_os_error_unloading_shard_answers_each_request_once() -> None:
     fixture = start_leading(RegisterRuntime())
-    parked = fixture.runtime.submit(0, ParkRequest)
+    parked = fixture.runtime.submit_to_partition(0, ParkRequest)
     held = fixture.put(("a", "1"))
     shard = fixture.shard
     shard.replica = failing_replica(fixture, OSError(5, "gone"))
     fixture.on_failure = shard.unload
-    promised = fixture.runtime.submit(0, lambda pending: PutWithResult(pending, [("b", "2")]))
+    promised = fixture.runtime.submit_to_partition(0, lambda pending: PutWithResult(pending, [("b", "2")]))
     assert code_of(held) is E.NOT_COORDINATOR
     assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
     assert promised.answer == ("settled", E.NOT_COORDINATOR)
@@ -133,7 +135,7 @@ def test_append_os_error_unloading_shard_answers_each_request_once() -> None:
 
 def test_write_result_is_delivered_when_record_is_committed() -> None:
     fixture = start_leading(RegisterRuntime())
-    pending = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
+    pending = fixture.runtime.submit_to_partition(0, lambda t: PutWithResult(t, [("a", "1")]))
     assert pending.answer is None
     fixture.commit()
     assert pending.answer == ("settled", E.NONE)
@@ -142,7 +144,7 @@ def test_write_result_is_delivered_when_record_is_committed() -> None:
 def test_write_result_of_refused_append_has_error() -> None:
     fixture = start_leading(RegisterRuntime())
     fixture.shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS))
-    pending = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
+    pending = fixture.runtime.submit_to_partition(0, lambda t: PutWithResult(t, [("a", "1")]))
     assert pending.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -173,7 +175,7 @@ def test_write_timeout_answers_requests_and_keeps_record() -> None:
 
     async def scenario() -> None:
         early = fixture.put(("a", "1"))
-        promise = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("b", "2")]))
+        promise = fixture.runtime.submit_to_partition(0, lambda t: PutWithResult(t, [("b", "2")]))
         await trio.sleep(2)
         late = fixture.put(("c", "3"))
         await trio.sleep(2.999)
@@ -241,7 +243,7 @@ def test_queued_events_are_processed_in_slices() -> None:
 
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        fixture.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP))
+        fixture.runtime.submit_to_partition(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP))
         tickets = [fixture.put(("a", "1")) for _ in range(10 * MAX_EVENTS_PER_PASS)]
         turns = 0
         while tickets[-1].answer is None:
@@ -259,7 +261,7 @@ def test_log_appended_by_another_writer_reloads_shard() -> None:
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
         fixture.put(("a", "1"))
-        parked = fixture.runtime.submit(0, ParkRequest)
+        parked = fixture.runtime.submit_to_partition(0, ParkRequest)
         fixture.write(b"foreign")
         assert code_of(fixture.put(("b", "2"))) is E.NOT_COORDINATOR
         assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
@@ -313,7 +315,7 @@ def test_long_event_runs_in_slices_and_later_events_wait() -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(others)
-            long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP))
+            long = fixture.runtime.submit_to_partition(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP))
             assert len(fixture.machine.values) == RECORDS_PER_STEP
             after = fixture.put(("many-7", "after"))
             assert after.answer is None
@@ -330,8 +332,8 @@ def test_long_event_runs_in_slices_and_later_events_wait() -> None:
 
 def test_event_shorter_than_a_slice_completes_at_once() -> None:
     fixture = start_leading(RegisterRuntime(followed=False))
-    assert fixture.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP - 1)).answer == "done"
-    assert fixture.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP)).answer is None, (
+    assert fixture.runtime.submit_to_partition(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP - 1)).answer == "done"
+    assert fixture.runtime.submit_to_partition(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP)).answer is None, (
         "whether there is more must be looked for"
     )
 
@@ -343,7 +345,7 @@ def test_append_error_in_a_slice_stops_the_event() -> None:
         await trio.testing.wait_all_tasks_blocked()
         fixture.shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS), after=2)
         completion = PendingBrokerRequest()
-        long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, completion))
+        long = fixture.runtime.submit_to_partition(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, completion))
         answer = await long.wait()
         assert answer.code is E.COORDINATOR_NOT_AVAILABLE
         await trio.testing.wait_all_tasks_blocked()
@@ -359,7 +361,7 @@ def test_event_error_in_a_slice_is_returned_and_written_records_stay() -> None:
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
         completion = PendingBrokerRequest()
-        long = fixture.runtime.submit(
+        long = fixture.runtime.submit_to_partition(
             0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, completion, 3 * RECORDS_PER_STEP - 1)
         )
         queued = fixture.put(("b", "2"))
@@ -377,7 +379,7 @@ def test_shard_unloaded_between_slices_answers_long_and_queued_events() -> None:
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
         completion = PendingBrokerRequest()
-        long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, completion))
+        long = fixture.runtime.submit_to_partition(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, completion))
         queued = fixture.put(("b", "2"))
         await trio.lowlevel.checkpoint()
         fixture.runtime.on_resignation(fixture.replica)
@@ -394,7 +396,7 @@ def test_shard_unloaded_between_slices_answers_long_and_queued_events() -> None:
 
 def test_event_submitted_before_tasks_start_is_processed_later() -> None:
     fixture = start_leading(RegisterRuntime(followed=False))
-    long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
+    long = fixture.runtime.submit_to_partition(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
 
     async def scenario() -> None:
         assert await long.wait() == "done"

@@ -45,7 +45,7 @@ def test_timer_rescheduled_while_its_event_is_queued_does_not_fire() -> None:
         await trio.testing.wait_all_tasks_blocked()
         for name in ("moved", "kept", "gone"):
             fixture.runtime.submit_to_all(SetTimer(ScheduleTimer((name,), now + 1000)))
-        fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
+        fixture.runtime.submit_to_partition(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
         fixture.runtime.submit_to_all(SetTimer(ScheduleTimer(("moved",), now + 5000)))
         fixture.runtime.submit_to_all(SetTimer(CancelTimer(("gone",))))
         for name, arming in (("moved", 1), ("kept", 2), ("gone", 3)):
@@ -99,7 +99,7 @@ def test_long_events_yield_to_event_loop() -> None:
 
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP))
+        long = fixture.runtime.submit_to_partition(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP))
         for number in range(MAX_EVENTS_PER_PASS - 1):
             fixture.put((f"{number}", "x"))
         fixture.env.monotonic_ms = ticking

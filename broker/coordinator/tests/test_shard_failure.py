@@ -72,7 +72,9 @@ def run(fixture: RegisterRuntime, scenario: Callable[[], Awaitable[None]]) -> No
     async def main() -> None:
         await trio.testing.wait_all_tasks_blocked()
         await scenario()
-        assert fixture.runtime.submit(1, lambda t: PutPairs(t, [])).answer == "put", "the other shard serves"
+        assert fixture.runtime.submit_to_partition(1, lambda t: PutPairs(t, [])).answer == "put", (
+            "the other shard serves"
+        )
 
     with_runtime(fixture, main)
 
@@ -82,8 +84,8 @@ def test_event_that_raises_answers_unknown_server_error_and_reloads_shard() -> N
     fails_on(fixture, "handle", lambda event: isinstance(event, PutPairs) and ("x", "1") in event.pairs)
 
     async def scenario() -> None:
-        held, parked = fixture.put(("a", "1")), fixture.runtime.submit(0, ParkRequest)
-        promised = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("b", "1")]))
+        held, parked = fixture.put(("a", "1")), fixture.runtime.submit_to_partition(0, ParkRequest)
+        promised = fixture.runtime.submit_to_partition(0, lambda t: PutWithResult(t, [("b", "1")]))
         assert code_of(fixture.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
         assert code_of(held) is E.NOT_COORDINATOR
         assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
@@ -159,7 +161,7 @@ def test_slice_that_raises_fails_shard_and_answers_pending_requests(error: Excep
     fails_on(fixture, "slice", lambda _: True, error)
 
     async def scenario() -> None:
-        many = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 2_000))
+        many = fixture.runtime.submit_to_partition(0, lambda t: PutManyInSlices(t, 2_000))
         behind = fixture.put(("b", "1"))
         await trio.testing.wait_all_tasks_blocked()
         assert (code_of(many), code_of(behind)) == (E.NOT_COORDINATOR, E.NOT_COORDINATOR)
@@ -264,7 +266,7 @@ def test_replay_error_answers_all_replies_of_its_event(in_slices: bool) -> None:
     fails_on(fixture, "replay", lambda record: record[0] == "x")
 
     async def scenario() -> None:
-        parked = fixture.runtime.submit(0, ParkRequest)
+        parked = fixture.runtime.submit_to_partition(0, ParkRequest)
         await trio.testing.wait_all_tasks_blocked()
         machine = fixture.machines[-1]
 

@@ -39,7 +39,7 @@ def test_member_expired_while_log_refuses_writes_is_removed_afterwards(joins: An
 
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        await fixture.runtime.submit(0, joins).wait()
+        await fixture.runtime.submit_to_partition(0, joins).wait()
         shard, replica = fixture.shard, fixture.shard.replica
         machine: Any = shard.machine
         (group,) = (*machine.list_consumer_groups(), *machine.list_share_groups(), *machine.list_streams_groups())
@@ -58,13 +58,13 @@ def test_member_with_heartbeat_while_log_refuses_writes_is_kept() -> None:
 
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        joined = await fixture.runtime.submit(0, consumer).wait()
+        joined = await fixture.runtime.submit_to_partition(0, consumer).wait()
         shard, replica = fixture.shard, fixture.shard.replica
         machine: Any = shard.machine
         shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS))
         await trio.sleep(LONGEST_SESSION_S)
         shard.replica = replica
-        await fixture.runtime.submit(0, lambda pending: consumer(pending, joined.member_epoch)).wait()
+        await fixture.runtime.submit_to_partition(0, lambda pending: consumer(pending, joined.member_epoch)).wait()
         await trio.sleep(LONGEST_SESSION_S - 20)
         assert list(machine.find_consumer_group("g").members) == ["a"]
         await trio.sleep(20)

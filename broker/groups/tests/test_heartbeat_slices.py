@@ -63,6 +63,8 @@ def groups() -> RegisterRuntime:
         fixture.timers,
         fixture._failed,
         "state",
+        lambda: fixture.fixture.hosted.image,
+        1,
         lambda: GroupStateMachine(settings, image_of(TOPICS)),
         Serde(records.encode, records.decode, records.form),
         5000,
@@ -76,7 +78,7 @@ def test_heartbeat_in_slices_is_answered_after_last_slice(joins: Any) -> None:
 
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        pending = fixture.runtime.submit(0, joins)
+        pending = fixture.runtime.submit_to_partition(0, joins)
         assert pending.answer is None, "it goes in slices"
         answer = await pending.wait()
         assert getattr(answer, "response", answer).member_id == "a"
@@ -90,7 +92,7 @@ def test_heartbeat_in_slices_shard_unloaded_returns_not_coordinator(joins: Any) 
 
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        pending = fixture.runtime.submit(0, joins)
+        pending = fixture.runtime.submit_to_partition(0, joins)
         fixture.runtime.on_resignation(fixture.replica)
         assert code_of(pending) is E.NOT_COORDINATOR
 
@@ -105,7 +107,7 @@ def test_heartbeat_in_slices_append_error_returns_coordinator_not_available(join
     async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
         fixture.shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS), after)
-        pending = fixture.runtime.submit(0, joins)
+        pending = fixture.runtime.submit_to_partition(0, joins)
         with trio.move_on_after(60):
             await pending.wait()
         assert code_of(pending) is E.COORDINATOR_NOT_AVAILABLE

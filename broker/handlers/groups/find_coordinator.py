@@ -10,8 +10,8 @@ Several keys in one request: KIP-699.
 
 from __future__ import annotations
 
+from ottla.broker.coordinator.runtime import partition_for_key
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
-from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.metadata.controller_forwarder import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
+from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, wait_for_results
+from ottla.broker.share_state.coordinator import as_coordinator_key
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
@@ -36,15 +37,26 @@ def _event(event_of: EventFactory, at: SharePartitionKey, part: Any, pending: Pe
     return event_of(pending, at, part)
 
 
-def _submit_all(
+def submit_state_requests(
     context: RequestContext,
     request: Any,
     kinds: ResponseClasses,
     event_of: EventFactory,
     fill: ResultWriter,
     doing: str,
-    prepared: Callable[[Any], Job[None]] | None,
+    prepared: Callable[[Any], Job[None]] | None = None,
 ) -> Job[Message]:
+    """Submit an event to the share coordinator for each partition; return the response with their results.
+
+    Args:
+        context: Context of the request.
+        request: Request of a share coordinator API.
+        kinds: Message classes of the response.
+        event_of: Creates the event of a partition.
+        fill: Sets the fields of a partition's row from a successful result.
+        doing: Verb for error messages, such as "read".
+        prepared: Converts a partition of the request, in time slices, before its event is created.
+    """
     response_class, topic_class, row_class = kinds
     response, waits = response_class(results=context.response_array()), PendingResults()
     empty = False
@@ -66,7 +78,7 @@ def _submit_all(
                 yield from prepared(part)
             at = SharePartitionKey(request.group_id, topic.topic_id, part.partition)
             pending = context.services.share_partition_manager.coordinator.submit(
-                at, partial(_event, event_of, at, part)
+                as_coordinator_key(at), partial(_event, event_of, at, part)
             )
             waits.append((pending, partial(_apply_result, row, fill, doing)))
             yield None
@@ -77,29 +89,6 @@ def _submit_all(
         response.results.append(topic_class(topic.topic_id, rows))
     out: Message = response
     return out
-
-
-def submit_state_requests(
-    context: RequestContext,
-    request: Any,
-    kinds: ResponseClasses,
-    event_of: EventFactory,
-    fill: ResultWriter,
-    doing: str,
-    prepared: Callable[[Any], Job[None]] | None = None,
-) -> HandlerResult:
-    """Submit an event to the share coordinator for each partition; return the response with their results.
-
-    Args:
-        context: Context of the request.
-        request: Request of a share coordinator API.
-        kinds: Message classes of the response.
-        event_of: Creates the event of a partition.
-        fill: Sets the fields of a partition's row from a successful result.
-        doing: Verb for error messages, such as "read".
-        prepared: Converts a partition of the request, in time slices, before its event is created.
-    """
-    return _submit_all(context, request, kinds, event_of, fill, doing, prepared)
 
 
 def write_no_result(row: Any, answer: Any) -> None:

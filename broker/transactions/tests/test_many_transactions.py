@@ -70,7 +70,7 @@ def test_timeout_of_many_transactions_is_processed_in_slices() -> None:
 def test_failover_of_many_transactions_is_processed_in_slices() -> None:
     node = TransactionCoordinatorNode(followed=True, led=False)
     written(node, S.PREPARE_ABORT, 0)
-    machine = state_machine_of(next(iter(node.transactions._runtime)))
+    machine = state_machine_of(next(iter(node.transactions)))
     seen: list[tuple[int, int]] = []
 
     async def watch() -> None:

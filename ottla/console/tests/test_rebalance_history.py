@@ -40,7 +40,7 @@ class Follower:
         self.groups.update({group.id: group for group in groups})
         self.shard = SimpleNamespace(machine=self.machine, state=CoordinatorState.ACTIVE)
         env: Any = SimpleNamespace(now_ms=lambda: self.now_ms)
-        coordinator: Any = SimpleNamespace(shards=lambda: [self.shard])
+        coordinator: Any = [self.shard]
         self.history = RebalanceHistory(env, coordinator)
         self.sample()
 

@@ -198,7 +198,7 @@ def test_replies_in_slices_are_sent_slice_by_slice() -> None:
     start_leading(runtime_fixture)
 
     async def scenario() -> None:
-        tickets = [runtime_fixture.runtime.submit(0, ParkRequest) for _ in range(3)]
+        tickets = [runtime_fixture.runtime.submit_to_partition(0, ParkRequest) for _ in range(3)]
         runtime_fixture.runtime.submit_to_all("go")
         seen = []
         while tickets[-1].answer is None:

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.broker.coordinator.runtime import java_string_hash, partition_for_key
 from ottla.broker.dispatch.dispatcher import RequestContext
-from ottla.broker.groups.coordinator import TOPIC, java_string_hash, partition_for_key, state_machine_of
+from ottla.broker.groups.coordinator import TOPIC, state_machine_of
 from ottla.broker.handlers.groups import delete_groups
 from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS
 from ottla.broker.tests.group_coordinator_fixture import GroupCoordinatorNode, run
