@@ -134,6 +134,7 @@ class ErrorMessage(Enum):
     """Text in ``error_message`` of an error response."""
 
     REASON = "why the request failed"
+    REASON_OR_TEXT = "why the request failed, or the text of the error code"
     ERROR_TEXT = "the text of the error code"
     NONE = "no message"
 

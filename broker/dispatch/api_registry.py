@@ -254,6 +254,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
                 Permission(WRITE, TOPIC),
             ),
         ),
+        error_response=ErrorResponse(values=(("producer_epoch", -1),)),
     ),
     ApiSpec(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
@@ -715,6 +716,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         0,
         0,
         Endpoint("share.alter_share_group_offsets", READ_GROUP_AND_TOPICS),
+        error_response=ErrorResponse(message=ErrorMessage.REASON_OR_TEXT),
         retains_buffer=True,
     ),
     ApiSpec(
@@ -722,6 +724,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         0,
         0,
         Endpoint("share.delete_share_group_offsets", (Permission(DELETE, GROUP), Permission(READ, TOPIC))),
+        error_response=ErrorResponse(message=ErrorMessage.REASON_OR_TEXT),
         retains_buffer=True,
     ),
 )

@@ -60,6 +60,18 @@ def wait_for_results(waits: PendingResults) -> Job[None]:
     waits.clear()
 
 
+def wait_for_success(pending: PendingBrokerRequest) -> Job[Any]:
+    """Wait for the result of a pending request and return it.
+
+    Raises:
+        ProtocolError: the result is this error.
+    """
+    answer = yield from wait_for_result(pending)
+    if isinstance(answer, ProtocolError):
+        raise answer.with_traceback(None)
+    return answer
+
+
 def wait_for_result(pending: PendingBrokerRequest) -> Job[Any]:
     """Wait for the result of a pending request and return it."""
     yield pending.wait() if pending.answer is None else None

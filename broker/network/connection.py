@@ -17,8 +17,7 @@ import trio
 from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.connection_description import ConnectionDescription
 from ottla.broker.observability.request_observers import CompositeRequestObserver, RequestObserver
-from ottla.broker.requests.peer import Peer
-from ottla.broker.requests.peer_wait import PeerDisconnectedError, wait_while_connected
+from ottla.broker.requests.peer import Peer, PeerDisconnectedError, wait_while_connected
 from ottla.env.disk import FileReadError, FileTruncatedError
 from ottla.env.env import FOREVER_S, AcceptedStream
 from ottla.jobs.supervision import is_broken_invariant

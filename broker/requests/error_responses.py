@@ -7,15 +7,17 @@ Source: the ``getErrorResponse`` of each request class in ``clients``, ``ApiErro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from functools import wraps
+from types import GeneratorType
+from typing import Any, Protocol, TypeVar
 
 from ottla.broker.api_spec import ApiSpec, ErrorMessage, ErrorResults
 from ottla.jobs.job import Job
 from ottla.wire.api_keys import response_class
 from ottla.wire.codec.response_array import ResponseArray
 from ottla.wire.codec.schema import Message, fields_of
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class RespondableRequest(Protocol):
@@ -26,6 +28,10 @@ class RespondableRequest(Protocol):
     @property
     def spec(self) -> ApiSpec:
         """Registry entry of the request's API."""
+
+
+C = TypeVar("C", bound=RespondableRequest)
+R = TypeVar("R")
 
 
 class ErrorResultBuilder:
@@ -66,7 +72,8 @@ def build_error_response(
     """Return the response to a whole request with one error code, in all fields and rows that can have it."""
     layout, version = asking.spec.error_response, asking.version
     if layout.message is not ErrorMessage.REASON:
-        message = code.text if layout.message is ErrorMessage.ERROR_TEXT else None
+        text = None if layout.message is ErrorMessage.NONE else code.text
+        message = (message or text) if layout.message is ErrorMessage.REASON_OR_TEXT else text
     cls = response_class(asking.spec.key)
     response = cls()
     for name, value in _fields_in_version(cls, version, code, message, layout.values):
@@ -86,6 +93,20 @@ def build_error_response(
                 out.append(row)
             yield None
     return response
+
+
+def with_error_response(handler: Callable[[C, R], Any]) -> Callable[[C, R], Job[Any]]:
+    """Return a handler for which a `ProtocolError` that ``handler`` or its job raises becomes an error response."""
+
+    @wraps(handler)
+    def respond(asking: C, request: R) -> Job[Any]:
+        try:
+            result = handler(asking, request)
+            return (yield from result) if isinstance(result, GeneratorType) else result
+        except ProtocolError as error:
+            return (yield from build_error_response(asking, request, error.code, error.message))
+
+    return respond
 
 
 def _fields_in_version(

@@ -1,14 +1,17 @@
-"""Client of a connection: its identity, cached quotas, authorization cache, and disconnection."""
+"""Client of a connection: identity, cached quotas, authorization cache, disconnection, and waits that end with it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Set
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Hashable, Set
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import trio
 
 if TYPE_CHECKING:
     from ottla.broker.quotas.request_timer import RequestTimer
 
+T = TypeVar("T")
 logger = logging.getLogger("ottla.connection")
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of an unauthenticated connection (``KafkaPrincipal.java``)."""
@@ -200,3 +203,27 @@ class Peer:
 
 def _no_cancellation() -> None:
     """Do nothing: the callback was called at once and cannot be cancelled."""
+
+
+class PeerDisconnectedError(Exception):
+    """Raised when the client disconnected while its request waited: no response is needed."""
+
+
+async def wait_while_connected(peer: Peer, awaitable: Awaitable[T]) -> T:
+    """Wait for ``awaitable`` and return its result, unless the client disconnects first.
+
+    The connection never cancels a handler: a handler is only interrupted in waits wrapped in this function.
+
+    Raises:
+        PeerDisconnectedError: The client has disconnected; the wait was cancelled.
+    """
+    watch, peer.watch_disconnect = peer.watch_disconnect, None
+    if watch is not None:
+        watch(peer.mark_disconnected)
+    with trio.CancelScope() as scope:
+        unsubscribe = peer.on_close(scope.cancel)
+        try:
+            return await awaitable
+        finally:
+            unsubscribe()
+    raise PeerDisconnectedError

@@ -16,8 +16,7 @@ from ottla.broker.config.listener_config import ANY_HOST
 from ottla.broker.dispatch.dispatcher import Dispatcher, RequestContext
 from ottla.broker.interbroker.connections import BrokerConnections
 from ottla.broker.interbroker.credentials import inter_broker_access
-from ottla.broker.requests.peer import Peer
-from ottla.broker.requests.peer_wait import PeerDisconnectedError
+from ottla.broker.requests.peer import Peer, PeerDisconnectedError
 from ottla.client.channel import Channel, Disconnected
 from ottla.client.cluster_client import ClusterClient
 from ottla.console.topic_permissions import hide_topics, may_send

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.handlers.admin.metadata import INTERNAL_TOPICS
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.requests.peer_wait import wait_while_connected
+from ottla.broker.requests.peer import wait_while_connected
 from ottla.jobs.job import Job
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog

@@ -10,9 +10,9 @@ From KIP-546.
 from __future__ import annotations
 
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
+from ottla.broker.requests.error_responses import with_error_response
 from ottla.controller.control.client_quotas import filter_from_request, matching_quotas
 from ottla.jobs.sequences import sort_job
-from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -22,12 +22,10 @@ from ottla.wire.messages.describe_client_quotas import (
 )
 
 
+@with_error_response
 def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> ResponseJob:
     """Return the matching quotas of the metadata image, sorted by entity."""
-    try:
-        quotas = yield from matching_quotas(context.image, filter_from_request(request))
-    except ProtocolError as error:
-        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    quotas = yield from matching_quotas(context.image, filter_from_request(request))
     rows = []
     for entity in (yield from sort_job(quotas, key=repr)):
         components = [EntityData(kind, name) for kind, name in entity]

@@ -12,7 +12,7 @@ From KIP-714.
 from __future__ import annotations
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
-from ottla.wire.errors import ProtocolError
+from ottla.broker.requests.error_responses import with_error_response
 from ottla.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -24,14 +24,12 @@ ACCEPTED_COMPRESSION = [CompressionType.ZSTD, CompressionType.LZ4, CompressionTy
 _MAX_CHARS = 255
 
 
+@with_error_response
 def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -> HandlerResult:
     """Return the client's instance id, subscription id, requested metrics and push interval."""
-    try:
-        instance = context.services.client_metrics.get_subscription(
-            request.client_instance_id, client_attributes(context), context.peer
-        )
-    except ProtocolError as error:
-        return GetTelemetrySubscriptionsResponse(error_code=error.code)
+    instance = context.services.client_metrics.get_subscription(
+        request.client_instance_id, client_attributes(context), context.peer
+    )
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance.client_instance_id,
         subscription_id=instance.subscription_id,

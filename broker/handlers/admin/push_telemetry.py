@@ -13,17 +13,15 @@ from __future__ import annotations
 
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.admin.get_telemetry_subscriptions import client_attributes
-from ottla.wire.errors import ProtocolError
+from ottla.broker.requests.error_responses import with_error_response
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 
+@with_error_response
 def handle(context: RequestContext, request: PushTelemetryRequest) -> ResponseJob:
     """Validate and record the pushed metrics; return the error code."""
     services, attributes = context.services, client_attributes(context)
-    try:
-        yield from services.client_metrics.push(
-            request, attributes, context.peer, services.config.number("telemetry.max.bytes")
-        )
-    except ProtocolError as error:
-        return PushTelemetryResponse(error_code=error.code)
+    yield from services.client_metrics.push(
+        request, attributes, context.peer, services.config.number("telemetry.max.bytes")
+    )
     return PushTelemetryResponse()

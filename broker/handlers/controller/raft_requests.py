@@ -7,19 +7,16 @@ Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), Fetch (1), FetchSnapshot 
 from __future__ import annotations
 
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
-from ottla.broker.requests.error_responses import build_error_response
-from ottla.broker.requests.peer_wait import wait_while_connected
+from ottla.broker.requests.error_responses import with_error_response
+from ottla.broker.requests.peer import wait_while_connected
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
-from ottla.wire.errors import ProtocolError
 
 
+@with_error_response
 def handle(context: RequestContext, request: Message) -> ResponseJob:
     """Submit the request to the Raft node of this process and return its response."""
     pending = context.services.controller.handle_raft_request(request, context.version, context.peer.listener)
-    try:
-        # a Fetch waits for records until its maximum wait time
-        answer: Message = yield wait_while_connected(context.peer, pending) if context.key is ApiKey.FETCH else pending
-    except ProtocolError as error:
-        return (yield from build_error_response(context, request, error.code, error.message))
+    # a Fetch waits for records until its maximum wait time
+    answer: Message = yield wait_while_connected(context.peer, pending) if context.key is ApiKey.FETCH else pending
     return answer

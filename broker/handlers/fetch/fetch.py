@@ -41,8 +41,7 @@ from ottla.broker.handlers.fetch.prepared_fetch import prepare
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.partition_state import LeaderState
 from ottla.broker.replication.rack_aware_selector import READ_FROM_LEADER, select_replica
-from ottla.broker.requests.peer import UNKNOWN_QUOTA, CachedQuota
-from ottla.broker.requests.peer_wait import wait_while_connected
+from ottla.broker.requests.peer import UNKNOWN_QUOTA, CachedQuota, wait_while_connected
 from ottla.broker.requests.purgatory import DelayedOperation
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job

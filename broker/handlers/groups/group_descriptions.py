@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.groups.state_machine import GroupStateMachine
 from ottla.broker.handlers.item_results import PendingResults, distinct, wait_before_encoding, wait_for_results
@@ -108,7 +108,8 @@ def _apply_result(row: Any, answer: Any) -> None:
             setattr(row, name, getattr(empty, name))
 
 
-def _describe_all(context: RequestContext, kind: GroupDescriber, request: Any) -> ResponseJob:
+def describe_groups(context: RequestContext, kind: GroupDescriber, request: Any) -> ResponseJob:
+    """Describe each distinct group of the request with the functions of its type."""
     out, waits = kind.response(groups=context.response_array()), PendingResults()
     described = kind.messages.DescribedGroup
     for group_id in distinct(request.group_ids):
@@ -128,8 +129,3 @@ def _describe_all(context: RequestContext, kind: GroupDescriber, request: Any) -
     yield from wait_for_results(waits)
     answer: Message = out
     return answer
-
-
-def describe_groups(context: RequestContext, kind: GroupDescriber, request: Any) -> HandlerResult:
-    """Describe each distinct group of the request with the functions of its type."""
-    return _describe_all(context, kind, request)

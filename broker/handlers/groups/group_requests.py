@@ -10,7 +10,7 @@ from typing import Any
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import GroupRequest
-from ottla.broker.requests.peer_wait import wait_while_connected
+from ottla.broker.requests.peer import wait_while_connected
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -31,7 +31,7 @@ def kafka_uuid(raw: bytes) -> str:
 def submit_group_request(
     context: RequestContext,
     request: Any,
-    refuse: ErrorResponse,
+    refuse: ErrorResponse | None = None,
     text_of: Callable[[bytes], str] = java_uuid,
     sees: Callable[[str], bool] | None = None,
 ) -> HandlerResult:
@@ -40,12 +40,15 @@ def submit_group_request(
     Args:
         context: Context of the request.
         request: Request with a group id.
-        refuse: Returns the API's response for an error code.
+        refuse: Returns the API's response for an error code; None: a `ProtocolError` is raised.
         text_of: Formats the random UUID of a new member id.
         sees: Returns whether the client may describe a topic; None if there is no authorizer.
+
+    Raises:
+        ProtocolError: The group id is invalid, or the coordinator rejects the request, and ``refuse`` is None.
     """
     if not request.group_id:
-        return refuse(ErrorCode.INVALID_GROUP_ID)
+        return _response(ProtocolError(ErrorCode.INVALID_GROUP_ID), refuse)
     services = context.services
     fresh = text_of(services.env.uuid()) if not getattr(request, "member_id", "") else ""
     pending = services.groups.submit(
@@ -57,15 +60,17 @@ def submit_group_request(
     return _wait_for_response(context, request.group_id, pending, refuse)
 
 
-def _response(answer: Any, refuse: ErrorResponse) -> Message:
+def _response(answer: Any, refuse: ErrorResponse | None) -> Message:
     if isinstance(answer, ProtocolError):
+        if refuse is None:
+            raise ProtocolError(answer.code)
         return refuse(answer.code)
     assert isinstance(answer, Message)
     return answer
 
 
 def _wait_for_response(
-    context: RequestContext, group_id: str, pending: PendingBrokerRequest, refuse: ErrorResponse
+    context: RequestContext, group_id: str, pending: PendingBrokerRequest, refuse: ErrorResponse | None
 ) -> ResponseJob:
     """Wait for the response; notify the group coordinator if the client disconnects before."""
     forget = context.peer.on_close(partial(context.services.groups.on_disconnect, group_id, pending))

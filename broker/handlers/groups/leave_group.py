@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.broker.handlers.groups.group_requests import submit_group_request
-from ottla.wire.codec.schema import Message
-from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.broker.requests.error_responses import with_error_response
+from ottla.wire.messages.leave_group import LeaveGroupRequest
 
 
+@with_error_response
 def handle(context: RequestContext, request: LeaveGroupRequest) -> HandlerResult:
     """Submit the LeaveGroup request to the group coordinator; return its response, or a job that waits for it."""
-
-    def refuse(code: ErrorCode) -> Message:
-        return LeaveGroupResponse(error_code=code)
-
-    return submit_group_request(context, request, refuse)
+    return submit_group_request(context, request)

@@ -17,6 +17,7 @@ from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.handlers.item_results import PendingResults, wait_for_results
+from ottla.broker.requests.error_responses import with_error_response
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
 from ottla.wire.errors import ProtocolError
@@ -53,6 +54,7 @@ def _recognized_names(names: Iterable[str], known: frozenset[str]) -> Job[set[st
     return found
 
 
+@with_error_response
 def handle(context: RequestContext, request: ListGroupsRequest) -> ResponseJob:
     """Return the groups that match the filters and that the client may describe."""
     out, waits = ListGroupsResponse(groups=context.response_array()), PendingResults()
@@ -65,12 +67,7 @@ def handle(context: RequestContext, request: ListGroupsRequest) -> ResponseJob:
         if isinstance(answer, ProtocolError):
             out.error_code, out.groups = answer.code, []
 
-    try:
-        shards = list(context.services.groups.active_shards())
-    except ProtocolError as error:
-        out.error_code = error.code
-        return out
-    for shard in shards:
+    for shard in list(context.services.groups.active_shards()):
         machine = state_machine_of(shard)
         rows = chain(
             (

@@ -18,17 +18,18 @@ from functools import partial
 from itertools import chain
 
 from ottla.broker.config.limits import MAX_STREAMS_TASKS, MAX_TOPOLOGY_WEIGHT, TOPOLOGY_TOPIC_WEIGHT
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.state_machine import StreamsGroupCommand
 from ottla.broker.groups.streams.configured_topology import ConfiguredInternalTopic
 from ottla.broker.groups.streams.heartbeat import StreamsHeartbeatResult, heartbeat
 from ottla.broker.groups.streams.status import StreamsGroupStatus
 from ottla.broker.groups.streams.topology import topic_names_in
+from ottla.broker.handlers.item_results import wait_for_success
+from ottla.broker.requests.error_responses import with_error_response
 from ottla.controller.control.create_and_delete_topics import topic_name_error
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
-from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from ottla.wire.messages.streams_group_heartbeat import (
@@ -48,10 +49,6 @@ def is_served(context: RequestContext) -> bool:
     """Return whether streams groups are enabled by configuration and streams.version."""
     protocols = context.services.config.text("group.coordinator.rebalance.protocols")
     return "streams" in protocols.split(",") and context.image.features.get("streams.version", 0) >= 1
-
-
-def _error_response(code: ErrorCode, message: str | None = None) -> Message:
-    return StreamsGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
 def _require(holds: object, why: str) -> None:
@@ -159,28 +156,22 @@ def _check_topics(context: RequestContext, topology: Topology) -> Job[None]:
         yield None
 
 
-def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> HandlerResult:
+@with_error_response
+def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> ResponseJob:
     """Submit the heartbeat to the group coordinator; start the creation of missing internal topics."""
     if not is_served(context):
-        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
-        return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return _heartbeat(context, request)
-
-
-def _heartbeat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> ResponseJob:
-    try:
-        yield from _check_size(request)
-        if request.topology is not None:
-            yield from _check_topics(context, request.topology)
-        validate(request)
-    except ProtocolError as error:
-        return _error_response(error.code, error.message)
+        raise ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    yield from _check_size(request)
+    if request.topology is not None:
+        yield from _check_topics(context, request.topology)
+    validate(request)
     call = GroupRequest(None, request, context.version, context.client_id, context.peer.host)
     rule = partial(heartbeat, call=call)
-    answer = yield context.services.groups.submit(request.group_id, lambda own: StreamsGroupCommand(own, rule)).wait()
-    if isinstance(answer, ProtocolError):
-        return _error_response(answer.code, answer.message)
+    answer = yield from wait_for_success(
+        context.services.groups.submit(request.group_id, lambda own: StreamsGroupCommand(own, rule))
+    )
     assert isinstance(answer, StreamsHeartbeatResult)
     if answer.internal_topics_to_create:
         _create(context, answer.response, answer.internal_topics_to_create)

@@ -12,19 +12,16 @@ from __future__ import annotations
 from ottla.broker.config.limits import MAX_SYNC_GROUP_ASSIGNMENTS
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext
 from ottla.broker.handlers.groups.group_requests import submit_group_request
-from ottla.wire.codec.schema import Message
-from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.broker.requests.error_responses import with_error_response
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.sync_group import SyncGroupRequest
 
 
+@with_error_response
 def handle(context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
     """Submit the SyncGroup request to the group coordinator; return its response, or a job that waits for it."""
-
-    def refuse(code: ErrorCode) -> Message:
-        return SyncGroupResponse(error_code=code)
-
     if context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
-        return refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if len(request.assignments) > MAX_SYNC_GROUP_ASSIGNMENTS:
-        return refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return submit_group_request(context, request, refuse)
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return submit_group_request(context, request)

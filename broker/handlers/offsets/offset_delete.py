@@ -9,9 +9,10 @@ From KIP-496.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.state_machine import DeleteOffsets
-from ottla.broker.handlers.item_results import wait_for_result
+from ottla.broker.handlers.item_results import wait_for_success
+from ottla.broker.requests.error_responses import with_error_response
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -21,8 +22,11 @@ from ottla.wire.messages.offset_delete import (
 )
 
 
-def _delete(context: RequestContext, request: OffsetDeleteRequest) -> ResponseJob:
+@with_error_response
+def handle(context: RequestContext, request: OffsetDeleteRequest) -> ResponseJob:
     """Submit the deletion for the existing partitions to the group coordinator; return a row for each partition."""
+    if not request.group_id:
+        raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
     image, out = context.image, OffsetDeleteResponse()
     wanted: list[tuple[str, int]] = []
     for topic in request.topics:
@@ -33,10 +37,7 @@ def _delete(context: RequestContext, request: OffsetDeleteRequest) -> ResponseJo
             yield None
         yield None
     pending = context.services.groups.submit(request.group_id, lambda own: DeleteOffsets(own, request.group_id, wanted))
-    answer = yield from wait_for_result(pending)
-    if isinstance(answer, ProtocolError):
-        out.error_code = answer.code
-        return out
+    answer = yield from wait_for_success(pending)
     for topic in request.topics:
         known = image.topics.get(topic.name)
         good = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in answer else ErrorCode.NONE
@@ -49,10 +50,3 @@ def _delete(context: RequestContext, request: OffsetDeleteRequest) -> ResponseJo
         out.topics.append(OffsetDeleteResponseTopic(topic.name, rows))
         yield None
     return out
-
-
-def handle(context: RequestContext, request: OffsetDeleteRequest) -> HandlerResult:
-    """Check the group id and delete committed offsets of the group; return a row for each partition."""
-    if not request.group_id:
-        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return _delete(context, request)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.replication.delayed_produce import DelayedProduce, wait_for_completion
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.requests.peer_wait import wait_while_connected
+from ottla.broker.requests.peer import wait_while_connected
 from ottla.jobs.job import Job
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import ProduceRequest, ProduceResponse

@@ -10,17 +10,19 @@ Source: ``KafkaApis.handleAlterShareGroupOffsetsRequest``, ``GroupCoordinatorSer
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.share.offset_changes import ShareOffsetsToAlter, alter_offsets
 from ottla.broker.groups.state_machine import ShareGroupCommand
+from ottla.broker.handlers.item_results import wait_for_success
 from ottla.broker.handlers.share.share_acknowledgements import is_served
 from ottla.broker.handlers.share.share_group_heartbeat import report_initialization
+from ottla.broker.requests.error_responses import with_error_response
 from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
-from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -32,21 +34,6 @@ from ottla.wire.messages.alter_share_group_offsets import (
 
 TopicResponse = AlterShareGroupOffsetsResponseTopic
 PartitionResponse = AlterShareGroupOffsetsResponsePartition
-
-
-def _refuse(code: ErrorCode, message: str | None = None) -> Message:
-    return AlterShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
-
-
-def handle(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> HandlerResult:
-    """Validate the request with the group coordinator, then initialize the share state with the new start offsets."""
-    if not is_served(context):
-        return _refuse(ErrorCode.UNSUPPORTED_VERSION)
-    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
-        return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not request.group_id:
-        return _refuse(ErrorCode.INVALID_GROUP_ID)
-    return _alter(context, request)
 
 
 class _PartitionReset(NamedTuple):
@@ -79,7 +66,15 @@ def _topic_response(
     return row
 
 
-def _alter(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> ResponseJob:
+@with_error_response
+def handle(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> ResponseJob:
+    """Validate the request with the group coordinator, then initialize the share state with the new start offsets."""
+    if not is_served(context):
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
+    if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        raise ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
     response, begun = AlterShareGroupOffsetsResponse(), list[_PartitionReset]()
     for topic in request.topics:
         response.responses.append((yield from _topic_response(context, topic, begun)))
@@ -97,11 +92,9 @@ def _alter(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> R
         yield None
     topics = {name: frozenset(numbers) for name, numbers in good.items()}
     rule = partial(alter_offsets, group_id=request.group_id, topics=topics)
-    answer: Any = yield context.services.groups.submit(
-        request.group_id, lambda own: ShareGroupCommand(own, rule)
-    ).wait()
-    if isinstance(answer, ProtocolError):
-        return _refuse(answer.code, answer.message)
+    answer = yield from wait_for_success(
+        context.services.groups.submit(request.group_id, lambda own: ShareGroupCommand(own, rule))
+    )
     assert isinstance(answer, ShareOffsetsToAlter)
     failures: list[ProtocolError] = []
 

@@ -11,15 +11,15 @@ Source: ``KafkaApis.handleDeleteShareGroupOffsetsRequest``, ``GroupCoordinatorSe
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.share.offset_changes import ShareOffsetsToDelete, complete_offset_deletion, delete_offsets
 from ottla.broker.groups.state_machine import ShareGroupCommand
-from ottla.broker.handlers.item_results import distinct
+from ottla.broker.handlers.item_results import distinct, wait_for_success
 from ottla.broker.handlers.share.share_acknowledgements import is_served
+from ottla.broker.requests.error_responses import with_error_response
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.wire.codec.schema import ZERO_UUID, Message
+from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -27,31 +27,19 @@ from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 
+TopicResponse = DeleteShareGroupOffsetsResponseTopic
 NO_OFFSETS = "There is no offset information to delete."
 
 
-def _error_response(code: ErrorCode, message: str | None = None) -> Message:
-    return DeleteShareGroupOffsetsResponse(error_code=code, error_message=message or code.text)
-
-
-def handle(context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> HandlerResult:
+@with_error_response
+def handle(context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> ResponseJob:
     """Delete the share state of the topics in the persister, then their offsets in the group coordinator."""
     if not is_served(context):
-        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.DELETE, ResourceType.GROUP, request.group_id):
-        return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        raise ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
-        return _error_response(ErrorCode.INVALID_GROUP_ID)
-    return _delete(context, request)
-
-
-def _topic_response(
-    name: str, topic_id: bytes, code: ErrorCode, text: str | None
-) -> DeleteShareGroupOffsetsResponseTopic:
-    return DeleteShareGroupOffsetsResponseTopic(name, topic_id, code, text)
-
-
-def _delete(context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> ResponseJob:
+        raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
     response, topics, unknown = DeleteShareGroupOffsetsResponse(), list[str](), list[str]()
     for name in distinct(topic.topic_name for topic in request.topics):
         yield None
@@ -61,17 +49,15 @@ def _delete(context: RequestContext, request: DeleteShareGroupOffsetsRequest) ->
             (topics if name in context.image.topics else unknown).append(name)
         else:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            response.responses.append(_topic_response(name, ZERO_UUID, code, code.text))
+            response.responses.append(TopicResponse(name, ZERO_UUID, code, code.text))
     groups, group_id = context.services.groups, request.group_id
     rule = partial(delete_offsets, group_id=group_id, topics=topics)
-    answer: Any = yield groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
-    if isinstance(answer, ProtocolError):
-        return _error_response(answer.code, answer.message)
+    answer = yield from wait_for_success(groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)))
     assert isinstance(answer, ShareOffsetsToDelete)
     for name in (*answer.unknown_topics, *unknown):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         text = NO_OFFSETS if name in context.image.topics else code.text
-        response.responses.append(_topic_response(name, ZERO_UUID, code, text))
+        response.responses.append(TopicResponse(name, ZERO_UUID, code, text))
         yield None
     gone = set()
     for topic_id, numbers in answer.partitions.items():
@@ -79,9 +65,9 @@ def _delete(context: RequestContext, request: DeleteShareGroupOffsetsRequest) ->
         name = context.image.topic_names.get(topic_id, "")
         if failure is None:
             gone.add(topic_id)
-            response.responses.append(_topic_response(name, topic_id, ErrorCode.NONE, None))
+            response.responses.append(TopicResponse(name, topic_id, ErrorCode.NONE, None))
         else:
-            response.responses.append(_topic_response(name, topic_id, failure.code, failure.code.text))
+            response.responses.append(TopicResponse(name, topic_id, failure.code, failure.code.text))
     if gone:
         done = partial(complete_offset_deletion, group_id=group_id, topics=frozenset(gone))
         yield groups.submit(group_id, lambda own: ShareGroupCommand(own, done)).wait()

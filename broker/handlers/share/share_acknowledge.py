@@ -12,32 +12,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.share import share_acknowledgements as acks
+from ottla.broker.requests.error_responses import with_error_response
 from ottla.broker.share_partitions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import share_acknowledge as wire
 
 
-def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> HandlerResult:
+@with_error_response
+def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> ResponseJob:
     """Continue the share session, submit all acknowledgements, and wait until they are persisted."""
-    refused = acks.request_error(context, request.group_id, request.member_id)
-    if refused is not None:
-        return wire.ShareAcknowledgeResponse(error_code=refused)
-    assert request.group_id is not None
-    assert request.member_id is not None
+    acks.check_request(context, request.group_id, request.member_id)
     shares, epoch = context.services.share_partition_manager, request.share_session_epoch
-    try:
-        if epoch == INITIAL_EPOCH:
-            raise ProtocolError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-        shares.sessions.continue_session(request.group_id, request.member_id, epoch)
-    except ProtocolError as error:
-        return wire.ShareAcknowledgeResponse(error_code=error.code)
-    return _acknowledge(context, request)
-
-
-def _acknowledge(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> ResponseJob:
-    shares = context.services.share_partition_manager
+    if epoch == INITIAL_EPOCH:
+        raise ProtocolError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    shares.sessions.continue_session(request.group_id or "", request.member_id or "", epoch)
     batches: dict[TopicIdPartition, list[Any]] = {}
     for topic in request.topics:
         for part in topic.partitions:

@@ -28,17 +28,20 @@ def is_served(context: RequestContext) -> bool:
     return context.image.features.get("share.version", 0) >= 1
 
 
-def request_error(context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode | None:
-    """Return the error code of the whole request for its group and member id; None if they are valid."""
+def check_request(context: RequestContext, group_id: str | None, member_id: str | None) -> None:
+    """Check group and member id of a request.
+
+    Raises:
+        ProtocolError: UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED.
+    """
     if not is_served(context):
-        return ErrorCode.UNSUPPORTED_VERSION
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if group_id is None:
-        return ErrorCode.INVALID_REQUEST
+        raise ProtocolError(ErrorCode.INVALID_REQUEST)
     if not context.may(AclOperation.READ, ResourceType.GROUP, group_id):
-        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        raise ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not member_id or len(member_id) > MAX_SHARE_MEMBER_ID_CHARS:
-        return ErrorCode.INVALID_REQUEST
-    return None
+        raise ProtocolError(ErrorCode.INVALID_REQUEST)
 
 
 _TYPES_PER_STEP = 4096

@@ -24,7 +24,8 @@ from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.fetch.fetch import PARTITION_OVERHEAD_BYTES
 from ottla.broker.handlers.share import share_acknowledgements as acks
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.requests.peer_wait import wait_while_connected
+from ottla.broker.requests.error_responses import with_error_response
+from ottla.broker.requests.peer import wait_while_connected
 from ottla.broker.requests.purgatory import DelayedOperation
 from ottla.broker.share_partitions.acquisition import AcquireRequest, FetchedOffsets
 from ottla.broker.share_partitions.record_batch_positions import aborted_batch_offsets, find_batches, slice_acquired
@@ -210,14 +211,13 @@ class _ShareFetch:
         return sum(each.last_offset - each.first_offset + 1 for each in acquired)
 
 
+@with_error_response
 def handle(context: RequestContext, request: wire.ShareFetchRequest) -> ResponseJob:
     """Process acknowledgements, then acquire records, delaying the response if there are less than ``min_bytes``."""
-    refused = acks.request_error(context, request.group_id, request.member_id)
-    if refused is None and context.version >= acks.RENEW_SINCE and request.is_renew_ack:
-        limits = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
-        refused = ErrorCode.INVALID_REQUEST if any(limits) else None
-    if refused is not None:
-        return wire.ShareFetchResponse(error_code=refused)
+    acks.check_request(context, request.group_id, request.member_id)
+    renews = context.version >= acks.RENEW_SINCE and request.is_renew_ack
+    if renews and any((request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST)
     acknowledgements: dict[TopicIdPartition, list[Any]] = {}
     for topic in request.topics:
         for part in topic.partitions:
@@ -234,18 +234,16 @@ def handle(context: RequestContext, request: wire.ShareFetchRequest) -> Response
     try:
         session = _session(context, request, acknowledgements, forgotten)
     except ProtocolError as error:
-        response = wire.ShareFetchResponse(error_code=error.code)
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             # delays the retry of a client above the session limit
             delay = context.services.env.sleep(max(request.max_wait_ms, 0) / 1000)
             yield wait_while_connected(context.peer, delay)
-        return response
+        raise
     submitted = (
         (yield from acks.submit_acknowledgements(context, request, acknowledgements))
         if any(acknowledgements.values())
         else []
     )
-    renews = context.version >= acks.RENEW_SINCE and request.is_renew_ack
     fetch = _ShareFetch(context, request, None if renews else session)
     return (yield from _fetch_and_respond(context, request, fetch, session, submitted))
 

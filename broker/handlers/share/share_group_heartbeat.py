@@ -14,27 +14,23 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.config.limits import MAX_SHARE_MEMBER_ID_CHARS
-from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
+from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
 from ottla.broker.groups.share.heartbeat import ShareHeartbeatResult, heartbeat
 from ottla.broker.groups.state_machine import ShareGroupCommand
 from ottla.broker.handlers.groups.large_subscriptions import check_subscription
+from ottla.broker.handlers.item_results import wait_for_success
 from ottla.broker.handlers.share.share_acknowledgements import is_served
+from ottla.broker.requests.error_responses import with_error_response
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.jobs.job import as_job
-from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 MANY_TOPICS = 1_000
 """Number of subscribed topic names above which the subscription is processed in time slices."""
 LEAVE_EPOCH = -1
-
-
-def _error_response(code: ErrorCode, message: str | None = None) -> Message:
-    return ShareGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
 def validate(request: ShareGroupHeartbeatRequest) -> None:
@@ -58,47 +54,26 @@ def validate(request: ShareGroupHeartbeatRequest) -> None:
     unless(request.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
 
 
-def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> HandlerResult:
+@with_error_response
+def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ResponseJob:
     """Submit the heartbeat to the group coordinator; start the initialization of new partitions' share state."""
     if not is_served(context):
-        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
-        return _error_response(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        raise ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not 0 < len(request.member_id) <= MAX_SHARE_MEMBER_ID_CHARS:
-        return _error_response(ErrorCode.INVALID_REQUEST)
-    names = request.subscribed_topic_names or ()
+        raise ProtocolError(ErrorCode.INVALID_REQUEST)
+    names = request.subscribed_topic_names or []
     if len(names) > MANY_TOPICS:
-        return _submit_large(context, request)
-    for name in names:
-        if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
-            return _error_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return _submit(context, request)
-
-
-def _submit_large(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ResponseJob:
-    try:
-        request.subscribed_topic_names = yield from check_subscription(
-            context, request.group_id, request.subscribed_topic_names or []
-        )
-    except ProtocolError as error:
-        return _error_response(error.code)
-    return (yield from as_job(_submit(context, request)))
-
-
-def _submit(context: RequestContext, request: ShareGroupHeartbeatRequest) -> HandlerResult:
-    try:
-        validate(request)
-    except ProtocolError as error:
-        return _error_response(error.code, error.message)
-    return _heartbeat(context, request)
-
-
-def _heartbeat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ResponseJob:
+        request.subscribed_topic_names = yield from check_subscription(context, request.group_id, names)
+    elif not all(context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in names):
+        raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    validate(request)
     call = GroupRequest(None, request, context.version, context.client_id, context.peer.host)
     rule = partial(heartbeat, call=call)
-    answer = yield context.services.groups.submit(request.group_id, lambda own: ShareGroupCommand(own, rule)).wait()
-    if isinstance(answer, ProtocolError):
-        return _error_response(answer.code, answer.message)
+    answer = yield from wait_for_success(
+        context.services.groups.submit(request.group_id, lambda own: ShareGroupCommand(own, rule))
+    )
     assert isinstance(answer, ShareHeartbeatResult)
     if answer.partitions_to_initialize:
         shares = context.services.share_partition_manager

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
+from ottla.broker.handlers.item_results import wait_for_result
 from ottla.broker.services import BrokerServices
 from ottla.broker.transactions.events import AddPartitions, VerifyPartitions
 from ottla.broker.transactions.transaction_metadata import EPOCH_BUMP_VERSION, TopicPartition
@@ -122,9 +123,23 @@ def _to_partition_error(answer: Any, version: int, at: TopicPartition) -> ErrorC
     return E.NONE
 
 
-def error_for_version(code: ErrorCode, version: int) -> ErrorCode:
-    """Return INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED for old versions, other codes unchanged."""
-    return E.INVALID_PRODUCER_EPOCH if code is E.PRODUCER_FENCED and version < FIRST_PRODUCER_FENCED_VERSION else code
+def error_for_version(code: ErrorCode, version: int, fenced_since: int = FIRST_PRODUCER_FENCED_VERSION) -> ErrorCode:
+    """Return INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED before version ``fenced_since``, or ``code`` itself."""
+    return E.INVALID_PRODUCER_EPOCH if code is E.PRODUCER_FENCED and version < fenced_since else code
+
+
+def wait_for_transaction(
+    ticket: PendingBrokerRequest, version: int, fenced_since: int = FIRST_PRODUCER_FENCED_VERSION
+) -> Job[Any]:
+    """Wait for the result of a request to the transaction coordinator and return it.
+
+    Raises:
+        ProtocolError: the result is this error; its code is that of `error_for_version`.
+    """
+    answer = yield from wait_for_result(ticket)
+    if isinstance(answer, ProtocolError):
+        raise ProtocolError(error_for_version(answer.code, version, fenced_since))
+    return answer
 
 
 def build_transaction_result(

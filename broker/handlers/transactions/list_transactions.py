@@ -16,6 +16,7 @@ from typing import Any
 
 from ottla.broker.config.limits import MAX_PATTERN_BYTES
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
+from ottla.broker.requests.error_responses import with_error_response
 from ottla.broker.transactions.coordinator import state_machine_of
 from ottla.broker.transactions.transaction_metadata import STATES_BY_NAME, TransactionMetadata
 from ottla.controller.metadata.acl import AclOperation, ResourceType
@@ -28,17 +29,15 @@ from ottla.wire.messages.list_transactions import (
 )
 
 
+@with_error_response
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ResponseJob:
     """Return the transactional ids that match the filters and that the client may describe."""
     states = yield from collect_distinct_job(request.state_filters)
     unknown = yield from collect_job(name for name in states if name not in STATES_BY_NAME)
     out = ListTransactionsResponse(unknown_state_filters=unknown)
     passes = _TransactionFilter(request, frozenset(name for name in STATES_BY_NAME if name in states), context.now_ms)
-    try:
-        shards = list(context.services.transaction_coordinator.active_shards())
-        pattern = _pattern(request.transactional_id_pattern)
-    except ProtocolError as error:
-        return ListTransactionsResponse(error_code=error.code)
+    shards = list(context.services.transaction_coordinator.active_shards())
+    pattern = _pattern(request.transactional_id_pattern)
     rows = context.response_array()
     for shard in shards:
         machine = state_machine_of(shard)

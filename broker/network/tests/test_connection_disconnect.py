@@ -11,8 +11,7 @@ import trio.testing
 
 from ottla.broker.dispatch.dispatcher import ResponseJob
 from ottla.broker.network.tests.test_connection import BEAT, beat, served
-from ottla.broker.requests.peer import Peer
-from ottla.broker.requests.peer_wait import PeerDisconnectedError, wait_while_connected
+from ottla.broker.requests.peer import Peer, PeerDisconnectedError, wait_while_connected
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time, job_of
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages.fetch import FetchRequest
