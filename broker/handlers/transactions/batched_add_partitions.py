@@ -129,14 +129,14 @@ def error_for_version(code: ErrorCode, version: int, fenced_since: int = FIRST_P
 
 
 def wait_for_transaction(
-    ticket: PendingBrokerRequest, version: int, fenced_since: int = FIRST_PRODUCER_FENCED_VERSION
+    pending: PendingBrokerRequest, version: int, fenced_since: int = FIRST_PRODUCER_FENCED_VERSION
 ) -> Job[Any]:
     """Wait for the result of a request to the transaction coordinator and return it.
 
     Raises:
         ProtocolError: the result is this error; its code is that of `error_for_version`.
     """
-    answer = yield from wait_for_result(ticket)
+    answer = yield from wait_for_result(pending)
     if isinstance(answer, ProtocolError):
         raise ProtocolError(error_for_version(answer.code, version, fenced_since))
     return answer
