@@ -382,7 +382,7 @@ def _asking(key: ApiKey, version: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("key", "version", "message", "told"),
+    ("key", "version", "message", "expected"),
     [
         (ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, None, ErrorCode.INVALID_REQUEST.text),
         (ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, "why", "why"),
@@ -391,7 +391,7 @@ def _asking(key: ApiKey, version: int) -> Any:
     ],
 )
 def test_handler_that_raises_returns_error_response_of_api(
-    key: ApiKey, version: int, message: str | None, told: str | None
+    key: ApiKey, version: int, message: str | None, expected: str | None
 ) -> None:
     @with_error_response
     def raises(asking: Any, request: Any) -> Any:
@@ -405,7 +405,7 @@ def test_handler_that_raises_returns_error_response_of_api(
     for handler in (raises, raises_in_job):
         answer: Any = run_to_end(handler(_asking(key, version), request_class(key)()))
         assert isinstance(answer, response_class(key))
-        assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, told)
+        assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, expected)
 
 
 def test_handler_with_error_response_returns_result_of_value_or_job() -> None:

@@ -22,7 +22,7 @@ LAST_VERSION_WITH_NAMES = 9
 """Last version of OffsetFetch and OffsetCommit that identifies topics by name."""
 
 
-async def fetch_committed_rows(
+async def fetch_committed_entries(
     channel: Channel, group_id: str
 ) -> dict[TopicPartitionKey, of.OffsetFetchResponsePartitions]:
     """Return the OffsetFetch row of each partition in which a group has a committed offset.
@@ -48,7 +48,7 @@ async def fetch_committed_offsets(channel: Channel, group_id: str) -> dict[Topic
     Raises:
         CommandFailed: the coordinator refused OffsetFetch.
     """
-    rows = await fetch_committed_rows(channel, group_id)
+    rows = await fetch_committed_entries(channel, group_id)
     return {at: row.committed_offset for at, row in rows.items()}
 
 

@@ -205,8 +205,10 @@ class AclPlan:
             put(ResourceType.GROUP, {AclOperation.READ})
         if not options.producer and not options.consumer:
             names = {operation.name.replace("_", ""): operation for operation in AclOperation}
-            asked = {names.get(text.strip().upper(), AclOperation.UNKNOWN) for text in options.operation or ("All",)}
-            out = {pattern: self._entries(asked) for pattern in patterns}
+            requested = {
+                names.get(text.strip().upper(), AclOperation.UNKNOWN) for text in options.operation or ("All",)
+            }
+            out = {pattern: self._entries(requested) for pattern in patterns}
         for pattern, entries in out.items():
             allowed = SUPPORTED[pattern.kind] | {AclOperation.ALL}
             if any(entry.operation not in allowed for entry in entries):

@@ -74,7 +74,7 @@ class ConsumerPlan(NamedTuple):
 
 
 def _check_required(parser: ToolOptions, options: argparse.Namespace) -> None:
-    parser.require_one(options, "topic", "include")
+    parser.require_single(options, "topic", "include")
     if options.partition is not None:
         if not has(options, "topic"):
             parser.fail_with_usage("The topic is required when partition is specified.")

@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.cli.common import connect_to_coordinator
 from ottla.cli.group_admin import description as gs
-from ottla.cli.group_admin.offsets import LATEST, TopicPartitionKey, fetch_committed_rows, list_offsets
+from ottla.cli.group_admin.offsets import LATEST, TopicPartitionKey, fetch_committed_entries, list_offsets
 from ottla.cli.kafka_tools.java_errors import java_text
 from ottla.cli.kafka_tools.text_tables import padded, widest
 from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOptions, has, run_tool
@@ -181,7 +181,7 @@ def _cell(value: Any) -> str:
 
 async def _offset_rows(client: ClusterClient, seen: gs.GroupDescription) -> list[list[str]]:
     """Return the cells of each partition that a member reads or that has a committed offset."""
-    committed = await fetch_committed_rows(seen.channel, seen.id)
+    committed = await fetch_committed_entries(seen.channel, seen.id)
     owners: list[tuple[list[TopicPartitionKey], dict[str, Any]]] = []
     for member in gs.describe_members(seen):
         assigned = [(topic, number) for topic, numbers in (member["assignment"] or {}).items() for number in numbers]

@@ -6,7 +6,7 @@ Source: ``DeleteRecordsCommand`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.cli.kafka_tools.java_errors import java_text
-from ottla.cli.kafka_tools.partition_files import read_json, rows_of
+from ottla.cli.kafka_tools.partition_files import read_json, partition_entries
 from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, run_tool
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -38,7 +38,7 @@ def _offsets(path: str) -> dict[tuple[str, int], int]:
     version = content.get("version", 1) if isinstance(content, dict) else 1
     if version != 1:
         raise ToolFailed(f"Not supported version field value {version}")
-    rows = rows_of(content, ("topic", "partition", "offset"), "Missing partitions field")
+    rows = partition_entries(content, ("topic", "partition", "offset"), "Missing partitions field")
     keys = [(topic, number) for topic, number, _ in rows]
     repeated = sorted({f"{topic}-{number}" for topic, number in keys if keys.count((topic, number)) > 1})
     if repeated:

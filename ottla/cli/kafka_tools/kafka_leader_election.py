@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from ottla.cli.kafka_tools.java_errors import java_text
-from ottla.cli.kafka_tools.partition_files import MAPPING_EXCEPTION, read_json, rows_of
+from ottla.cli.kafka_tools.partition_files import MAPPING_EXCEPTION, read_json, partition_entries
 from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, has, run_tool
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -72,7 +72,10 @@ def _partitions(options: argparse.Namespace) -> list[el.TopicPartitions] | None:
     if content is None:
         raise ToolFailed("Replica election data is empty")
     missing = 'Replica election data is missing "partitions" field'
-    keys = [(topic, number) for topic, number in rows_of(content, ("topic", "partition"), missing, MAPPING_EXCEPTION)]
+    keys = [
+        (topic, number)
+        for topic, number in partition_entries(content, ("topic", "partition"), missing, MAPPING_EXCEPTION)
+    ]
     repeated = sorted({f"{topic}-{number}" for topic, number in keys if keys.count((topic, number)) > 1})
     if repeated:
         raise ToolFailed(f"Replica election data contains duplicate partitions: [{', '.join(repeated)}]")

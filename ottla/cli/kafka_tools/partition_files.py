@@ -27,7 +27,7 @@ def read_json(path: str, prefix: str = "") -> Any:
         return None
 
 
-def rows_of(content: Any, names: Sequence[str], missing: str, prefix: str = "") -> list[list[Any]]:
+def partition_entries(content: Any, names: Sequence[str], missing: str, prefix: str = "") -> list[list[Any]]:
     """Return the named fields of each row of ``partitions``: the topic is a text, the others are integers.
 
     ``missing`` is the error message for a file without ``partitions``, ``prefix`` stands before other messages.

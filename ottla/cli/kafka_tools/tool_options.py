@@ -115,7 +115,7 @@ class ToolOptions(CommandParser):
             if not has(options, name):
                 self.fail_with_usage(f'Missing required argument "[{name}]"')
 
-    def require_one(self, options: argparse.Namespace, *names: str) -> None:
+    def require_single(self, options: argparse.Namespace, *names: str) -> None:
         """Print the usage and exit with status 1 unless exactly one of the named options is on the command line."""
         if sum(has(options, name) for name in names) != 1:
             shown = ", ".join(f"[{name}]" for name in names)

@@ -181,13 +181,13 @@ def test_lag_in_seconds_is_the_age_of_the_next_record(running: ConsoleFixture, b
 
 def test_reader_without_commits_is_listed_with_its_position(running: ConsoleFixture, browser: Browser) -> None:
     raw = RawClient(running.broker.port)
-    asked = FetchRequest(
+    request = FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
         session_epoch=0,
         topics=[FetchTopic("orders", partitions=[FetchPartition(1, fetch_offset=7, partition_max_bytes=100)])],
     )
-    answer = raw.call(ApiKey.FETCH, 12, asked)
+    answer = raw.call(ApiKey.FETCH, 12, request)
     assert answer.session_id > 0
     assert "peer orders 1 7 20 13" in browser.get("/readers?q=peer").text
     assert "No readers." in browser.get("/readers?q=absent").text
