@@ -6,7 +6,7 @@ Source: ``DeleteRecordsCommand`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from ottla.cli.kafka_tools.java_errors import java_text
-from ottla.cli.kafka_tools.partition_files import read_json, partition_entries
+from ottla.cli.kafka_tools.partition_files import partition_entries, read_json
 from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, run_tool
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError

@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from ottla.cli.kafka_tools.java_errors import java_text
-from ottla.cli.kafka_tools.partition_files import MAPPING_EXCEPTION, read_json, partition_entries
+from ottla.cli.kafka_tools.partition_files import MAPPING_EXCEPTION, partition_entries, read_json
 from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, has, run_tool
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
