@@ -236,7 +236,7 @@ def test_export_is_imported_again(running: ConsoleFixture, browser: Browser) -> 
     ("lines", "problem"),
     [
         ("nonsense", "line 1: JSON object expected"),
-        ('{"value": "a"}\n{"vaule": "a"}', "line 2: unknown field: vaule"),
+        ('{"value": "a"}\n{"amount": "a"}', "line 2: unknown field: amount"),
         ('{"partition": 7}', "line 1: the topic has no partition 7"),
         ("{}\n" * 1001, "lines: at most 1000"),
     ],
