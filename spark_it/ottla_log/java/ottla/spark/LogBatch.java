@@ -26,6 +26,10 @@ final class LogBatch implements Batch {
 
     @Override
     public InputPartition[] planInputPartitions() {
+        return PlanRetry.run(this::plan);
+    }
+
+    private InputPartition[] plan() {
         LogCatalog catalog = new LogCatalog(options);
         catalog.refresh();
         OffsetResolver resolver = new OffsetResolver(options, catalog);

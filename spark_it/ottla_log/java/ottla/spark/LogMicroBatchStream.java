@@ -1,5 +1,6 @@
 package ottla.spark;
 
+import java.io.UncheckedIOException;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.kafka.common.TopicPartition;
@@ -30,8 +31,10 @@ final class LogMicroBatchStream implements MicroBatchStream, SupportsTriggerAvai
     @Override
     public Offset initialOffset() {
         return InitialOffsets.readOrWrite(checkpointLocation, () -> {
-            catalog.refresh();
-            return new LogOffset(new OffsetResolver(options, catalog).resolve(options.streamStarting));
+            return PlanRetry.run(() -> {
+                catalog.refresh();
+                return new LogOffset(new OffsetResolver(options, catalog).resolve(options.streamStarting));
+            });
         });
     }
 
@@ -47,7 +50,10 @@ final class LogMicroBatchStream implements MicroBatchStream, SupportsTriggerAvai
     }
 
     private LogOffset readLatest() {
-        catalog.refresh();
+        PlanRetry.run(() -> {
+            catalog.refresh();
+            return catalog;
+        });
         Map<TopicPartition, Long> ends = new TreeMap<>(LogCatalog.ORDER);
         catalog.logs.keySet().forEach(partition -> ends.put(partition, catalog.endOffset(partition)));
         return new LogOffset(ends);
@@ -111,8 +117,10 @@ final class LogMicroBatchStream implements MicroBatchStream, SupportsTriggerAvai
 
     @Override
     public InputPartition[] planInputPartitions(Offset start, Offset end) {
-        LogOffset from = offsetOf(start);
-        LogOffset to = offsetOf(end);
+        return PlanRetry.run(() -> plan(offsetOf(start), offsetOf(end)));
+    }
+
+    private InputPartition[] plan(LogOffset from, LogOffset to) {
         if (!catalog.logs.keySet().containsAll(to.offsets.keySet())) {
             catalog.refresh();
         }
@@ -129,7 +137,12 @@ final class LogMicroBatchStream implements MicroBatchStream, SupportsTriggerAvai
             }
             begins.put(partition, begin);
         });
-        return new SplitPlanner(options, catalog).plan(begins, to.offsets);
+        try {
+            return new SplitPlanner(options, catalog).plan(begins, to.offsets);
+        } catch (UncheckedIOException error) {
+            catalog.refresh();
+            throw error;
+        }
     }
 
     private static LogOffset offsetOf(Offset offset) {
