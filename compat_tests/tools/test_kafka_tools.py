@@ -82,10 +82,10 @@ def prepared(node: OttlaProcess, folder: Path, stack: ExitStack) -> ToolPair:
     producer = Producer({"bootstrap.servers": node.bootstrap, "transactional.id": "tx"})
     for side in SIDES:
         _prepare(node, side, stack)
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     producer.begin_transaction()
-    producer.produce(f"{SIDES[0]}.u", "in a transaction")
-    producer.commit_transaction(20)
+    producer.produce("transactions", "in a transaction")
+    producer.commit_transaction(60)
     for name, text in FILES.items():
         (folder / name).write_text(text)
     for side in SIDES:
