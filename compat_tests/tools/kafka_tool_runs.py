@@ -85,7 +85,7 @@ def _in_order(value: Any) -> Any:
 
 def _plain(line: str) -> str:
     """Return a line without random ids and times, with the names of our side, and the words of a list in order."""
-    line = _MEMBER.sub("<id>", line.replace(KAFKAS, OURS))
+    line = _MEMBER.sub("<id>", line.replace(KAFKAS, OURS).replace("127.0.0.8", "127.0.0.7"))
     line = re.sub(r"(?<=[ \t:=])1[7-9]\d{11}(?=\D|$)", "<ms>", line)
     line = re.sub(r"<ms>( *)\t\d+", r"<ms>\1\t<n>", line)
     line = re.sub(r"\d+ ms ago\s*", "<n> ms ago", line).replace(" \t(principal", "\t(principal")
