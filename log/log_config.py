@@ -1,16 +1,29 @@
 """Topic configuration of a partition's log as typed values. Defaults are Kafka's.
 
-Source: ``LogConfig.java``, ``TopicConfig.java`` (apache/kafka 4.3.1).
+Source: ``LogConfig.java``, ``TopicConfig.java``, ``UnifiedLog.isRemoteLogEnabled`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.wire.record_batch.compression import CompressionType
 
 FOREVER_MS = 2**63 - 1
+SAME_AS_RETENTION = -2
+"""Value of a local retention setting: that of the setting for both tiers."""
+LOCAL_TOPICS = frozenset(
+    {
+        "__consumer_offsets",
+        "__transaction_state",
+        "__share_group_state",
+        "__remote_log_metadata",
+        "__cluster_metadata",
+    }
+)
+"""Topics that are never copied."""
 
 
 class TieringConfig(NamedTuple):
@@ -80,3 +93,21 @@ class LogConfig:
         object.__setattr__(self, "always_validates_records", self.compact or self.validate_records or limits_age)
         longest_ms = min(self.max_compaction_lag_ms, self.segment_ms) if self.compact else self.segment_ms
         object.__setattr__(self, "max_segment_age_ms", longest_ms)
+
+
+def topic_tiering(topic: str, get: Callable[[str], str]) -> TieringConfig:
+    """Return the tiered storage of a topic on a broker that has it enabled; ``get`` returns a topic setting."""
+    is_enabled = get("remote.storage.enable") == "true" and "compact" not in get("cleanup.policy").split(",")
+    if not is_enabled or topic in LOCAL_TOPICS:
+        return NO_TIERING
+    return TieringConfig(
+        is_enabled=True,
+        has_copies=get("remote.log.copy.disable") != "true",
+        local_retention_ms=_local_retention(get, "retention.ms"),
+        local_retention_bytes=_local_retention(get, "retention.bytes"),
+    )
+
+
+def _local_retention(get: Callable[[str], str], name: str) -> int:
+    value = int(get(f"local.{name}"))
+    return int(get(name)) if value == SAME_AS_RETENTION else value

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ottla.broker.config import listener_config as at
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig, log_invalid_stored_value
 from ottla.broker.config.listener_config import ConfigException, ListenerAddress
-from ottla.broker.config.tiered_storage_config import TIERED_STORAGE_ENABLE, topic_tiering
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_keys import (
     CLAIMED_TIME,
@@ -33,7 +32,7 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft.state_machine.quorum_timeouts import QuorumTimeouts
 from ottla.env.env import SocketBuffers
 from ottla.log.java_properties import MalformedProperties, load_settings
-from ottla.log.log_config import NO_TIERING, LogConfig
+from ottla.log.log_config import NO_TIERING, LogConfig, topic_tiering
 from ottla.wire.codec.schema import Message
 from ottla.wire.record_batch.compression import CompressionType
 
@@ -372,7 +371,7 @@ class NodeConfig:
             compression_type=chosen,
             compression_level=int(get(level)) if level in TOPIC_KEYS else None,
             file_delete_delay_ms=int(get("file.delete.delay.ms")),
-            tiering=topic_tiering(topic, get) if self.flag(TIERED_STORAGE_ENABLE) else NO_TIERING,
+            tiering=topic_tiering(topic, get) if self.flag("remote.log.storage.system.enable") else NO_TIERING,
         )
 
 
