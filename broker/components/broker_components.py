@@ -131,7 +131,7 @@ class BrokerComponents:
     @cached_property
     def transaction_verifier(self) -> TransactionVerifier:
         """Verifier of transactions with their coordinators, created on first use."""
-        # lazy: 13.9 ms, 387 kB
+        # lazy: 14.0 ms, 484 kB
         from ottla.broker.components.transactions import create_transaction_verifier
 
         return create_transaction_verifier(self.services)

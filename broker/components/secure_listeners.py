@@ -40,7 +40,7 @@ def _delegation_token_lookup(services: BrokerServices) -> DelegationTokenLookup:
     secret = services.config.values.get("delegation.token.secret.key")
     if not secret:
         return no_delegation_tokens
-    # lazy: 7.1 ms, 177 kB
+    # lazy: 1.7 ms, 71 kB
     from ottla.broker.security.authn.delegation_token_logins import DelegationTokenCredentialCache
 
     return DelegationTokenCredentialCache(secret, lambda: services.metadata.image, services.env.uuid).find

@@ -53,7 +53,7 @@ def create_transaction_coordinator(services: BrokerServices, timers: Timers, lis
 
 def create_transaction_verifier(services: BrokerServices) -> TransactionVerifier:
     """Return the verifier of transactions with their coordinators."""
-    # lazy: 13.9 ms, 387 kB
+    # lazy: 2.7 ms, 132 kB
     from ottla.broker.handlers.transactions.batched_add_partitions import add_partitions
     from ottla.broker.transactions.verification import TransactionVerifier, TransactionVerifierDependencies
 

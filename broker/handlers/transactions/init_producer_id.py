@@ -51,7 +51,7 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> ResponseJ
 
 
 def _init_transactional(context: RequestContext, transactional_id: str, request: InitProducerIdRequest) -> ResponseJob:
-    # lazy: 4.7 ms, 129 kB: only for transactional producers
+    # lazy: 0.3 ms, 8 kB: only for transactional producers
     from ottla.broker.transactions import init_producer_id
     from ottla.broker.transactions.events import InitProducerId
 

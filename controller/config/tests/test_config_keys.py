@@ -130,4 +130,4 @@ def test_check_value_invalid_returns_kafkas_message() -> None:
 def test_own_keys_have_valid_defaults() -> None:
     for key in [*OWN_TOPIC_KEYS.values(), *OWN_BROKER_KEYS.values()]:
         assert key.default is None or check_value(key, key.default) is None
-        assert key.default is not None or key.type == "STRING"
+        assert key.default is not None or key.type in ("STRING", "PASSWORD")

@@ -185,7 +185,7 @@ def parse_changes(options: argparse.Namespace) -> tuple[dict[str, str], list[str
     """
     added: dict[str, str] = {}
     if options.add_config_file:
-        # lazy: 1.1 ms, 36 kB: only with a file
+        # lazy: 0.0 ms, 0 kB: only with a file
         from ottla.cli.connection_settings import read_client_config
 
         added |= read_client_config(options.add_config_file)

@@ -294,7 +294,7 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
-    # lazy: 1 ms, 40 kB: only with --delete
+    # lazy: 0.4 ms, 9 kB: only with --delete
     from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 
     deleted, failed = [], []
@@ -318,7 +318,7 @@ async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
 
 def _validate_regex(text: str) -> int:
     """Print whether RE2 accepts a regular expression; return the exit status."""
-    # lazy: 4 ms, 300 kB: only with --validate-regex
+    # lazy: 2.5 ms, 138 kB: only with --validate-regex
     import re2
 
     quiet = re2.Options()
@@ -350,7 +350,7 @@ def run(arguments: list[str]) -> int:
         elif options.delete:
             await _delete(client, options)
         else:
-            # lazy: 8 ms, 400 kB: only to change offsets
+            # lazy: 3.6 ms, 193 kB: only to change offsets
             from ottla.cli.kafka_tools.consumer_group_offsets import OffsetReset, delete_offsets
 
             if options.delete_offsets:
