@@ -50,7 +50,16 @@ def test_unknown_config_key_warns_with_closest_match() -> None:
     assert closest_match("zzzzzz", BROKER_KEYS) is None
 
 
-@pytest.mark.parametrize(("key", "value"), [("num.partitions", "many"), ("auto.create.topics.enable", "perhaps")])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num.partitions", "many"),
+        ("auto.create.topics.enable", "perhaps"),
+        ("ottla.otlp.endpoint", "collector:4318"),
+        ("ottla.otlp.endpoint", "grpc://collector:4317"),
+        ("ottla.otlp.endpoint", "http://collector:99999"),
+    ],
+)
 def test_invalid_config_value_raises_config_exception(key: str, value: str) -> None:
     with pytest.raises(ConfigException):
         check_startup_values({key: value})

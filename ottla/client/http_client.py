@@ -56,7 +56,8 @@ async def http_get(env: Env, url: str, tls: TlsConfig | None = None, *, max_byte
     """Return a document fetched by GET; ``tls``: trusted authorities for ``https``, None for the system's.
 
     Raises:
-        HttpFetchError: no response within `TIMEOUT_S`, a status other than 200, or more than ``max_bytes``.
+        HttpFetchError: an invalid URL, no response within `TIMEOUT_S`, a status other than 200, or more than
+        ``max_bytes``.
     """
     return await _request(env, url, tls, "GET", b"\r\n", max_bytes)
 
@@ -73,6 +74,8 @@ async def http_post(
 async def _request(
     env: Env, url: str, tls: TlsConfig | None, method: str, rest: bytes, max_bytes: int = MAX_DOCUMENT_BYTES
 ) -> bytes:
+    if not is_http_url(url):
+        raise HttpFetchError("not an http:// or https:// URL")
     parts = urlsplit(url)
     trusted = (tls or TlsConfig()) if parts.scheme == "https" else None
     with env.timeout(TIMEOUT_S) as deadline:

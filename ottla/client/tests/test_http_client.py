@@ -162,3 +162,12 @@ def test_http_get_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(http_client, "TIMEOUT_S", 0.2)
     with create_server(("127.0.0.1", 0)) as silent, pytest.raises(HttpFetchError, match="no response"):
         fetch(silent.getsockname()[1], TlsConfig())
+
+
+@pytest.mark.parametrize("url", ["collector:4318", "ftp://localhost/", "http://localhost:99999/", "http://[::1"])
+def test_http_get_invalid_url_raises_http_fetch_error(url: str) -> None:
+    async def main() -> None:
+        with pytest.raises(HttpFetchError, match="URL"):
+            await http_get(RealEnv(), url)
+
+    trio.run(main)
