@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.broker.config.limits import MAX_TRACED_REQUESTS
+from ottla.broker.config.limits import MAX_TRACED_CLIENT_ID_CHARS, MAX_TRACED_REQUESTS
 from ottla.broker.requests.peer import Peer
 from ottla.env.env import Env
 from ottla.wire.codec.compiler import Chunk
@@ -57,7 +57,7 @@ class RequestTracer:
             self.dropped += 1
         attributes: dict[str, str | int] = {
             "messaging.system": "kafka",
-            "messaging.client.id": request.client_id or "",
+            "messaging.client.id": (request.client_id or "")[:MAX_TRACED_CLIENT_ID_CHARS],
             "client.address": peer.host,
             "ottla.listener": peer.listener,
             "ottla.api.version": request.version,

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ottla.broker.components.otlp_export import parse_headers
-from ottla.broker.config.limits import MAX_TRACED_REQUESTS
+from ottla.broker.config.limits import MAX_TRACED_CLIENT_ID_CHARS, MAX_TRACED_REQUESTS
 from ottla.broker.observability import otlp_exporter
 from ottla.broker.observability.metrics_builder import MetricsBuilder, labels
 from ottla.broker.observability.metrics_endpoint import MetricsPage
@@ -87,12 +87,12 @@ class CountingEnv(ConnectionEnv):
         return self.number.to_bytes(16, "big")
 
 
-def trace(tracer: RequestTracer, waited_ms: float = 0.0) -> None:
+def trace(tracer: RequestTracer, waited_ms: float = 0.0, client_id: str | None = None) -> None:
     peer: Any = SimpleNamespace(
         host="10.0.0.9", listener="PLAINTEXT", request_started_ms=-8.0, request_waited_ms=waited_ms
     )
     request: Any = SimpleNamespace(
-        key=ApiKey.FETCH, version=17, correlation_id=5, client_id=None, frame=memoryview(bytes(40))
+        key=ApiKey.FETCH, version=17, correlation_id=5, client_id=client_id, frame=memoryview(bytes(40))
     )
     tracer.answered(peer, request, [], 99)
 
@@ -120,6 +120,16 @@ def test_tracer_drops_and_counts_the_oldest_spans_beyond_the_limit() -> None:
         spans = tracer.pop_spans()
         assert len(spans) == MAX_TRACED_REQUESTS
         assert int.from_bytes(spans[0].trace_id, "big") == 4
+
+    in_virtual_time(run)
+
+
+def test_tracer_cuts_a_long_client_id() -> None:
+    async def run() -> None:
+        tracer = RequestTracer(CountingEnv(), 1.0)
+        trace(tracer, client_id="c" * 32_000)
+        (span,) = tracer.pop_spans()
+        assert span.attributes["messaging.client.id"] == "c" * MAX_TRACED_CLIENT_ID_CHARS
 
     in_virtual_time(run)
 
