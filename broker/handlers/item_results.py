@@ -68,7 +68,7 @@ def wait_for_success(pending: PendingBrokerRequest) -> Job[Any]:
     """
     answer = yield from wait_for_result(pending)
     if isinstance(answer, ProtocolError):
-        raise answer.with_traceback(None)
+        raise ProtocolError(answer.code, answer.message)  # raising `answer` would make a cycle with this frame
     return answer
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.coordinator import state_machine_of
+from ottla.broker.handlers.item_results import wait_for_success
 from ottla.broker.handlers.share.share_acknowledgements import is_served
 from ottla.broker.share_state.share_group_offsets import UNINITIALIZED, SharePartitionKey
 from ottla.controller.metadata.acl import AclOperation, ResourceType
@@ -90,9 +91,7 @@ def _all_partitions(context: RequestContext, group_id: str) -> Job[Mapping[bytes
     topics = {} if group is None else {topic: sorted(named.partitions) for topic, named in group.initialized.items()}
     pending = shard.read_barrier()
     if pending is not None:
-        answer = yield pending.wait()
-        if isinstance(answer, ProtocolError):
-            raise answer.with_traceback(None)
+        yield from wait_for_success(pending)
     return topics
 
 
