@@ -30,7 +30,9 @@ LEFT = "left"
 SESSION_EXPIRED = "session timeout"
 REBALANCE_EXPIRED = "rebalance timeout"
 _SETTLED_STATES = frozenset({"Stable", "Empty", "Dead"})
-_MAX_REASONS = 10_000
+_MAX_REASONS = 1_000
+_MAX_ID_CHARS = 1_000
+"""Group id and member id together: of a member with longer ids, the reason is not stored."""
 _REASON_CHARS = 200
 _REASON_BY_TIMER = {"session": SESSION_EXPIRED, "join": REBALANCE_EXPIRED, "sync": REBALANCE_EXPIRED}
 _REASON_BY_TIMER["rebalance"] = REBALANCE_EXPIRED
@@ -144,9 +146,10 @@ class RebalanceHistory:
             if reason is not None and len(event.key) > 1:
                 self._reasons[event.key[1], event.key[2] if len(event.key) > 2 else ""] = reason
         elif type(event) is GroupRequest and type(event.request) is LeaveGroupRequest:
-            for member in event.request.members:
-                if member.reason:
-                    self._reasons[event.request.group_id, member.member_id] = f"{LEFT}: {member.reason[:_REASON_CHARS]}"
+            group_id = event.request.group_id
+            for member in event.request.members[: _MAX_REASONS - len(self._reasons)]:
+                if member.reason and len(group_id) + len(member.member_id) <= _MAX_ID_CHARS:
+                    self._reasons[group_id, member.member_id] = f"{LEFT}: {member.reason[:_REASON_CHARS]}"
 
     def _compare(self, group: Any, *, is_new: bool) -> None:
         """Compare a group with its last state; ``is_new``: its shard was not followed before."""

@@ -144,3 +144,15 @@ def test_memory_is_bounded() -> None:
     follower.sample()
     follower.sample()
     assert follower.history.find("g") == []
+
+
+def test_reasons_of_a_request_are_bounded_in_number_and_size() -> None:
+    follower = Follower()
+    many = [MemberIdentity(f"m{number}", None, "why") for number in range(3_000)]
+    large = [MemberIdentity(f"{number}" * 2_000, None, "why") for number in range(3)]
+    for members in (large, many):
+        event = GroupRequest(None, LeaveGroupRequest("g", members=members), 5, "c", "h")
+        follower.history.on_event(event)
+    reasons = follower.history._reasons
+    assert 0 < len(reasons) <= 1_000
+    assert max(len(member) for _, member in reasons) < 1_000
