@@ -93,6 +93,7 @@ def asked(handle: Callable[..., Any], image: MetadataImage, request: Any, versio
     context = SimpleNamespace(
         image=image,
         version=version,
+        client_id="",
         has_authorizer=True,
         may=lambda *_, **__: True,
         peer=Peer("127.0.0.1", ("here", 9092)),
