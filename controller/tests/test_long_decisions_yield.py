@@ -86,6 +86,12 @@ def create_by_assignment(count: int) -> Steps:
     return machine().decide(CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
 
 
+def create_by_assignment_to_other_numbers(count: int) -> Steps:
+    """Assign partition numbers that are no multiple of a hundred; they are refused at the end."""
+    topic = CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(100 * n + 1, [1]) for n in range(count)])
+    return machine().decide(CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
+
+
 def widen_by_count(count: int) -> Steps:
     request = CreatePartitionsRequest([CreatePartitionsTopic("t_0", 1 + count, None)], 1000)
     return controller_with_topics(1).decide(request)  # type: ignore[return-value]
@@ -186,6 +192,7 @@ ROWS: list[tuple[Callable[[int], Steps], int]] = [
     # yields per hundred elements of the request or new partitions, at least
     (create_by_count, 2),
     (create_by_assignment, 2),
+    (create_by_assignment_to_other_numbers, 1),
     (widen_by_count, 2),
     (widen_by_assignment, 2),
     (assign_directories, 100),
