@@ -325,9 +325,9 @@ MAX_TRACED_REQUESTS = 2_048
 Beyond: the oldest is dropped and counted in a log message.
 """
 MAX_TRACED_CLIENT_ID_CHARS = 255
-"""Characters of the client id in a span of a traced request.
+"""Client id in a span of a traced request.
 
-Beyond: the client id is cut.
+Beyond: it is cut.
 """
 MAX_CONSOLE_FRAMES = 30
 """Requests of a connection or an API that a capture of the web console keeps.

@@ -231,6 +231,8 @@ broker.config.limits.MAX_CONSOLE_BATCH_BYTES
 
 broker.config.limits.MAX_TRACED_REQUESTS
 
+broker.config.limits.MAX_TRACED_CLIENT_ID_CHARS
+
 broker.config.limits.MAX_CONSOLE_FRAMES
 
 broker.config.limits.MAX_CONSOLE_FRAME_BYTES
