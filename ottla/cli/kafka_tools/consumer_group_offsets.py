@@ -16,7 +16,7 @@ from ottla.cli.group_admin import reset as gr
 from ottla.cli.group_admin.offsets import EARLIEST, LATEST, TopicPartitionKey, fetch_committed_offsets, list_offsets
 from ottla.cli.kafka_tools.java_errors import default_text, java_text, message_text
 from ottla.cli.kafka_tools.text_tables import padded, widest
-from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, has
+from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, has, java_integer
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime import blocking_env
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -60,9 +60,10 @@ def parse_topic_partitions(text: str, fail: Callable[[str], None]) -> list[Topic
         fail(f"Invalid topic arg '{text}', expected topic name and partitions")
     out = []
     for number in parts[1].split(","):
-        if not number.strip("+-").isdecimal():
+        try:
+            out.append((parts[0], java_integer(number)))
+        except ValueError:
             fail(f"Invalid partition '{number}' specified in topic arg '{text}''")
-        out.append((parts[0], int(number)))
     return out
 
 

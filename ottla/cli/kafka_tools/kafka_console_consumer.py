@@ -6,7 +6,6 @@ Source: ``ConsoleConsumer``, ``ConsoleConsumerOptions`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections import deque
 from collections.abc import Mapping
@@ -16,7 +15,17 @@ from ottla.cli.arguments import parse_integer
 from ottla.cli.connection_settings import read_client_config
 from ottla.cli.errors import CommandFailed
 from ottla.cli.kafka_tools import message_formatter as mf
-from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOptions, has, key_values, run_tool
+from ottla.cli.kafka_tools.tool_options import (
+    FailureFormat,
+    ToolFailed,
+    ToolOptions,
+    compile_regex,
+    has,
+    java_integer,
+    java_long,
+    key_values,
+    run_tool,
+)
 from ottla.cli.records.group_member import GroupMember
 from ottla.cli.records.partition_fetcher import PartitionFetcher, ReadRecord
 from ottla.cli.terminal import write_bytes
@@ -39,7 +48,7 @@ def _parser() -> ToolOptions:
     out.connection()
     out.option("topic", "The topic to consume from.")
     out.option("include", "Regular expression specifying list of topics to include for consumption.")
-    out.option("partition", "The partition to consume from, from its end unless --offset is specified.", int)
+    out.option("partition", "The partition to consume from, from its end unless --offset is specified.", java_integer)
     out.option("offset", "The offset to consume from, or earliest or latest.")
     out.option("command-property", "Consumer config property: key=value.", is_repeated=True)
     out.option("consumer-property", "Deprecated: --command-property.", is_repeated=True)
@@ -49,8 +58,8 @@ def _parser() -> ToolOptions:
     out.option("property", "Deprecated: --formatter-property.", is_repeated=True)
     out.option("formatter-config", "Config properties file to initialize the message formatter.")
     out.flag("from-beginning", "Start with the earliest record where the group has no offset.")
-    out.option("max-messages", "The maximum number of records to consume before exiting.", int)
-    out.option("timeout-ms", "Exit if no record is available for the specified interval.", int)
+    out.option("max-messages", "The maximum number of records to consume before exiting.", java_integer)
+    out.option("timeout-ms", "Exit if no record is available for the specified interval.", java_long)
     out.flag("skip-message-on-error", "Skip a record that cannot be formatted.")
     out.option("key-deserializer", "Deserializer of keys.")
     out.option("value-deserializer", "Deserializer of values.")
@@ -192,10 +201,7 @@ class ConsoleConsumer:
     async def _topics(self) -> list[str]:
         if self._options.topic is not None:
             return [self._options.topic]
-        try:
-            is_chosen = re.compile(self._options.include).fullmatch
-        except re.error:
-            raise ToolFailed(f"{self._options.include} is an invalid regex.") from None
+        is_chosen = compile_regex(self._options.include).fullmatch
         found = (await self._client.metadata(None)).topics
         return [topic.name or "" for topic in found if not topic.is_internal and is_chosen(topic.name or "")]
 

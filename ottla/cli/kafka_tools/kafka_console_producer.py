@@ -13,7 +13,15 @@ from typing import Any
 from ottla.cli.connection_settings import read_client_config
 from ottla.cli.errors import CommandFailed
 from ottla.cli.kafka_tools.line_message_reader import LineMessageReader
-from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOptions, has, key_values, run_tool
+from ottla.cli.kafka_tools.tool_options import (
+    FailureFormat,
+    ToolFailed,
+    ToolOptions,
+    has,
+    java_long,
+    key_values,
+    run_tool,
+)
 from ottla.cli.records.idempotent_producer import TopicProducer
 from ottla.cli.records.input_reader import InputReader
 from ottla.cli.records.record_input import RecordBatches, topic_partitions
@@ -51,7 +59,7 @@ def _parser() -> ToolOptions:
         *("metadata-expiry-ms", "max-block-ms", "max-memory-bytes", "max-partition-memory-bytes"),
         "socket-buffer-size",
     ):
-        out.option(name, IGNORED, int)
+        out.option(name, IGNORED, java_long)
     return out
 
 

@@ -15,7 +15,7 @@ from ottla.cli.group_admin import description as gs
 from ottla.cli.group_admin.offsets import LATEST, TopicPartitionKey, fetch_committed_entries, list_offsets
 from ottla.cli.kafka_tools.java_errors import java_text
 from ottla.cli.kafka_tools.text_tables import padded, widest
-from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOptions, has, run_tool
+from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOptions, has, java_long, run_tool
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import list_groups as lg
@@ -52,18 +52,18 @@ def _parser() -> ToolOptions:
     out.flag("reset-offsets", "Reset offsets of inactive consumer groups.")
     out.flag("delete-offsets", "Delete offsets of a consumer group.")
     out.option("validate-regex", "Check that a regular expression is valid according to the RE2 format.")
-    out.option("timeout", "Accepted for compatibility; requests wait up to 30 s.", int)
+    out.option("timeout", "Accepted for compatibility; requests wait up to 30 s.", java_long)
     out.flag("dry-run", "With --reset-offsets: only show the new offsets.")
     out.flag("execute", "With --reset-offsets: commit the new offsets.")
     out.flag("export", "With --reset-offsets: print the new offsets as CSV.")
-    out.option("to-offset", "Reset offsets to a specific offset.", int)
+    out.option("to-offset", "Reset offsets to a specific offset.", java_long)
     out.option("from-file", "Reset offsets to values defined in a CSV file.")
     out.option("to-datetime", "Reset offsets to the offset of a time: YYYY-MM-DDThh:mm:ss.sss.")
     out.option("by-duration", "Reset offsets to the offset of a time before now: PnDTnHnMnS.")
     out.flag("to-earliest", "Reset offsets to the earliest offset.")
     out.flag("to-latest", "Reset offsets to the latest offset.")
     out.flag("to-current", "Reset offsets to the current offset.")
-    out.option("shift-by", "Reset offsets by shifting the current offset.", int)
+    out.option("shift-by", "Reset offsets by shifting the current offset.", java_long)
     out.flag("members", "With --describe: members of the group.")
     out.flag("verbose", "With --describe: more columns.")
     out.flag("offsets", "With --describe: partitions with their offsets and lag (the default).")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ottla.cli.arguments import parse_integer
 from ottla.cli.kafka_tools.java_errors import java_text
-from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOptions, has, run_tool
+from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOptions, compile_regex, has, run_tool
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -43,10 +43,7 @@ class PartitionRule:
 
     def __init__(self, topics: str, allows: Callable[[int], bool]) -> None:
         pattern = re.sub(r"^[\"']+|[\"']+$", "", topics.strip().replace(",", "|").replace(" ", ""))
-        try:
-            self.allows_topic = re.compile(pattern).fullmatch
-        except re.error:
-            raise ToolFailed(f"{pattern} is an invalid regex.") from None
+        self.allows_topic = compile_regex(pattern).fullmatch
         self.allows_partition = allows
 
 

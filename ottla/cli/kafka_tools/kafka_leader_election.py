@@ -10,7 +10,7 @@ import sys
 
 from ottla.cli.kafka_tools.java_errors import java_text
 from ottla.cli.kafka_tools.partition_files import MAPPING_EXCEPTION, partition_entries, read_json
-from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, has, run_tool
+from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, has, java_integer, run_tool
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import elect_leaders as el
@@ -30,7 +30,7 @@ def _parser() -> ToolOptions:
     out.option("admin.config", "Deprecated: --command-config.")
     out.option("path-to-json-file", 'Partitions: {"partitions": [{"topic": "foo", "partition": 1}]}.')
     out.option("topic", "Name of topic for which to perform an election.")
-    out.option("partition", "Partition id for which to perform an election; with --topic.", int)
+    out.option("partition", "Partition id for which to perform an election; with --topic.", java_integer)
     out.flag("all-topic-partitions", "Perform elections on all eligible partitions.")
     out.option("election-type", "REQUIRED: preferred or unclean.")
     return out

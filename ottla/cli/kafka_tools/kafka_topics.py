@@ -11,7 +11,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOptions, has, raise_for, run_tool
+from ottla.cli.kafka_tools.tool_options import (
+    FailureFormat,
+    ToolFailed,
+    ToolOptions,
+    compile_regex,
+    has,
+    java_integer,
+    raise_for,
+    run_tool,
+)
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.codec.schema import ZERO_UUID
@@ -47,8 +56,10 @@ def _parser() -> ToolOptions:
     out.option("topic-id", "The topic-id to describe.")
     out.option("config", "A topic configuration for the topic being created: name=value.", is_repeated=True)
     out.option("delete-config", "This option is no longer supported.", is_repeated=True)
-    out.option("partitions", "The number of partitions for the topic being created or altered.", int)
-    out.option("replication-factor", "The replication factor for each partition of the topic being created.", int)
+    out.option("partitions", "The number of partitions for the topic being created or altered.", java_integer)
+    out.option(
+        "replication-factor", "The replication factor for each partition of the topic being created.", java_integer
+    )
     out.option("replica-assignment", "Brokers of each partition: broker1:broker2,broker1:broker2.")
     out.flag("under-replicated-partitions", "With --describe: only under-replicated partitions.")
     out.flag("unavailable-partitions", "With --describe: only partitions whose leader is not available.")
@@ -58,7 +69,7 @@ def _parser() -> ToolOptions:
     out.flag("if-exists", "Alter, delete or describe only if the topic exists.")
     out.flag("if-not-exists", "With --create: no error if the topic already exists.")
     out.flag("exclude-internal", "Exclude internal topics when listing or describing topics.")
-    out.option("partition-size-limit-per-response", "Partitions in one DescribeTopicPartitions response.", int)
+    out.option("partition-size-limit-per-response", "Partitions in one DescribeTopicPartitions response.", java_integer)
     return out
 
 
@@ -157,10 +168,7 @@ async def _topics(client: ClusterClient, options: argparse.Namespace) -> list[An
         ToolFailed: the regular expression is invalid, or no topic matches and ``--if-exists`` is not set.
     """
     pattern = re.sub(r"^[\"']+|[\"']+$", "", (options.topic or "").strip().replace(",", "|").replace(" ", ""))
-    try:
-        is_chosen = re.compile(pattern).fullmatch
-    except re.error:
-        raise ToolFailed(f"{pattern} is an invalid regex.") from None
+    is_chosen = compile_regex(pattern).fullmatch
     found = sorted((await client.metadata(None)).topics, key=lambda topic: topic.name or "")
     shown = [topic for topic in found if not (topic.is_internal and options.exclude_internal)]
     wanted_id = uuid_from_string(options.topic_id) if options.describe and options.topic_id else ZERO_UUID

@@ -5,10 +5,9 @@ Source: ``LineMessageReader`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-from ottla.cli.kafka_tools.tool_options import ToolFailed
+from ottla.cli.kafka_tools.tool_options import ToolFailed, compile_regex
 from ottla.tools.json_records import ParsedRecord
 
 _EXCEPTION = "org.apache.kafka.common.KafkaException"
@@ -23,7 +22,8 @@ class LineMessageReader:
     """Parser of lines with the properties of ``--reader-property``.
 
     Raises:
-        ToolFailed: two separators, or a separator and the null marker, are equal.
+        ToolFailed: two separators, or a separator and the null marker, are equal; or the regular expression
+            ``headers.separator`` is invalid.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -52,7 +52,7 @@ class LineMessageReader:
         self._key_separator = raw["key.separator"]
         self._delimiter = raw["headers.delimiter"]
         self._header_key_separator = raw["headers.key.separator"]
-        self._header_separator = re.compile(raw["headers.separator"])
+        self._header_separator = compile_regex(raw["headers.separator"])
         self._null = raw.get("null.marker")
         self._line_number = 0
 
@@ -77,6 +77,8 @@ class LineMessageReader:
         return None if text == self._null else text
 
     def _split(self, rest: bytes, line: bytes, separator: bytes, name: str) -> tuple[bytes | None, bytes]:
+        if not separator:  # found at the begin, as by String.indexOf
+            return b"", rest
         before, found, after = rest.partition(separator)
         if found:
             return before, after

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ottla.cli.arguments import MAX_INT32, MAX_INT64
 from ottla.cli.kafka_tools.tool_options import ToolFailed
 
 MAPPING_EXCEPTION = "com.fasterxml.jackson.databind.JsonMappingException: "
 """Prefix of a message where a tool prints the exception of a malformed file with its class."""
+
+
+def _is_integer(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -most - 1 <= value <= most
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "topic": ("String", lambda value: isinstance(value, str)),
+    "partition": ("Integer", lambda value: _is_integer(value, MAX_INT32)),
+    "offset": ("Long", lambda value: _is_integer(value, MAX_INT64)),
+}
+"""Java class of each field, and the check of its value."""
 
 
 def read_json(path: str, prefix: str = "") -> Any:
@@ -23,7 +36,7 @@ def read_json(path: str, prefix: str = "") -> Any:
             return json.loads(file.read())
     except OSError:
         raise ToolFailed(f"{prefix}Unable to read file {path}") from None
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: deeply nested
         return None
 
 
@@ -46,9 +59,8 @@ def partition_entries(content: Any, names: Sequence[str], missing: str, prefix: 
         for name in names:
             if name not in row:
                 raise ToolFailed(f"{prefix}No such field exists: `{name}`")
-            kind = str if name == "topic" else int
-            if not isinstance(row[name], kind) or isinstance(row[name], bool):
-                shown = {str: "String", int: "Integer"}[kind]
-                raise ToolFailed(f"{prefix}Expected `{shown}` value, received {json.dumps(row[name])}")
+            kind, is_valid = _KINDS[name]
+            if not is_valid(row[name]):
+                raise ToolFailed(f"{prefix}Expected `{kind}` value, received {json.dumps(row[name])}")
         out.append([row[name] for name in names])
     return out

@@ -9,9 +9,9 @@ import argparse
 import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, AnyStr, NamedTuple, NoReturn
 
-from ottla.cli.arguments import CommandParser, bootstrap_servers
+from ottla.cli.arguments import MAX_INT32, MAX_INT64, CommandParser, bootstrap_servers
 from ottla.cli.common import run_with_client
 from ottla.cli.errors import CommandFailed
 from ottla.cli.kafka_tools.java_errors import java_text, message_text
@@ -20,11 +20,36 @@ from ottla.client.cluster_client import ClusterClient
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 KAFKA_VERSION = "4.3.1"
+_NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
 _ARGPARSE_TEXTS = (
     (re.compile(r"unrecognized argument: -*([^ =;]+).*", re.DOTALL), r"\1 is not a recognized option"),
     (re.compile(r"argument -*(\S+): expected one argument"), r"Option \1 requires an argument"),
     (re.compile(r"argument -*(\S+): invalid \S+ value: '(.*)'", re.DOTALL), r"Cannot parse argument '\2' of option \1"),
 )
+
+
+def java_integer(text: str) -> int:
+    """Argument type: convert a number as ``Integer.valueOf`` of Java does.
+
+    Raises:
+        ValueError: the text is no number of 32 bits.
+    """
+    return _java_number(text, MAX_INT32)
+
+
+def java_long(text: str) -> int:
+    """Argument type: convert a number as ``Long.valueOf`` of Java does.
+
+    Raises:
+        ValueError: the text is no number of 64 bits.
+    """
+    return _java_number(text, MAX_INT64)
+
+
+def _java_number(text: str, most: int) -> int:
+    if _NUMBER.fullmatch(text) is None or not -most - 1 <= (number := int(text)) <= most:
+        raise ValueError(text)
+    return number
 
 
 class _StoreOnce(argparse.Action):
@@ -158,6 +183,19 @@ def has(options: argparse.Namespace, name: str) -> bool:
 
 class ToolFailed(Exception):
     """Failure of a tool; the message is the text that Kafka's tool prints."""
+
+
+def compile_regex(pattern: AnyStr) -> re.Pattern[AnyStr]:
+    """Return a compiled regular expression.
+
+    Raises:
+        ToolFailed: it is invalid.
+    """
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        shown = pattern if isinstance(pattern, str) else pattern.decode(errors="replace")
+        raise ToolFailed(f"{shown} is an invalid regex.") from None
 
 
 class FailureFormat(NamedTuple):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from pathlib import Path
 
 import pytest
 
+from ottla.cli.kafka_tools.consumer_group_offsets import parse_topic_partitions
 from ottla.cli.kafka_tools.java_errors import java_text
 from ottla.cli.kafka_tools.line_message_reader import LineMessageReader
 from ottla.cli.kafka_tools.message_formatter import MessageFormatter
+from ottla.cli.kafka_tools.partition_files import partition_entries, read_json
 from ottla.cli.kafka_tools.quota_configs import java_double
-from ottla.cli.kafka_tools.tool_options import ToolFailed
+from ottla.cli.kafka_tools.tool_options import ToolFailed, compile_regex, java_integer
 from ottla.cli.main import COMMANDS
 from ottla.cli.tests.command_runs import run_command
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -46,6 +50,63 @@ def test_tool_without_arguments_or_with_wrong_option_returns_kafkas_status(name:
     assert "usage: ottla " + name in done.err or name in WITH_VERBS
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("kafka-console-consumer --topic t --partition 1_0", "Cannot parse argument '1_0' of option partition"),
+        ("kafka-console-consumer --topic t --max-messages 2147483648", "'2147483648' of option max-messages"),
+        ("kafka-console-consumer --topic t --timeout-ms 1.5", "Cannot parse argument '1.5' of option timeout-ms"),
+        ("kafka-leader-election --topic t --partition 2147483648", "'2147483648' of option partition"),
+        (f"kafka-consumer-groups --reset-offsets --to-offset {2**63}", f"'{2**63}' of option to-offset"),
+        ("kafka-topics --create --topic t --partitions 2147483648", "'2147483648' of option partitions"),
+    ],
+)
+def test_number_that_java_does_not_parse_is_refused(words: str, message: str) -> None:
+    done = run_command(*words.split())
+    assert done.status == 1
+    assert message in done.err
+
+
+@pytest.mark.parametrize(("text", "value"), [("+7", 7), ("-1", -1), (str(2**31 - 1), 2**31 - 1)])
+def test_number_that_java_parses_is_accepted(text: str, value: int) -> None:
+    assert java_integer(text) == value
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999999999999}", "(" * 3000 + ")" * 3000])
+def test_invalid_regular_expression_is_a_failure_of_the_tool(pattern: str) -> None:
+    with pytest.raises(ToolFailed, match="is an invalid regex"):
+        compile_regex(pattern)
+    with pytest.raises(ToolFailed, match="is an invalid regex"):
+        LineMessageReader({"headers.separator": pattern})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"topic": "t", "partition": 2147483648, "offset": 1}', "Expected `Integer` value, received 2147483648"),
+        (f'{{"topic": "t", "partition": 1, "offset": {2**63}}}', f"Expected `Long` value, received {2**63}"),
+        ('{"topic": "t", "partition": true, "offset": 1}', "Expected `Integer` value, received true"),
+        ('{"topic": "t", "partition": 1, "offset": 1.0}', "Expected `Long` value, received 1.0"),
+        ('{"topic": 1, "partition": 1, "offset": 1}', "Expected `String` value, received 1"),
+    ],
+)
+def test_partition_entry_of_wrong_type_is_named_with_its_java_class(text: str, message: str) -> None:
+    with pytest.raises(ToolFailed, match=message):
+        partition_entries({"partitions": [json.loads(text)]}, ("topic", "partition", "offset"), "")
+
+
+def test_deeply_nested_json_file_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("[" * 100_000)
+    assert read_json(str(tmp_path / "f")) is None
+
+
+@pytest.mark.parametrize("text", ["t:1-", "t:--1", "t:2147483648", "t:", "t:\u0663"])
+def test_partition_list_with_something_else_than_numbers_fails(text: str) -> None:
+    messages: list[str] = []
+    assert parse_topic_partitions(text, messages.append) == []
+    assert messages == [f"Invalid partition '{text[2:]}' specified in topic arg '{text}''"]
+
+
 @pytest.mark.parametrize("words", ONLINE)
 def test_unreachable_cluster_is_one_line_and_status_1(words: str) -> None:
     name, *rest = words.split()
@@ -73,6 +134,7 @@ def test_unreachable_cluster_is_one_line_and_status_1(words: str) -> None:
         ({"parse.headers": "true", "ignore.error": "true"}, b"h\tv", None, b"v", (("h", None),)),
         ({"parse.headers": "true", "parse.key": "true"}, b"h:1\tk\tv", b"k", b"v", (("h", b"1"),)),
         ({}, b"\xff\xfe", None, b"\xff\xfe", ()),
+        ({"parse.key": "true", "key.separator": ""}, b"ab", b"", b"ab", ()),
     ],
 )
 def test_line_message_reader_parses_as_kafkas(
