@@ -26,7 +26,7 @@ def _run(where: str, *arguments: str) -> None:
         raise InvalidTlsConfig(_MISSING)
     done = subprocess.run([command, *arguments], cwd=where, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
-        raise InvalidTlsConfig(f"openssl {arguments[0]}: {done.stderr.strip().splitlines()[-1:] or 'failed'}")
+        raise InvalidTlsConfig(f"openssl {arguments[0]}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
 
 
 def _name(host: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,9 @@ JOIN_FILE = "secure-join.json"
 """Copied to another machine, it lets a node join the cluster: `JoinCredentials` as JSON."""
 STATE_KEYS = ("protocol", "mechanism", "password", "trusted")
 """Keys in ``secure.json`` of the fields of `SecuritySetup`, in their order."""
+MECHANISMS = ("PLAIN", *MECHANISM_TYPES)
+"""SASL mechanisms of a security setup."""
+_PASSWORD = re.compile(r"[A-Za-z0-9_=-]*")
 CLIENT_FILES = {
     "java": "secure-client.properties",
     "librdkafka": "secure-librdkafka.properties",
@@ -82,13 +86,20 @@ def load_join_credentials(path: str) -> JoinCredentials:
         found = JoinCredentials(*(values[key] for key in JoinCredentials._fields))
     except OSError as error:
         raise SecuritySetupFailed(f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
-        raise SecuritySetupFailed(
-            f"{path}: not the file {JOIN_FILE} of a node that was started with --secure"
-        ) from None
-    if not all(isinstance(value, str) for value in found) or not found.protocol.endswith("SSL"):
+    except (ValueError, KeyError, TypeError, RecursionError):
+        found = None
+    if found is None or not _is_valid(found):
         raise SecuritySetupFailed(f"{path}: not the file {JOIN_FILE} of a node that was started with --secure")
     return found
+
+
+def _is_valid(found: JoinCredentials) -> bool:
+    """Return True if the fields are texts as `ensure_security_setup` writes them; the PEM texts are not parsed."""
+    if not all(isinstance(value, str) for value in found):
+        return False
+    mechanisms: Mapping[str, tuple[str, ...]] = {"SSL": ("",), "SASL_SSL": MECHANISMS}
+    is_password = _PASSWORD.fullmatch(found.password) is not None
+    return found.mechanism in mechanisms.get(found.protocol, ()) and is_password
 
 
 def _write(path: Path, text: str) -> None:
@@ -102,6 +113,11 @@ def _write(path: Path, text: str) -> None:
 def has_security_setup(directory: str) -> bool:
     """Return True if a data directory stores a security setup."""
     return Path(directory, STATE_FILE).exists()
+
+
+def is_formatted(directory: str) -> bool:
+    """Return True if a data directory is formatted: the node has created or joined a cluster."""
+    return Path(directory, "meta.properties").exists()
 
 
 def ensure_security_setup(
@@ -119,7 +135,8 @@ def ensure_security_setup(
         hosts: host names for the server's certificate.
         tls: whether listeners use TLS.
         mechanism: SASL mechanism; empty without authentication.
-        joined: credentials of the cluster that the node joins, used for a new directory; None creates new ones.
+        joined: credentials of the cluster that the node joins, used until the directory is formatted, so that an
+            attempt with those of another cluster can be repeated; None creates new ones.
 
     Raises:
         SecuritySetupFailed: the directory holds data without such a setup, or the mechanism is unknown.
@@ -127,16 +144,17 @@ def ensure_security_setup(
         OSError: a file cannot be read or written.
     """
     where = Path(directory)
-    if has_security_setup(directory):
+    if has_security_setup(directory) and (joined is None or is_formatted(directory)):
         return SecuritySetup(*(json.loads((where / STATE_FILE).read_text())[key] for key in STATE_KEYS))
-    if (where / "meta.properties").exists():
+    if is_formatted(directory):
         raise SecuritySetupFailed(f"{directory} was made without --secure: name listeners and users in its settings")
-    if mechanism not in ("", "PLAIN", *MECHANISM_TYPES):
-        raise SecuritySetupFailed(f"{mechanism} is no way to log in here: PLAIN, {', '.join(MECHANISM_TYPES)}")
+    if mechanism not in ("", *MECHANISMS):
+        raise SecuritySetupFailed(f"{mechanism} is no way to log in here: {', '.join(MECHANISMS)}")
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise log_directory_error(directory, error) from None
+    (where / STATE_FILE).unlink(missing_ok=True)
     if joined is not None:
         protocol, mechanism, password = joined.protocol, joined.mechanism, joined.password
     else:

@@ -54,7 +54,8 @@ def _security_setup(
         SecuritySetupFailed: the setup cannot be created, or ``--join`` lacks credentials.
     """
     joined = None
-    if options.join_credentials is not None:
+    is_member = security_setup.has_security_setup(directory) and security_setup.is_formatted(directory)
+    if options.join_credentials is not None and not is_member:
         joined = security_setup.load_join_credentials(options.join_credentials)
     elif options.join is not None and not security_setup.has_security_setup(directory):
         text = f"--secure --join: copy {security_setup.JOIN_FILE} from a node of the cluster, and name it with"

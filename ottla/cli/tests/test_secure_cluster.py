@@ -19,6 +19,7 @@ from ottla.tools.security_setup import (
     SecuritySetup,
     SecuritySetupFailed,
     cluster_settings,
+    ensure_security_setup,
     load_join_credentials,
 )
 
@@ -119,10 +120,48 @@ def test_secured_node_without_credentials_of_the_cluster_does_not_join(tmp_path:
     assert not (tmp_path / "d").exists()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps(dict.fromkeys(("protocol", "mechanism"), "x"))])
+CREDENTIALS = {"protocol": "SASL_SSL", "mechanism": "PLAIN", "password": "p", "ca_key": "k", "ca_certificate": "c"}
+OTHER_FILES = (
+    *("", "[]", "{}", "[" * 100_000, json.dumps(dict.fromkeys(("protocol", "mechanism"), "x"))),
+    *(
+        json.dumps({**CREDENTIALS, **changed})
+        for changed in (
+            {"protocol": "SASL_PLAINTEXT"},
+            {"protocol": "SSL"},
+            {"protocol": "OPENSSL", "mechanism": ""},
+            {"mechanism": "GSSAPI"},
+            {"mechanism": ""},
+            {"password": 'a"; b="c'},
+            {"ca_key": 1},
+        )
+    ),
+)
+
+
+@pytest.mark.parametrize("text", OTHER_FILES)
 def test_join_credentials_of_another_file_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "f").write_text(text)
     with pytest.raises(SecuritySetupFailed, match=r"not the file secure-join\.json"):
         load_join_credentials(str(tmp_path / "f"))
     with pytest.raises(SecuritySetupFailed, match="No such file"):
         load_join_credentials(str(tmp_path / "none"))
+
+
+def test_setup_of_a_failed_join_is_replaced_until_the_directory_is_formatted(tmp_path: Path) -> None:
+    made = {name: ensure_security_setup(str(tmp_path / name), ()) for name in ("one", "two")}
+    known = {name: load_join_credentials(f"{tmp_path}/{name}/secure-join.json") for name in made}
+    joining = tmp_path / "joining"
+    for name, setup in made.items():
+        assert ensure_security_setup(str(joining), (), joined=known[name]).password == setup.password
+        assert (joining / "secure-ca.pem").read_text() == (tmp_path / name / "secure-ca.pem").read_text()
+    (joining / "meta.properties").touch()
+    assert ensure_security_setup(str(joining), (), joined=known["one"]).password == made["two"].password
+
+
+def test_node_that_has_joined_starts_without_the_copied_credentials(tmp_path: Path) -> None:
+    ensure_security_setup(f"{tmp_path}/d", ())
+    at = ("serve", "--secure", "--data-dir", f"{tmp_path}/d", "--join", "127.0.0.1:1", "--join-credentials", "none")
+    done = run_command(*at)
+    assert (done.status, done.err) == (2, "ottla serve: none: No such file or directory\n")
+    (tmp_path / "d" / "meta.properties").touch()
+    assert "Connection refused" in run_command(*at).err
