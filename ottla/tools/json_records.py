@@ -112,6 +112,7 @@ def _headers(row: dict[str, Any]) -> tuple[tuple[str, bytes | None], ...]:
         if not isinstance(given, dict):
             raise InvalidRecord(f"{name}: object expected")
         for key, values in given.items():
+            _as_bytes(key)  # raises for half a surrogate pair
             for value in values if isinstance(values, list) else [values]:
                 out.append((key, _as_bytes(value) if name == "headers" else _decoded(value, name)))
     return tuple(out)

@@ -128,6 +128,7 @@ def test_json_records_survive_round_trip(node: str, topic: str) -> None:
         (b'{"partition": true}', "partition: whole number expected"),
         (b'{"timestamp_ms": 1e30}', "timestamp_ms: whole number expected"),
         (b'{"value": "\\ud800"}', "surrogate"),
+        (b'{"headers": {"\\ud800": "x"}}', "surrogate"),
     ],
 )
 def test_record_from_json_malformed_line_raises_invalid_record(line: bytes, problem: str) -> None:
