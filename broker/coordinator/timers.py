@@ -101,7 +101,7 @@ class Timers:
             await run_in_background(self._env, self._fire_due())
             due, now = self._due(), self._env.monotonic_ms()
             self._changed = trio.Event()
-            with self._env.timeout(FOREVER_S if due is None else (due - now) / 1000):
+            with self._env.timeout(FOREVER_S if due is None else max(due - now, 0.0) / 1000):
                 await self._changed.wait()
 
     def _fire_due(self) -> Job[None]:

@@ -237,6 +237,16 @@ broker.config.limits.MAX_CONSOLE_FRAMES
 
 broker.config.limits.MAX_CONSOLE_FRAME_BYTES
 
+broker.config.limits.MAX_CONSOLE_CAPTURES
+
+broker.config.limits.MAX_CONSOLE_GROUPS
+
+broker.config.limits.MAX_CONSOLE_REBALANCES
+
+broker.config.limits.MAX_CONSOLE_REBALANCE_MEMBERS
+
+broker.config.limits.MAX_CONSOLE_CHANGES
+
 broker.config.limits.MAX_FAULT_REQUEST_BYTES
 
 broker.config.limits.MAX_METRICS_PARTITIONS

@@ -34,6 +34,8 @@ _MAX_REASONS = 1_000
 _MAX_ID_CHARS = 1_000
 """Group id and member id together: of a member with longer ids, the reason is not stored."""
 _REASON_CHARS = 200
+_NAME_CHARS = 200
+"""Characters of a member id or client id that are kept: clients choose both, up to 32 KiB each."""
 _REASON_BY_TIMER = {"session": SESSION_EXPIRED, "join": REBALANCE_EXPIRED, "sync": REBALANCE_EXPIRED}
 _REASON_BY_TIMER["rebalance"] = REBALANCE_EXPIRED
 
@@ -71,7 +73,7 @@ class Rebalance:
         self.left_count += len(left)
         for member, client in joined.items():
             if len(self.joined) < MAX_CONSOLE_REBALANCE_MEMBERS:
-                self.joined.append(RebalancedMember(member, client, ""))
+                self.joined.append(RebalancedMember(member[:_NAME_CHARS], client[:_NAME_CHARS], ""))
         self.left += list(left.values())[: MAX_CONSOLE_REBALANCE_MEMBERS - len(self.left)]
 
 
@@ -170,7 +172,7 @@ class RebalanceHistory:
         members = _members_of(group)
         joined = {member: client for member, client in members.items() if member not in followed.members}
         left = {
-            member: RebalancedMember(member, client, self._reason(group_id, member))
+            member: RebalancedMember(member[:_NAME_CHARS], client[:_NAME_CHARS], self._reason(group_id, member))
             for member, client in followed.members.items()
             if member not in members
         }

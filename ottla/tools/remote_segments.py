@@ -34,6 +34,7 @@ from ottla.broker.storage.tiered.segment_store import OpenSegment, SegmentStore
 from ottla.env.disk import Disk
 from ottla.log.checkpoints.checkpoint_files import write_partition_metadata
 from ottla.log.segment.log_segment import segment_file_name
+from ottla.wire.codec.primitives import uuid_to_string
 
 SUFFIXES = {
     IndexType.OFFSET: ".index",
@@ -124,12 +125,19 @@ class Extraction(NamedTuple):
 def choose_segments(segments: Iterable[StoredSegment]) -> Extraction:
     """Choose one segment for each start offset of a partition, the one that was copied last.
 
-    Several copies of an offset exist after a copy whose result was lost, and after an unclean leader election.
+    Several copies of an offset exist after a copy whose result was lost, and after an unclean leader election. Of
+    topics with the same name, which was deleted and created again, the one with the last copy is chosen.
     """
     chosen: dict[tuple[str, int, int], StoredSegment] = {}
     omitted = []
-    for each in sorted(segments, key=lambda segment: (segment.metadata.event_timestamp_ms, segment.object.name)):
+    by_time = sorted(segments, key=lambda segment: (segment.metadata.event_timestamp_ms, segment.object.name))
+    topic_ids = {each.metadata.segment_id.topic: each.metadata.segment_id.topic_id for each in by_time}
+    for each in by_time:
         identity = each.metadata.segment_id
+        if identity.topic_id != topic_ids[identity.topic]:
+            newer = uuid_to_string(topic_ids[identity.topic])
+            omitted.append(ObjectProblem(each.object.name, f"is of an earlier topic of this name; the last is {newer}"))
+            continue
         key = (identity.topic, identity.partition, each.metadata.start_offset)
         if key in chosen:
             before = chosen[key].object.name

@@ -18,7 +18,7 @@ from ottla.env.log_escaping import escape
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 
 TEXT = """Prints the rates of topics or of requests again and again, on a terminal in place. The numbers come from the
-metrics pages of nodes, so each node needs an HTTP listener (ottla.metrics.listener or ottla.console.listener).
+metrics pages of nodes, so each node needs an HTTP listener for metrics (ottla.metrics.listener).
 
 examples:
   ottla top --http 127.0.0.1:9404                  topics of one node, every two seconds

@@ -156,3 +156,16 @@ def test_reasons_of_a_request_are_bounded_in_number_and_size() -> None:
     reasons = follower.history._reasons
     assert 0 < len(reasons) <= 1_000
     assert max(len(member) for _, member in reasons) < 1_000
+
+
+def test_long_names_of_members_are_cut() -> None:
+    name = "n" * 30_000
+    group = Group("g", 1, name)
+    follower = Follower()
+    follower.groups["g"] = group
+    follower.sample()
+    group.change(2, "")
+    follower.sample()
+    left, joined = follower.history.find("g")
+    for member in (*joined.joined, *left.left):
+        assert (len(member.id), len(member.client_id)) == (200, 200)

@@ -126,3 +126,20 @@ def test_later_copy_of_a_start_offset_is_chosen(tmp_path: Path) -> None:
     assert {each.metadata.segment_id.id[0] >= 100 for each in extraction.chosen} == {True}
     assert [each.metadata.start_offset for each in extraction.chosen] == [each.start_offset for each in copied]
     assert len(extraction.omitted) == len(copied)
+
+
+def test_only_the_last_topic_of_a_name_is_extracted(tmp_path: Path) -> None:
+    store, _, _ = filled_store(tmp_path)
+    segments = [stored(each) for each in list_segments(store)]
+    identity = segments[0].metadata.segment_id._replace(topic_id=b"\1" * 16)
+    times = [segment.metadata.event_timestamp_ms for segment in segments]
+    for shift, expected in (
+        (max(times) + 1, [b"\1" * 16]),
+        (min(times) - 1, [segments[0].metadata.segment_id.topic_id]),
+    ):
+        metadata = replace(segments[0].metadata, segment_id=identity, start_offset=10_000, event_timestamp_ms=shift)
+        other = segments[0]._replace(metadata=metadata)
+        extraction = choose_segments([*segments, other])
+        assert sorted({each.metadata.segment_id.topic_id for each in extraction.chosen}) == expected
+        assert len(extraction.chosen) + len(extraction.omitted) == len(segments) + 1
+        assert {"earlier topic" in each.reason for each in extraction.omitted} == {True}
