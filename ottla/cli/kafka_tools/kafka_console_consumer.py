@@ -249,6 +249,7 @@ class ConsoleConsumer:
             positions = self._fetcher.positions
             for at in [at for at in positions if at not in self._member.assigned]:
                 del positions[at]
+                self._consumed.pop(at, None)
             for at in self._member.assigned - positions.keys():
                 if at in committed:
                     positions[at] = committed[at]
@@ -259,7 +260,8 @@ class ConsoleConsumer:
         self._next_commit_ms = self._env.monotonic_ms() + COMMIT_INTERVAL_MS
         if self._member is not None and self._commits:
             offsets, self._consumed = self._consumed, {}
-            await self._member.commit(offsets)
+            if not await self._member.commit(offsets):
+                self._consumed = offsets | self._consumed
 
     def _print(self, read: ReadRecord) -> None:
         """Print a record.

@@ -106,11 +106,12 @@ class GroupMember:
         channel = await connect_to_coordinator(self._client, self._group_id)
         return await fetch_committed_offsets(channel, self._group_id)
 
-    async def commit(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        """Commit offsets of assigned partitions.
+    async def commit(self, offsets: Mapping[TopicPartitionKey, int]) -> bool:
+        """Commit offsets of assigned partitions; return False if they must be committed again or are no longer the
+        member's: its session expired, its epoch has changed, or the coordinator is not available.
 
         Raises:
-            ProtocolError: the coordinator refused an offset.
+            ProtocolError: the coordinator refused an offset for another reason.
         """
         topics = [
             oc.OffsetCommitRequestTopic(
@@ -119,14 +120,21 @@ class GroupMember:
             for topic, rows in group_by_topic(offsets).items()
         ]
         if not topics:
-            return
+            return True
+        if self._epoch == JOIN:
+            return False
         channel = await connect_to_coordinator(self._client, self._group_id)
         request = oc.OffsetCommitRequest(self._group_id, self._epoch, self._member_id, topics=topics)
         answer = await channel.call(request, channel.version_for(ApiKey.OFFSET_COMMIT, COMMIT_VERSION))
         for topic in answer.topics:
             for row in topic.partitions:
-                if row.error_code:
-                    raise ProtocolError(ErrorCode(row.error_code), f"{topic.name}-{row.partition_index}")
+                code = ErrorCode(row.error_code)
+                if code.retriable or code in (*_JOIN_AGAIN, ErrorCode.STALE_MEMBER_EPOCH):
+                    self._next_ms = 0.0  # the next heartbeat finds out which
+                    return False
+                if code:
+                    raise ProtocolError(code, f"{topic.name}-{row.partition_index}: {code.text}")
+        return True
 
     async def leave(self) -> None:
         """Leave the group."""

@@ -102,7 +102,7 @@ class PartitionFetcher:
             self._client.invalidate_leaders()
             return []
         if code:
-            raise ProtocolError(code, f"{at[0]}-{at[1]}")
+            raise ProtocolError(code, f"{at[0]}-{at[1]}: {code.text}")
         aborted = [(x.producer_id, x.first_offset) for x in row.aborted_transactions or ()]
         found = decode_committed(row.records or b"", self.positions[at], aborted)
         self.positions[at] = found.next_offset
