@@ -98,7 +98,7 @@ def topic_rates(before: Scrape, after: Scrape) -> list[dict[str, Any]]:
 
 def request_rates(before: Scrape, after: Scrape) -> list[dict[str, Any]]:
     """Return a row for each API: requests and errors per second, and quantiles of the time in milliseconds."""
-    names = {labels[0][1] for name, labels in after.samples if name == f"{_REQUESTS}requests_total"}
+    names = {labels[0][1] for name, labels in after.samples if name == f"{_REQUESTS}requests_total" and labels}
 
     def errors(api: str) -> float:
         rows = [dict(x) for name, x in after.samples if name == f"{_REQUESTS}errors_total"]

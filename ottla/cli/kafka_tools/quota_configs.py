@@ -5,6 +5,7 @@ Source: ``ConfigCommand``, ``QuotaConfig`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,6 +45,8 @@ class EntitiesLike(Protocol):
 
 def java_double(value: float) -> str:
     """Return ``Double.toString`` of a value, which uses an exponent from 10^7 on and below 10^-3."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     shown = next(text for p in range(1, 18) if float(text := f"{value:.{p}e}") == value)

@@ -107,8 +107,10 @@ class GroupMember:
         return await fetch_committed_offsets(channel, self._group_id)
 
     async def commit(self, offsets: Mapping[TopicPartitionKey, int]) -> bool:
-        """Commit offsets of assigned partitions; return False if they must be committed again or are no longer the
-        member's: its session expired, its epoch has changed, or the coordinator is not available.
+        """Commit offsets of assigned partitions; return False if the coordinator did not store all of them.
+
+        The session of the member has ended, its epoch has changed, or the coordinator is not available. The next
+        heartbeat shows which.
 
         Raises:
             ProtocolError: the coordinator refused an offset for another reason.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from math import inf, nan
 from pathlib import Path
 
 import pytest
@@ -208,7 +209,17 @@ def test_message_formatter_refuses_wrong_bytes(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0.0"), (1024, "1024.0"), (9999999.5, "9999999.5"), (1e7, "1.0E7"), (1.25e9, "1.25E9"), (0.0005, "5.0E-4")],
+    [
+        (0.0, "0.0"),
+        (1024, "1024.0"),
+        (9999999.5, "9999999.5"),
+        (1e7, "1.0E7"),
+        (1.25e9, "1.25E9"),
+        (0.0005, "5.0E-4"),
+        (inf, "Infinity"),
+        (-inf, "-Infinity"),
+        (nan, "NaN"),
+    ],
 )
 def test_java_double_equals_javas(value: float, text: str) -> None:
     assert java_double(value) == text

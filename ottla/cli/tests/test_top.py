@@ -16,6 +16,7 @@ kafka_server_brokertopicmetrics_messagesin_total 7.0
 kafka_server_brokertopicmetrics_messagesin_total{topic="a\\"b"} 5.0
 kafka_server_brokertopicmetrics_bytesin_total{topic="a\\"b"} 500.0
 kafka_server_brokertopicmetrics_messagesin_total{topic="c"} 2.0
+kafka_network_requestmetrics_requests_total 30
 kafka_network_requestmetrics_requests_total{request="Fetch"} 30
 kafka_network_requestmetrics_errors_total{request="Fetch",error="NONE"} 29
 kafka_network_requestmetrics_errors_total{request="Fetch",error="X"} 4
@@ -29,7 +30,7 @@ def test_parse_metrics_unescapes_labels_and_skips_other_lines() -> None:
     samples = parse_metrics(PAGE)
     assert samples[MESSAGES, (("topic", 'a"b'),)] == 5
     assert samples[MESSAGES, ()] == 7
-    assert len(samples) == 8
+    assert len(samples) == 9
 
 
 def test_merge_samples_adds_counters_and_takes_largest_quantile() -> None:
