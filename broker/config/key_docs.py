@@ -99,7 +99,7 @@ OTTLA_DOCS: dict[str, str] = {
     "requests are sent by OTLP over HTTP; none if not set. It needs `pip install 'ottla[otel]'`.",
     OTLP_HEADERS: "HTTP headers of these requests: a list of `NAME=VALUE`, such as `authorization=Bearer 1234`.",
     OTLP_INTERVAL: "Time between two exports of the metrics.",
-    OTLP_TRACE_RATIO: "Part of the requests whose traces are sent, from 0 for none to 1 for all.",
+    OTLP_TRACE_RATIO: "Part of the requests of which traces are sent, from 0 for none to 1 for all.",
     ALLOWED_HOSTS: "Host names that HTTP requests may name besides IP addresses, names without a dot and names "
     "in the listeners of the node.",
     SCRUB_RATE: "Rate at which old segments are read to detect corruption, in bytes per second. 0 disables it.",

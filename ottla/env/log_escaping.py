@@ -34,6 +34,7 @@ LOGGER_NAMES = (
     "ottla.making",
     "ottla.modules",
     "ottla.moves",
+    "ottla.otlp",
     "ottla.replicas",
     "ottla.retention",
     "ottla.scrub",
@@ -42,6 +43,7 @@ LOGGER_NAMES = (
     "ottla.storage",
     "ottla.systemd",
     "ottla.telemetry",
+    "ottla.tiered",
     "ottla.txn",
     "ottla.upkeep",
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ottla.cli.kafka_tools.tool_options import ToolOptions, raise_for, run_tool
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient
+from ottla.env.hosts import format_address
 from ottla.wire.api_keys import ApiKey, request_spec
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
@@ -51,7 +52,7 @@ async def _print_versions(client: ClusterClient) -> None:
     brokers = sorted((await client.metadata([])).brokers, key=lambda broker: broker.node_id)
     for broker in brokers:
         rack = "null" if broker.rack is None else broker.rack
-        name = f"{broker.host}:{broker.port} (id: {broker.node_id} rack: {rack} isFenced: false)"
+        name = f"{format_address(broker.host, broker.port)} (id: {broker.node_id} rack: {rack} isFenced: false)"
         lines = await _versions(await client.broker(broker.node_id))
         print(f"{name} -> (\n\t" + ",\n\t".join(lines) + "\n)")
 

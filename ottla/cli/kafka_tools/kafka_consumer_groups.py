@@ -17,6 +17,7 @@ from ottla.cli.kafka_tools.java_errors import java_text
 from ottla.cli.kafka_tools.text_tables import padded, widest
 from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolFailed, ToolOptions, has, java_long, run_tool
 from ottla.client.cluster_client import ClusterClient
+from ottla.env.hosts import format_address
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import list_groups as lg
 
@@ -263,7 +264,7 @@ async def _describe_state(client: ClusterClient, seen: gs.GroupDescription, *, v
     brokers = {broker.node_id: broker for broker in (await client.metadata([])).brokers}
     at = brokers[seen.node]
     row = gs.summarize_group(seen)
-    coordinator = f"{at.host}:{at.port}  ({at.node_id})"
+    coordinator = f"{format_address(at.host, at.port)}  ({at.node_id})"
     heads = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
     cells = [seen.id, coordinator, _cell(row["assignor"]), seen.state]
     widths = [widest(15, [seen.id]), widest(25, [coordinator]), 20, 20]

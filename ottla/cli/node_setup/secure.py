@@ -9,7 +9,7 @@ from ottla.broker.config.listener_config import ANY_HOST, LISTENERS, ConfigExcep
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.config.startup_checks import check_startup_values
 from ottla.cli.node_setup.settings import advertised_machine_name, configure, configure_with_saved_join
-from ottla.env.hosts import format_address
+from ottla.env.hosts import canonical_host, format_address
 from ottla.tools import security_setup
 
 
@@ -74,7 +74,7 @@ def local_addresses_toward(address: str) -> list[str]:
         kind, _, _, _, target = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
         with socket.socket(kind, socket.SOCK_DGRAM) as probe:
             probe.connect(target)  # a datagram socket sends nothing here
-            return [probe.getsockname()[0]]
+            return [canonical_host(probe.getsockname()[0])]
     except (OSError, ValueError):
         return []
 

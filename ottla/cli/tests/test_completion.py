@@ -48,7 +48,7 @@ def test_command_options_returns_parser_of_each_command(name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ("to", ["topic", "token"]),
+        ("to", ["topic", "token", "top"]),
         ("nope x", []),
         ("help con", ["container", "config", "consume", "context"]),
         ("topic de", ["describe", "delete"]),

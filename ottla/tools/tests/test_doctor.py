@@ -29,7 +29,7 @@ log.segment.bytes=1073741824
 # (name: line, part of the finding, severity)
 MISTAKES = {
     "an address that is none": ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "no address", WRONG),
-    "localhost for everybody": ("advertised.listeners=PLAINTEXT://localhost:9092", "get lost", DOUBTFUL),
+    "localhost for everybody": ("advertised.listeners=PLAINTEXT://localhost:9092", "cannot connect", DOUBTFUL),
     "an unknown listener": ("advertised.listeners=EXTERNAL://h:9092", "not among the listeners", WRONG),
     "one port twice": ("listeners=PLAINTEXT://:9092,EXTERNAL://:9092,CONTROLLER://:9093", "both want port 9092", WRONG),
     "no protocol": ("listeners=PLAINTEXT://:9092,OUTSIDE://:9094,CONTROLLER://:9093", "add OUTSIDE:PLAINTEXT", WRONG),
