@@ -83,7 +83,7 @@ def test_encoded_segment_equals_the_example_in_the_documentation() -> None:
     raw = b"".join(encoder.encode([b"the records, 24 bytes..."]))
     footer = decode_footer(raw, len(raw))
     page = (Path(__file__).resolve().parents[4] / "docs/reference/segment-objects.md").read_text()
-    (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.M | re.S)
+    (shown,) = re.findall(r"^```text\n(\{.*?)^```", page, re.M | re.S)
     assert json.loads(shown) == json.loads(raw[footer.position : -FOOTER_BYTES])
     assert raw[-FOOTER_BYTES:].hex(" ") in page
 
