@@ -162,3 +162,28 @@ def test_cancelled_or_moved_timer_releases_its_key(how: str) -> None:
     watch.run(scenario)
     del key
     assert kept() is None
+
+
+class AdvancingEnv(VirtualEnv):
+    """`Env` whose monotonic clock advances by 5 ms at each reading, as it does on a busy machine."""
+
+    readings = 0
+
+    def monotonic_ms(self) -> float:
+        self.readings += 1
+        return super().monotonic_ms() + 5 * self.readings
+
+
+def test_timer_that_expires_before_the_wait_for_it_begins_fires() -> None:
+    async def main() -> None:
+        env: Any = AdvancingEnv()
+        timers, fired = Timers(env), []
+        for number in range(20):
+            timers.arm(number, env.now_ms() + 3 * number, lambda number=number: fired.append(number))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(timers.run)
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+        assert sorted(fired) == list(range(20))
+
+    run_virtual(main)
