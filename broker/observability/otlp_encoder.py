@@ -58,6 +58,10 @@ class _MetricsRequest:
         self._summaries: dict[tuple[str, tuple[tuple[str, str], ...]], Any] = {}
         self.points = 0
 
+    def has_metric(self, name: str) -> bool:
+        """Return True if the request has samples of a family; those of a summary belong into one request."""
+        return name in self._metrics
+
     def add(self, name: str, kind: str, meaning: str, labels: dict[str, str], value: float, *, is_count: bool) -> None:
         """Add a sample of a family of type ``kind``; ``is_count``: the number of observations of a summary."""
         metric = self._metrics.get(name)
@@ -111,9 +115,6 @@ def encode_metrics(pieces: Iterable[bytes], resource: OtlpResource, started_ms: 
             if line.startswith("#"):
                 _, comment_kind, family, text = line.split(" ", 3)
                 (meanings if comment_kind == "HELP" else kinds)[family] = text
-                if request.points >= MAX_POINTS:
-                    out.append(request.message.SerializeToString())
-                    request = _MetricsRequest(resource, *times)
                 yield None
                 continue
             found = _SAMPLE.fullmatch(line)
@@ -123,9 +124,9 @@ def encode_metrics(pieces: Iterable[bytes], resource: OtlpResource, started_ms: 
             kind = kinds.get(family, "gauge")
             if kind != "summary":
                 name += count or ""
-                if request.points >= MAX_POINTS:
-                    out.append(request.message.SerializeToString())
-                    request = _MetricsRequest(resource, *times)
+            if request.points >= MAX_POINTS and not (kind == "summary" and request.has_metric(name)):
+                out.append(request.message.SerializeToString())
+                request = _MetricsRequest(resource, *times)
             request.add(name, kind, meanings.get(family, ""), _parse_labels(labels), float(value), is_count=bool(count))
             yield None
     if request.points:

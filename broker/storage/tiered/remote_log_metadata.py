@@ -11,6 +11,7 @@ its siblings, ``RemoteLogSegmentState.isValidTransition``, ``RemoteLogMetadataTo
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -190,43 +191,39 @@ def _to_message(metadata: RemoteLogMetadata) -> Message:
             return _snapshot_record(metadata)
 
 
+def _segment_fields(
+    metadata: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataSnapshot, entry: Callable[[int, int], Message]
+) -> dict[str, Any]:
+    """Return the fields that the record of a segment and that of a snapshot share; ``entry``: leader epoch, offset."""
+    return {
+        "start_offset": metadata.start_offset,
+        "end_offset": metadata.end_offset,
+        "broker_id": metadata.broker_id,
+        "max_timestamp_ms": metadata.max_timestamp_ms,
+        "event_timestamp_ms": metadata.event_timestamp_ms,
+        "segment_leader_epochs": [entry(*pair) for pair in sorted(metadata.segment_leader_epochs.items())],
+        "segment_size_in_bytes": metadata.segment_size_bytes,
+        "custom_metadata": metadata.custom_metadata,
+        "remote_log_segment_state": metadata.state,
+        "txn_index_empty": metadata.txn_index_empty,
+    }
+
+
 def _segment_record(metadata: RemoteLogSegmentMetadata) -> wire.RemoteLogSegmentMetadataRecord:
     segment_id = metadata.segment_id
-    entry = wire.RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry
+    partition = wire.RemoteLogSegmentMetadataRecordTopicIdPartitionEntry(
+        segment_id.topic, segment_id.topic_id, segment_id.partition
+    )
     return wire.RemoteLogSegmentMetadataRecord(
-        remote_log_segment_id=wire.RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry(
-            wire.RemoteLogSegmentMetadataRecordTopicIdPartitionEntry(
-                segment_id.topic, segment_id.topic_id, segment_id.partition
-            ),
-            segment_id.id,
-        ),
-        start_offset=metadata.start_offset,
-        end_offset=metadata.end_offset,
-        broker_id=metadata.broker_id,
-        max_timestamp_ms=metadata.max_timestamp_ms,
-        event_timestamp_ms=metadata.event_timestamp_ms,
-        segment_leader_epochs=[entry(*pair) for pair in sorted(metadata.segment_leader_epochs.items())],
-        segment_size_in_bytes=metadata.segment_size_bytes,
-        custom_metadata=metadata.custom_metadata,
-        remote_log_segment_state=metadata.state,
-        txn_index_empty=metadata.txn_index_empty,
+        remote_log_segment_id=wire.RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry(partition, segment_id.id),
+        **_segment_fields(metadata, wire.RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry),
     )
 
 
 def _snapshot_record(metadata: RemoteLogSegmentMetadataSnapshot) -> wire.RemoteLogSegmentMetadataSnapshotRecord:
-    entry = wire.RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry
     return wire.RemoteLogSegmentMetadataSnapshotRecord(
         segment_id=metadata.id,
-        start_offset=metadata.start_offset,
-        end_offset=metadata.end_offset,
-        broker_id=metadata.broker_id,
-        max_timestamp_ms=metadata.max_timestamp_ms,
-        event_timestamp_ms=metadata.event_timestamp_ms,
-        segment_leader_epochs=[entry(*pair) for pair in sorted(metadata.segment_leader_epochs.items())],
-        segment_size_in_bytes=metadata.segment_size_bytes,
-        custom_metadata=metadata.custom_metadata,
-        remote_log_segment_state=metadata.state,
-        txn_index_empty=metadata.txn_index_empty,
+        **_segment_fields(metadata, wire.RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry),
     )
 
 
@@ -246,8 +243,8 @@ def _segment_id(entry: Any) -> RemoteLogSegmentId:
     return RemoteLogSegmentId(partition.id, partition.name, partition.partition, entry.id)
 
 
-def _check_segment(record: Any) -> dict[int, int]:
-    """Return the leader epochs of a segment's record.
+def _segment_values(record: Any) -> dict[str, Any]:
+    """Return the attributes that the metadata of a segment and of a snapshot share.
 
     Raises:
         ValueError: The record describes no segment.
@@ -258,23 +255,22 @@ def _check_segment(record: Any) -> dict[int, int]:
         raise ValueError(f"invalid segment: offsets {start} to {end}, {size} bytes")
     if not epochs:
         raise ValueError(f"segment without leader epochs: offsets {start} to {end}")
-    return dict(sorted(epochs.items()))
+    return {
+        "start_offset": start,
+        "end_offset": end,
+        "max_timestamp_ms": record.max_timestamp_ms,
+        "broker_id": record.broker_id,
+        "event_timestamp_ms": record.event_timestamp_ms,
+        "segment_size_bytes": size,
+        "segment_leader_epochs": dict(sorted(epochs.items())),
+        "state": RemoteLogSegmentState(record.remote_log_segment_state),
+        "custom_metadata": record.custom_metadata,
+        "txn_index_empty": record.txn_index_empty,
+    }
 
 
 def _from_segment_record(record: wire.RemoteLogSegmentMetadataRecord) -> RemoteLogSegmentMetadata:
-    return RemoteLogSegmentMetadata(
-        segment_id=_segment_id(record.remote_log_segment_id),
-        start_offset=record.start_offset,
-        end_offset=record.end_offset,
-        max_timestamp_ms=record.max_timestamp_ms,
-        broker_id=record.broker_id,
-        event_timestamp_ms=record.event_timestamp_ms,
-        segment_size_bytes=record.segment_size_in_bytes,
-        segment_leader_epochs=_check_segment(record),
-        state=RemoteLogSegmentState(record.remote_log_segment_state),
-        custom_metadata=record.custom_metadata,
-        txn_index_empty=record.txn_index_empty,
-    )
+    return RemoteLogSegmentMetadata(segment_id=_segment_id(record.remote_log_segment_id), **_segment_values(record))
 
 
 def _from_update_record(record: wire.RemoteLogSegmentMetadataUpdateRecord) -> RemoteLogSegmentMetadataUpdate:
@@ -300,19 +296,7 @@ def _from_delete_record(record: wire.RemotePartitionDeleteMetadataRecord) -> Rem
 
 
 def _from_snapshot_record(record: wire.RemoteLogSegmentMetadataSnapshotRecord) -> RemoteLogSegmentMetadataSnapshot:
-    return RemoteLogSegmentMetadataSnapshot(
-        id=record.segment_id,
-        start_offset=record.start_offset,
-        end_offset=record.end_offset,
-        max_timestamp_ms=record.max_timestamp_ms,
-        broker_id=record.broker_id,
-        event_timestamp_ms=record.event_timestamp_ms,
-        segment_size_bytes=record.segment_size_in_bytes,
-        segment_leader_epochs=_check_segment(record),
-        state=RemoteLogSegmentState(record.remote_log_segment_state),
-        custom_metadata=record.custom_metadata,
-        txn_index_empty=record.txn_index_empty,
-    )
+    return RemoteLogSegmentMetadataSnapshot(id=record.segment_id, **_segment_values(record))
 
 
 _DECODERS: dict[int, tuple[type[Message], Any]] = {

@@ -110,15 +110,15 @@ class MessageFormatter:
         self._value_deserializer = _deserializer(properties, "value.deserializer")
         self._header_deserializer = _deserializer(properties, "headers.deserializer")
 
-    def _shown(self, deserializer: Deserializer | None, raw: bytes | None) -> bytes:
-        given = self._null if raw is None else raw
-        return given if deserializer is None else deserializer(given)
+    def _formatted(self, deserializer: Deserializer | None, raw: bytes | None) -> bytes:
+        value = self._null if raw is None else raw
+        return value if deserializer is None else deserializer(value)
 
     def _header_text(self, headers: tuple[tuple[str, Any], ...]) -> bytes:
         if not headers:
             return b"NO_HEADERS"
         return self._header_separator.join(
-            name.encode() + b":" + self._shown(self._header_deserializer, value) for name, value in headers
+            name.encode() + b":" + self._formatted(self._header_deserializer, value) for name, value in headers
         )
 
     def format(self, partition: int, record: Record, *, has_append_time: bool) -> bytes:
@@ -136,7 +136,7 @@ class MessageFormatter:
             *[b"Delivery:NOT_PRESENT"] * self._delivery,
             *[b"Epoch:NOT_PRESENT"] * self._epoch,
             *([self._header_text(record.headers)] if self._headers else ()),
-            *([self._shown(self._key_deserializer, record.key)] if self._key else ()),
-            *([self._shown(self._value_deserializer, record.value)] if self._value else ()),
+            *([self._formatted(self._key_deserializer, record.key)] if self._key else ()),
+            *([self._formatted(self._value_deserializer, record.value)] if self._value else ()),
         ]
         return self._column.join(columns) + self._line if columns else b""

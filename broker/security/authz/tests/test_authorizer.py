@@ -335,7 +335,7 @@ def test_ten_thousand_random_changes_decide_as_list_model() -> None:
 
 
 def test_acl_removal_does_not_compare_rules_of_same_resource() -> None:
-    """One request may delete all rules of a resource, and blocks other clients if each deletion compares them."""
+    """A request may delete all rules of a resource, and blocks other clients if each deletion compares them."""
     compared = []
 
     class Watched(StandardAcl):
