@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -177,13 +178,16 @@ class AdvancingEnv(VirtualEnv):
 def test_timer_that_expires_before_the_wait_for_it_begins_fires() -> None:
     async def main() -> None:
         env: Any = AdvancingEnv()
-        timers, fired = Timers(env), []
-        for number in range(20):
-            timers.arm(number, env.now_ms() + 3 * number, lambda number=number: fired.append(number))
+        timers, fired, delays = Timers(env), [], random.Random(1)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(timers.run)
-            await trio.sleep(1)
+            for number in range(100):
+                timers.arm(
+                    number, env.now_ms() + delays.randrange(100, 2_000), lambda number=number: fired.append(number)
+                )
+                await trio.sleep(0.05)
+            await trio.sleep(10)
             nursery.cancel_scope.cancel()
-        assert sorted(fired) == list(range(20))
+        assert sorted(fired) == list(range(100))
 
     run_virtual(main)
