@@ -8,6 +8,7 @@ the topic under load, and the frames of the API Produce). The load is Produce re
 from __future__ import annotations
 
 import argparse
+import socket
 import statistics
 import tempfile
 import threading
@@ -106,11 +107,12 @@ def repeated_scrape(node: ConsoleBenchmarkNode) -> Iterator[None]:
 def open_pages(node: ConsoleBenchmarkNode) -> Iterator[list[int]]:
     """Open the live pages; yield the number of updates received from each."""
     updates = [0] * len(LIVE_PATHS)
-    connections = []
+    sockets = []
 
     def read(number: int, path: str) -> None:
         connection = HTTPConnection("127.0.0.1", node.console_port, timeout=60)
-        connections.append(connection)
+        connection.connect()
+        sockets.append(connection.sock)  # the response takes it away from the connection
         connection.request("GET", f"/live{path}")
         response = connection.getresponse()
         assert response.status == 200, response.status
@@ -128,9 +130,8 @@ def open_pages(node: ConsoleBenchmarkNode) -> Iterator[list[int]]:
     try:
         yield updates
     finally:
-        for connection in connections:
-            if connection.sock is not None:
-                connection.sock.shutdown(2)
+        for sock in sockets:
+            sock.shutdown(socket.SHUT_RDWR)
         for thread in threads:
             thread.join(10)
 
