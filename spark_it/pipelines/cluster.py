@@ -86,15 +86,15 @@ def run_with_kills(job: SubmittedJob, spark: StandaloneSpark, nodes: ottla.Clust
     """Kill a worker, a broker and the driver after the first batches, and return the result.
 
     Raises:
-        RuntimeError: the job ended before the driver was killed.
+        RuntimeError: the driver failed by itself, or ended before it was killed.
     """
     is_running = job.wait_for_batches(1)
     spark.kill_worker(0)
     nodes.kill(KILLED_BROKER)
     is_running = is_running and job.wait_for_batches(2)
-    job.kill()
     if not is_running:
-        raise RuntimeError("the job ended before its driver was killed: use more batches")
+        raise RuntimeError(f"the driver ended before it was killed, with {len(job.result()):,} rows: use more batches")
+    job.kill()
     spark.restart_worker(0)
     nodes.restart(KILLED_BROKER)
     spark.wait_for_workers(2)
