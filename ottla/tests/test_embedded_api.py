@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import socket
 import ssl
@@ -18,6 +17,7 @@ import trio
 
 import ottla
 from ottla.client.cluster_client import ClusterClient
+from ottla.env.tests.reference_cycles import count_cycles
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 from ottla.tools.setting_values import broker_settings_text
 from ottla.wire.api_keys import ApiKey
@@ -226,17 +226,12 @@ def cycles_of(work: Callable[[int], None]) -> int:
     """
     for number in range(20):
         work(number)
-    gc.collect()
-    gc.disable()
-    try:
-        found = []
-        for _ in range(3):
+    counts: list[int] = []
+    for _ in range(3):
+        with count_cycles(counts):
             for number in range(100):
                 work(number)
-            found.append(gc.collect())
-        return min(found)
-    finally:
-        gc.enable()
+    return min(counts)
 
 
 @pytest.mark.parametrize(("tls", "sasl"), [(False, None), (True, None), (False, "PLAIN"), (True, "SCRAM-SHA-256")])
