@@ -6,7 +6,7 @@ Pure functions over buffers without I/O. Source: Kafka protocol guide, "Protocol
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from ottla.wire.api_keys import ApiKey, request_header_version, request_spec, response_header_version
@@ -168,3 +168,17 @@ def _frame_response(
 def total_frame_bytes(chunks: list[compiler.Chunk]) -> int:
     """Return the total size in bytes of an encoded frame, read from the size prefix in its first chunk."""
     return int(_SIZE.unpack_from(chunks[0])[0]) + _SIZE.size
+
+
+def split_chunks(chunks: list[compiler.Chunk], group_bytes: int) -> Iterator[list[compiler.Chunk]]:
+    """Yield groups of chunks of at least ``group_bytes``, the last one with the rest."""
+    group: list[compiler.Chunk] = []
+    size_bytes = 0
+    for chunk in chunks:
+        group.append(chunk)
+        size_bytes += len(chunk)
+        if size_bytes >= group_bytes:
+            yield group
+            group, size_bytes = [], 0
+    if group:
+        yield group

@@ -77,7 +77,7 @@ def is_repeated(context: RequestContext, likeness: Hashable) -> bool:
     ``likeness`` is the value in which similar requests are equal, such as the size of the frame.
     """
     peer = context.peer
-    if not peer.prepares_requests or context.services.quota_holder.quotas is not None:
+    if not peer.prepares_requests or peer.is_observed or context.services.quota_holder.quotas is not None:
         return False
     before, count = peer.request_repetitions
     count = count + 1 if likeness == before else 1
@@ -93,6 +93,7 @@ class RepeatedRequest:
 
     def __init__(self, context: RequestContext, topics: Sequence[tuple[str, bytes]]) -> None:
         """``topics`` has the names with the topic ids of the request; the id is zero where the request has none."""
+        self.key = context.key
         self._services = context.services
         self._authorization_cache = context.peer.authorization_cache
         self._image: MetadataImage | None = None

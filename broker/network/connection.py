@@ -8,7 +8,7 @@ is written from there to the page cache without a copy.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +17,7 @@ import trio
 from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.connection_description import ConnectionDescription
 from ottla.broker.observability.request_observers import CompositeRequestObserver, RequestObserver
-from ottla.broker.requests.peer import Peer, PeerDisconnectedError, wait_while_connected
+from ottla.broker.requests.peer import Peer, PeerDisconnectedError, PreparedRequest, wait_while_connected
 from ottla.env.disk import FileReadError, FileTruncatedError
 from ottla.env.env import FOREVER_S, AcceptedStream
 from ottla.jobs.supervision import is_broken_invariant
@@ -30,6 +30,7 @@ from ottla.wire.framing import (
     RequestHeaderCache,
     encode_response,
     parse_frame_size,
+    split_chunks,
     start_encoding_response,
     total_frame_bytes,
 )
@@ -42,6 +43,7 @@ _KEPT_BUFFER_BYTES = 1024 * 1024
 _MAX_GROWTH_BYTES = 4 * 1024 * 1024
 _FLUSH_BYTES = 256 * 1024
 _SEND_GROUP_BYTES = 1024 * 1024
+"""Bytes that are sent together: joining many small chunks for the socket takes time."""
 _MAX_REQUESTS_WITHOUT_YIELD = 64
 _COUNTED_BY_HANDLERS = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 """APIs whose handlers report the error codes of their responses themselves."""
@@ -75,7 +77,7 @@ class Connection:
         self._stream = stream
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
         self._peer.watch_disconnect = stream.on_disconnect
-        self._peer.prepares_requests = self._observer is None
+        self._peer.is_observed = self._observer is not None and self._observer.needs_messages
         self._env = services.env
         self._time_slice = TimeSlice(services.env)
         self._header_cache = RequestHeaderCache()
@@ -141,7 +143,14 @@ class Connection:
         own = self._dispatcher.observer
         every = added if own is None else (*added, own)  # the metrics reset the time that a request waited
         self._observer = CompositeRequestObserver(every) if added else own
-        self._peer.prepares_requests, self._peer.prepared_request = False, None  # not enabled again: SASL may forbid it
+        self.update_observation()
+
+    def update_observation(self) -> None:
+        """Serve requests by prepared ones, or no longer, after `RequestObserver.needs_messages` has changed."""
+        peer, observer = self._peer, self._observer
+        peer.is_observed = observer is not None and observer.needs_messages
+        if peer.is_observed:
+            peer.prepared_request = None
 
     def idle_ms(self, now_ms: float) -> float:
         """Return the time in ms since the client last had to send a request or read a response; 0 during a request."""
@@ -261,6 +270,7 @@ class Connection:
 
     async def _handle_requests(self) -> None:
         """Handle all complete requests in the buffer; yield to other tasks after 10 ms or 64 requests."""
+        counted, count, request_bytes, response_bytes = None, 0, 0, 0
         while self._start != self._end and (end := self._next_frame_end()):
             begin, self._start = self._start + 4, end
             prepared = self._peer.prepared_request
@@ -268,14 +278,34 @@ class Connection:
                 answering = self._handle_request(self._view[begin:end])
                 is_timed = self._quota_holder.times_requests and self._may_be_timed
                 await (self._handle_timed(answering) if is_timed else answering)
-            elif self._add_response(chunks, total_frame_bytes(chunks)):
-                await self._flush()
+            else:
+                size_bytes = total_frame_bytes(chunks)
+                if self._observer is not None:
+                    if prepared is not counted:
+                        self._report_prepared(counted, count, request_bytes, response_bytes)
+                        counted, count, request_bytes, response_bytes = prepared, 0, 0, 0
+                    count += 1
+                    request_bytes += end - begin + 4
+                    response_bytes += size_bytes
+                if self._add_response(chunks, size_bytes):
+                    await self._flush()
             self._requests_without_yield += 1
             if self._start == self._end:
                 continue
             if self._requests_without_yield >= _MAX_REQUESTS_WITHOUT_YIELD or self._time_slice.is_used_up():
                 self._requests_without_yield = 0
+                self._report_prepared(counted, count, request_bytes, response_bytes)
+                counted = None
                 await self._time_slice.yield_now()
+        self._report_prepared(counted, count, request_bytes, response_bytes)
+
+    def _report_prepared(
+        self, prepared: PreparedRequest | None, count: int, request_bytes: int, response_bytes: int
+    ) -> None:
+        """Report to the observer the requests that a prepared request has answered since the last report."""
+        if prepared is not None and self._observer is not None:
+            self._peer.request_started_ms = self._time_slice.started_ms
+            self._observer.answered_prepared(self._peer, prepared.key, count, request_bytes, response_bytes)
 
     async def _handle_timed(self, answering: Coroutine[Any, Any, None]) -> None:
         """Handle one request and record its time for the request quota (KIP-124)."""
@@ -364,20 +394,6 @@ class Connection:
             if size_bytes < _SEND_GROUP_BYTES:
                 await self._stream.send(out)
             else:
-                for group in _split_chunks(out):
+                for group in split_chunks(out, _SEND_GROUP_BYTES):
                     await self._stream.send(group)
             self._waiting_since_ms = None
-
-
-def _split_chunks(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
-    """Yield groups of chunks of about ``_SEND_GROUP_BYTES``: joining small chunks for the socket takes time."""
-    group: list[Chunk] = []
-    size_bytes = 0
-    for chunk in chunks:
-        group.append(chunk)
-        size_bytes += len(chunk)
-        if size_bytes >= _SEND_GROUP_BYTES:
-            yield group
-            group, size_bytes = [], 0
-    if group:
-        yield group

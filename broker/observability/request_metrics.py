@@ -76,6 +76,8 @@ class ApiMetrics:
 class RequestMetrics:
     """Observer that counts requests, responses, bytes (with length fields), latencies and error codes by API."""
 
+    needs_messages = False
+
     def __init__(self, monotonic_ms: Callable[[], float]) -> None:
         self._monotonic_ms = monotonic_ms
         self._by_key: list[ApiMetrics | None] = [None] * (max(ApiKey) + 1)
@@ -112,6 +114,17 @@ class RequestMetrics:
             for code in peer.request_errors:
                 count.add_error(code)
             peer.request_errors = None
+
+    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+        """Count requests that did not wait and have no errors, and their responses."""
+        metrics = self._by_key[key]
+        if metrics is None:
+            metrics = self._by_key[key] = ApiMetrics(key)
+        metrics.requests += count
+        metrics.responses += count
+        metrics.request_bytes += request_bytes
+        metrics.response_bytes += size_bytes
+        metrics.times[bucket_of(int((self._monotonic_ms() - peer.request_started_ms) * 1000))] += count
 
     def __iter__(self) -> Iterator[ApiMetrics]:
         """Iterate over the metrics of the APIs that had requests, in ascending order of API keys."""

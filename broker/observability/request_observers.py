@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ottla.broker.requests.peer import Peer
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import RequestFrame
@@ -13,6 +14,10 @@ from ottla.wire.framing import RequestFrame
 
 class RequestObserver(Protocol):
     """Interface of an observer of each request with a valid header and each response; it must not raise."""
+
+    @property
+    def needs_messages(self) -> bool:
+        """True if each request must be decoded and handled, so that no prepared request answers it."""
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
         """Observe a request before it is handled; it may still be rejected."""
@@ -22,6 +27,19 @@ class RequestObserver(Protocol):
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Observe an encoded response of ``size_bytes`` with its length, before it is sent; some requests have none."""
+
+    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+        """Observe requests of an API that a prepared request has answered, instead of the other methods.
+
+        They were received together, and their responses are sent together.
+
+        Args:
+            peer: their client.
+            key: the API.
+            count: number of requests, and of responses.
+            request_bytes: bytes of all requests with their lengths.
+            size_bytes: bytes of all responses with their lengths.
+        """
 
 
 request_observer_factories: list[Callable[[Any], RequestObserver]] = []
@@ -33,6 +51,11 @@ class CompositeRequestObserver:
 
     def __init__(self, observers: Sequence[RequestObserver]) -> None:
         self._observers = observers
+
+    @property
+    def needs_messages(self) -> bool:
+        """True if one of the observers needs messages."""
+        return any(observer.needs_messages for observer in self._observers)
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
         """Call each observer with the request."""
@@ -48,6 +71,11 @@ class CompositeRequestObserver:
         """Call each observer with the encoded response."""
         for observer in self._observers:
             observer.answered(peer, request, chunks, size_bytes)
+
+    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+        """Call each observer with the number and the bytes of requests that were answered by a prepared one."""
+        for observer in self._observers:
+            observer.answered_prepared(peer, key, count, request_bytes, size_bytes)
 
 
 def combine_observers(observers: Sequence[RequestObserver]) -> RequestObserver | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ottla.broker.config.limits import MAX_TRACED_CLIENT_ID_CHARS, MAX_TRACED_REQUESTS
 from ottla.broker.requests.peer import Peer
 from ottla.env.env import Env
+from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import RequestFrame
@@ -31,6 +32,8 @@ class RequestSpan(NamedTuple):
 
 class RequestTracer:
     """Observer that keeps spans of a part of the requests, at most `MAX_TRACED_REQUESTS` until `pop_spans`."""
+
+    needs_messages = True
 
     def __init__(self, env: Env, sample_ratio: float) -> None:
         self._env = env
@@ -71,6 +74,9 @@ class RequestTracer:
             self._env.uuid(), request.key.api_name, self._env.now_ms(), elapsed_ms, waited_ms, attributes
         )
         self._spans.append(span)
+
+    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+        """Do nothing: there are no prepared requests while requests are traced."""
 
     def pop_spans(self) -> list[RequestSpan]:
         """Return the kept spans, the oldest first, and forget them."""

@@ -10,6 +10,7 @@ import trio
 
 if TYPE_CHECKING:
     from ottla.broker.quotas.request_timer import RequestTimer
+    from ottla.wire.api_keys import ApiKey
 
 T = TypeVar("T")
 logger = logging.getLogger("ottla.connection")
@@ -41,6 +42,9 @@ class _UnknownQuota:
 
 class PreparedRequest(Protocol):
     """Interface of a request that is expected to repeat (`ottla.broker.handlers.prepared_request`)."""
+
+    key: ApiKey
+    """API of the request."""
 
     def respond(self, view: memoryview, begin: int, end: int) -> list[Any] | None:
         """Serve the request in ``view[begin:end]`` of the receive buffer.
@@ -96,6 +100,7 @@ class Peer:
         "host",
         "is_disconnected",
         "is_forwarded",
+        "is_observed",
         "listener",
         "local",
         "prepared_request",
@@ -126,7 +131,9 @@ class Peer:
         self.prepared_request: PreparedRequest | None = None
         """Prepared Fetch or Produce request, tried before a request is decoded; None if requests do not repeat."""
         self.prepares_requests = True
-        """False if each request must be handled: requests are counted, or the SASL session may expire."""
+        """False if each request must be handled: the SASL session may expire, or faults are injected."""
+        self.is_observed = False
+        """True while an observer needs each request as a message, so that requests are not prepared."""
         self.request_repetitions: tuple[Hashable, int] = (None, 0)
         """Common value of the last similar Fetch or Produce requests, and how many of them came in a row."""
         self.host = host

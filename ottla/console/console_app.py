@@ -44,8 +44,13 @@ LISTENER_NAME = "CONSOLE"
 HTML = "text/html; charset=utf-8"
 KEEP_ALIVE_S = 10.0
 """Interval of comments in an idle event stream, by which a lost connection is detected."""
-LIVE_PAUSE_FACTOR = 4
-"""Pause between two updates, as a multiple of the time of the last one: a large page takes a fifth of the time."""
+LIVE_PAUSE_FACTORS = 4, 33
+"""Pause between two updates, as a multiple of the time of the last one: at least, and up to `FULL_LIVE_PAUSE_S`.
+
+A page that is updated several times a second takes 3 % of the event loop at most; a large page takes a fifth.
+"""
+FULL_LIVE_PAUSE_S = 2.0
+"""Pause in seconds that is long enough for any page but a large one."""
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -296,9 +301,15 @@ class Console:
                 yield b": unchanged\n\n"
                 quiet_s = 0.0
             took_s = (self.env.monotonic_ms() - started_ms) / 1000
-            pause_s = max(route.live_s, took_s * LIVE_PAUSE_FACTOR)
+            pause_s = live_pause_s(route.live_s, took_s)
             await self.env.sleep(pause_s)
             quiet_s += pause_s
+
+
+def live_pause_s(interval_s: float, took_s: float) -> float:
+    """Return the pause in seconds after an update of a page with an update interval that took ``took_s``."""
+    least, most = LIVE_PAUSE_FACTORS
+    return max(interval_s, took_s * least, min(took_s * most, FULL_LIVE_PAUSE_S))
 
 
 class _CountedStream:

@@ -7,7 +7,7 @@ newer captures replace them. Secrets are left out when they are shown, as in ``o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.broker.config.limits import MAX_CONSOLE_CAPTURES, MAX_CONSOLE_FRAME_BYTES, MAX_CONSOLE_FRAMES
@@ -168,7 +168,7 @@ class FrameCapture:
         self._env = env
         self._number = 0
         self._unseen = 0
-        self._closers: dict[Connection, Callable[[], None]] = {}
+        self._observed: dict[Connection, ConnectionCapture] = {}
         self.id = env.uuid().hex()
         self.session_id = session_id
         self.key = key
@@ -183,37 +183,50 @@ class FrameCapture:
         if not self.is_open:
             return
         found = {connection: number for number, connection in connections}
-        for connection in [each for each in self._closers if each not in found]:
-            self._closers.pop(connection)()
+        for connection in [each for each in self._observed if each not in found]:
+            self._observed.pop(connection).close()
         for connection, number in found.items():
-            if connection not in self._closers:
-                self._closers[connection] = connection.observe(ConnectionCapture(self._env, self, number, connection))
+            if connection not in self._observed:
+                self._observed[connection] = ConnectionCapture(self._env, self, number, connection)
 
     def close(self) -> None:
         """End the observation; the captured frames stay."""
         self.is_open = False
-        for close in self._closers.values():
-            close()
-        self._closers.clear()
+        for source in self._observed.values():
+            source.close()
+        self._observed.clear()
 
     def find(self, number: int) -> CapturedExchange | None:
         """Return the exchange with a number; None if newer ones have replaced it."""
         return next((each for each in self.exchanges if each.number == number), None)
 
+    @property
+    def is_full(self) -> bool:
+        """True if `MAX_CONSOLE_FRAMES` requests were captured since the last `read_exchanges`."""
+        return self._unseen >= MAX_CONSOLE_FRAMES
+
+    def skip(self, key: ApiKey, count: int) -> None:
+        """Count requests that are not stored."""
+        if self.key is None or key is self.key:
+            self._number += count
+
     def read_exchanges(self) -> Job[list[CapturedExchange]]:
         """Return the captured exchanges with their texts, the newest first; yields for other tasks."""
         self.is_changed, self._unseen = False, 0
+        for source in list(self._observed.values()):
+            source.resume()
+            yield None
         exchanges = list(reversed(self.exchanges))
         for exchange in exchanges:
             yield from exchange.format()
         return exchanges
 
     def add(self, source: ConnectionCapture, request: RequestFrame) -> CapturedExchange | None:
-        """Store a request, unless `MAX_CONSOLE_FRAMES` requests were captured since the last `read_exchanges`."""
+        """Store a request, unless the capture is full."""
         if self.key is not None and request.key is not self.key:
             return None
         self._number += 1
-        if self._unseen >= MAX_CONSOLE_FRAMES:
+        if self.is_full:
             return None
         self._unseen += 1
         raw = bytes(request.frame) if len(request.frame) <= MAX_CONSOLE_FRAME_BYTES else None
@@ -224,7 +237,10 @@ class FrameCapture:
 
 
 class ConnectionCapture:
-    """Observer of one connection, which stores its frames in a capture."""
+    """Observer of one connection, which stores its frames in a capture.
+
+    While the capture is full, prepared requests answer the client; they are only counted.
+    """
 
     def __init__(self, env: Env, capture: FrameCapture, number: int, connection: Connection) -> None:
         self.env = env
@@ -233,9 +249,25 @@ class ConnectionCapture:
         self.server: tuple[str, int] = ("127.0.0.1", 9092)
         self._capture = capture
         self._pending: CapturedExchange | None = None
+        self.needs_messages = True
+        """False while the capture is full."""
+        self._stop = connection.observe(self)
+
+    def close(self) -> None:
+        """End the observation."""
+        self._stop()
+
+    def resume(self) -> None:
+        """Store the next requests, after the capture was full."""
+        if not self.needs_messages:
+            self.needs_messages = True
+            self.connection.update_observation()
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
         """Store a request."""
+        if self.needs_messages and self._capture.is_full:
+            self.needs_messages = False
+            self.connection.update_observation()
         self.server = peer.local
         self._pending = self._capture.add(self, request)
         peer.request_waited_ms = 0.0  # that of an earlier request, if there are no metrics
@@ -256,6 +288,10 @@ class ConnectionCapture:
             pieces = (chunk.read() if isinstance(chunk, FileSlice) else bytes(chunk) for chunk in chunks)
             exchange.response = b"".join(pieces)
         self._capture.is_changed = True
+
+    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+        """Count requests while the capture is full."""
+        self._capture.skip(key, count)
 
 
 class FrameCaptures:

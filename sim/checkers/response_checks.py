@@ -172,6 +172,8 @@ class OffsetGaps:
 class ResponseChecker:
     """Observer that checks the responses of one node."""
 
+    needs_messages = True
+
     def __init__(self, services: BrokerServices) -> None:
         self._fetch_max_bytes = services.fetch_max_bytes
         self._holes = OffsetGaps(services)
@@ -183,6 +185,9 @@ class ResponseChecker:
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
         """Do nothing (`RequestObserver.completed`)."""
+
+    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+        """Do nothing: no prepared request answers a client."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Check the encoded response to a Fetch, ShareFetch or Produce request.

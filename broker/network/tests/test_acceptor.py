@@ -240,6 +240,8 @@ def test_observer_receives_every_request_and_response(monkeypatch: pytest.Monkey
     events: list[tuple[str, ApiKey, int, int]] = []
 
     class RecordingObserver:
+        needs_messages = True
+
         def received(self, peer: Peer, request: RequestFrame) -> None:
             events.append(("received", request.key, request.correlation_id, len(request.frame)))
 
@@ -249,6 +251,9 @@ def test_observer_receives_every_request_and_response(monkeypatch: pytest.Monkey
         def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
             assert sum(len(chunk) for chunk in chunks) == size_bytes
             events.append(("answered", request.key, request.correlation_id, size_bytes))
+
+        def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+            raise AssertionError
 
     fixture = DispatcherFixture(monkeypatch)
     fixture.dispatcher.observer = RecordingObserver()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 import trio
 
 from ottla.broker.network.tests.test_connection import BEAT, beat, numbers
+from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, in_virtual_time
-from ottla.wire.framing import encode_response
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
+from ottla.wire.framing import RequestFrame, encode_response
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 
 
@@ -27,8 +31,9 @@ def serve_prepared(fixture: DispatcherFixture, stream: ClientStream, prepared: A
 
     async def run() -> None:
         connection = fixture.connection(stream)
-        assert connection._peer.prepares_requests == (fixture.dispatcher.observer is None)
-        if connection._peer.prepares_requests:
+        observer = fixture.dispatcher.observer
+        assert connection._peer.is_observed == (observer is not None and observer.needs_messages)
+        if not connection._peer.is_observed:
             connection._peer.prepared_request = prepared
         await connection.serve()
 
@@ -38,10 +43,66 @@ def serve_prepared(fixture: DispatcherFixture, stream: ClientStream, prepared: A
 class PreparedOddRequests:
     """Responds to requests with odd correlation ids, and leaves the others to the handler."""
 
+    key = BEAT
+
     def respond(self, view: memoryview, begin: int, end: int) -> list[Any] | None:
         assert end - begin == len(beat(0)) - 4
         number = int.from_bytes(view[begin + 4 : begin + 8], "big")
         return encode_response(BEAT, 0, number, HeartbeatResponse()) if number % 2 else None
+
+
+class CountingObserver:
+    """Counts the requests that it observes as messages, and the prepared ones with their bytes."""
+
+    def __init__(self, *, needs_messages: bool) -> None:
+        self.needs_messages = needs_messages
+        self.messages: list[int] = []
+        self.prepared: list[tuple[ApiKey, int, int, int]] = []
+
+    def received(self, peer: Peer, request: RequestFrame) -> None:
+        self.messages.append(request.correlation_id)
+
+    def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
+        pass
+
+    def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Any], size_bytes: int) -> None:
+        pass
+
+    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+        self.prepared.append((key, count, request_bytes, size_bytes))
+
+
+def test_observer_without_messages_counts_prepared_requests(fixture: DispatcherFixture) -> None:
+    observer = fixture.dispatcher.observer = CountingObserver(needs_messages=False)
+    stream = ClientStream()
+    stream.send_bytes(b"".join(beat(n) for n in range(20)))
+    stream.disconnect()
+    serve_prepared(fixture, stream, PreparedOddRequests())
+    assert numbers(stream) == list(range(20))
+    assert observer.messages == list(range(0, 20, 2))
+    size_bytes = sum(len(chunk) for chunk in encode_response(BEAT, 0, 1, HeartbeatResponse()))
+    assert observer.prepared == [(BEAT, 10, 10 * len(beat(1)), 10 * size_bytes)]
+
+
+def test_connection_prepares_no_requests_while_observer_needs_messages(fixture: DispatcherFixture) -> None:
+    async def run() -> None:
+        connection = fixture.connection(ClientStream())
+        peer, prepared = connection._peer, PreparedOddRequests()
+        peer.prepared_request = prepared
+        observer = CountingObserver(needs_messages=True)
+        stop = connection.observe(observer)
+        assert peer.is_observed
+        assert peer.prepared_request is None
+        observer.needs_messages = False
+        connection.update_observation()
+        assert not peer.is_observed
+        observer.needs_messages = True
+        connection.update_observation()
+        stop()
+        assert not peer.is_observed
+        assert peer.prepares_requests
+
+    in_virtual_time(run)
 
 
 @pytest.mark.parametrize("observed", [False, True])
@@ -49,9 +110,7 @@ def test_prepared_responses_are_in_order_with_others(fixture: DispatcherFixture,
     handled: list[int] = []
     fixture.serve(BEAT, lambda context, request: handled.append(1) or HeartbeatResponse())
     if observed:
-        fixture.dispatcher.observer = SimpleNamespace(
-            **dict.fromkeys(("received", "completed", "answered"), lambda *expected: None)
-        )
+        fixture.dispatcher.observer = CountingObserver(needs_messages=True)
     stream = ClientStream()
     stream.send_bytes(b"".join(beat(n) for n in range(20)))
     stream.disconnect()
@@ -71,7 +130,7 @@ def test_prepared_response_of_256_kib_is_sent_at_once(fixture: DispatcherFixture
     stream = ClientStream()
     stream.send_bytes(beat(1) + beat(3))
     stream.disconnect()
-    serve_prepared(fixture, stream, SimpleNamespace(respond=respond))
+    serve_prepared(fixture, stream, SimpleNamespace(key=BEAT, respond=respond))
     assert seen == [0, 1]
 
 

@@ -59,6 +59,19 @@ def test_requests_and_their_bytes_are_counted_by_api() -> None:
     assert found["ottla_answers_total{request=OffsetForLeaderEpoch}"] == 1
 
 
+def test_prepared_requests_count_as_others() -> None:
+    requests = Requests()
+    requests.peer.request_started_ms = requests.now_ms
+    requests.now_ms += 2
+    requests.metrics.answered_prepared(requests.peer, ApiKey.PRODUCE, 3, 72, 27)
+    prepared = requests.samples()
+    others = Requests()
+    for _ in range(3):
+        others.request(ApiKey.PRODUCE, 2)
+    assert prepared == {**others.samples(), **{name: prepared[name] for name in prepared if "seconds" in name}}
+    assert prepared["ottla_request_bytes_total{request=Produce}"] == 72
+
+
 def test_times_are_split_into_local_and_remote() -> None:
     requests = Requests()
     for _ in range(98):

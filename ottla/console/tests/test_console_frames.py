@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from ottla.broker.config.limits import MAX_CONSOLE_CAPTURES
-from ottla.console.frame_capture import CapturedExchange
+from ottla.broker.config.limits import MAX_CONSOLE_CAPTURES, MAX_CONSOLE_FRAMES
+from ottla.broker.requests.peer import Peer
+from ottla.console.console_app import live_pause_s
+from ottla.console.frame_capture import CapturedExchange, ConnectionCapture, FrameCapture
 from ottla.console.frame_fields import MAX_FIELDS, build_hex_dump, request_fields, visible_request
 from ottla.console.pcap import MEDIA_TYPE
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
+from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request, parse_request
 from ottla.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -206,3 +209,47 @@ def test_requests_are_decoded_once_and_with_pauses() -> None:
     assert sum(1 for _ in exchange.format()) > 200
     assert "include_topic_authorized_operations: False" in exchange.request_text
     assert sum(1 for _ in exchange.format()) == 0
+
+
+class ObservedConnection:
+    """Connection that records whether its observer needs messages, at each update."""
+
+    host = "127.0.0.1"
+
+    def __init__(self) -> None:
+        self.updates: list[bool] = []
+
+    def observe(self, observer: ConnectionCapture) -> Callable[[], None]:
+        self.observer = observer
+        self.update_observation()
+        return self.updates.clear
+
+    def update_observation(self) -> None:
+        self.updates.append(self.observer.needs_messages)
+
+
+def test_full_capture_needs_no_messages_until_it_is_read() -> None:
+    env: Any = SimpleNamespace(uuid=lambda: bytes(16), monotonic_ms=lambda: 0.0, now_ms=lambda: 0)
+    capture = FrameCapture(env, "session", ApiKey.METADATA)
+    connection: Any = ObservedConnection()
+    capture.observe([(1, connection)])
+    raw = memoryview(encode_request(ApiKey.METADATA, 12, 1, "me", MetadataRequest()))[4:]
+    peer = Peer("h", ("a", 1))
+    for _ in range(MAX_CONSOLE_FRAMES + 1):
+        connection.observer.received(peer, parse_request(raw))
+    assert connection.updates == [True, False]
+    connection.observer.answered_prepared(peer, ApiKey.METADATA, 5, 500, 500)
+    connection.observer.answered_prepared(peer, ApiKey.FETCH, 5, 500, 500)
+    run_to_end(capture.read_exchanges())
+    assert connection.updates == [True, False, True]
+    connection.observer.received(peer, parse_request(raw))
+    assert capture.exchanges[-1].number == MAX_CONSOLE_FRAMES + 1 + 5 + 1
+    capture.close()
+    assert connection.updates == []
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "took_s", "pause_s"), [(0.1, 0.001, 0.1), (0.1, 0.01, 0.33), (0.1, 0.2, 2.0), (0.1, 1.0, 4.0)]
+)
+def test_live_pause_is_a_multiple_of_the_time_of_the_update(interval_s: float, took_s: float, pause_s: float) -> None:
+    assert live_pause_s(interval_s, took_s) == pytest.approx(pause_s)
