@@ -51,7 +51,7 @@ soak: setup
 	$(BIN)/python -m devtools.soak $(CAMPAIGN)
 
 mutate: setup
-	$(BIN)/python -m devtools.mutate $(or $(UNIT),$(ROOM))
+	$(BIN)/python -m devtools.mutate $(UNIT)
 
 bench: setup
 	$(BIN)/python -m bench.start

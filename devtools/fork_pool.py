@@ -56,7 +56,7 @@ class ForkPool:
         done: Callable[[int | None], None],
         output: str = os.devnull,
     ) -> None:
-        """Run `work` in a fork as soon as there is room; `done` gets its status, None where time ran out."""
+        """Run `work` in a fork as soon as fewer than `jobs` run; `done` gets its status, None after a timeout."""
         while len(self._running) >= self._jobs:
             self._poll()
         self._running[_fork(work, limit_s, output)] = (time.monotonic() + 15 + limit_s, done)

@@ -360,8 +360,12 @@ def write(unit: str, results: list[MutantResult], seed: int) -> None:
 def main() -> None:
     """Run `python -m devtools.mutate [UNIT or file]...`; without arguments all units, one after the other."""
     parser = argparse.ArgumentParser(prog="python -m devtools.mutate", description=__doc__)
-    parser.add_argument("units", nargs="*", default=UNITS, help="a room, a wing, or one file; all units if none")
-    parser.add_argument("--changes", type=int, default=100, help="how many a unit; 0: every one there is")
+    parser.add_argument(
+        "units", nargs="*", default=UNITS, help="a package, a subpackage of broker, or one file; all units if none"
+    )
+    parser.add_argument(
+        "--changes", type=int, default=100, help="number of changes for each unit; 0: all possible ones"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--write", action="store_true", help=f"put the scores into {PAGE.relative_to(ROOT)}")
