@@ -45,6 +45,7 @@ kafka_log_log_logstartoffset | gauge | offset | topic partition | Log start offs
 kafka_log_log_logendoffset | gauge | offset | topic partition | Log end offset of a replica of this node
 kafka_cluster_partition_underminisr | gauge | 0 or 1 | topic partition | 1 if the ISR is smaller than min.insync.replicas; from the leader
 kafka_cluster_partition_atminisr | gauge | 0 or 1 | topic partition | 1 if the ISR is as large as min.insync.replicas; from the leader
+kafka_cluster_partition_replicascount | gauge | replicas | topic partition | Replicas; from the leader
 kafka_topic_partitions | gauge | partitions | topic | Partitions of a topic; from the leader of partition 0
 kafka_topic_partition_current_offset | gauge | offset | topic partition | High watermark; from the leader
 kafka_topic_partition_oldest_offset | gauge | offset | topic partition | Log start offset; from the leader
@@ -144,6 +145,8 @@ kafka_controller_kafkacontroller_offlinepartitionscount | gauge | partitions | |
 kafka_controller_kafkacontroller_preferredreplicaimbalancecount | gauge | partitions | | Partitions whose leader is not the first replica
 kafka_controller_controllerstats_leaderelections_total | counter | elections | | Leader changes that this controller saw committed since its start
 kafka_controller_controllerstats_uncleanleaderelections_total | counter | elections | | Those whose leader was not in the ISR
+kafka_brokers | gauge | brokers | | Brokers that are not fenced; from the active controller
+kafka_broker_info | gauge | 1 | id address | 1 for each broker that is not fenced, with its first listener; from the active controller
 kafka_controller_kafkacontroller_lastcommittedrecordoffset | gauge | offset | | Last committed record of the metadata log
 """
 _PROCESS = """

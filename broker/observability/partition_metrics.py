@@ -84,6 +84,7 @@ def _add_led_partition(
     assert type(state) is LeaderState
     page.add("kafka_cluster_partition_underminisr", int(in_sync < min_isr), at)
     page.add("kafka_cluster_partition_atminisr", int(in_sync == min_isr), at)
+    page.add("kafka_cluster_partition_replicascount", len(state.followers) + 1, at)
     page.add("kafka_topic_partition_current_offset", log.high_watermark, at)
     page.add("kafka_topic_partition_oldest_offset", log.log_start_offset, at)
     page.add("kafka_topic_partition_replicas", len(state.followers) + 1, at)

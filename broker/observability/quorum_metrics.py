@@ -9,6 +9,7 @@ and ``QuorumControllerMetrics.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.observability.metrics_builder import MetricsBuilder, labels
@@ -22,10 +23,12 @@ from ottla.controller.raft.state_machine.epoch_states import (
     UnattachedState,
 )
 from ottla.controller.raft.state_machine.events import NO_NODE_ID
+from ottla.env.hosts import format_address
 from ottla.jobs.job import Job
 
 if TYPE_CHECKING:
     from ottla.controller.quorum_controller import QuorumController
+    from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 RAFT_STATES = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")
 _STATE_NAMES = {
@@ -85,6 +88,8 @@ def add_cluster_metrics(page: MetricsBuilder, controller: QuorumController) -> J
             if partitions % PARTITIONS_PER_STEP == 0:
                 yield None
     brokers = list(image.brokers.values())
+    if controller.is_active:
+        _add_broker_info(page, brokers)
     fenced = sum(b.fenced for b in brokers)
     for suffix, value in (
         ("activecontrollercount", int(controller.is_active)),
@@ -98,3 +103,12 @@ def add_cluster_metrics(page: MetricsBuilder, controller: QuorumController) -> J
         ("lastcommittedrecordoffset", image.offset),
     ):
         page.add(f"{name}_{suffix}", value)
+
+
+def _add_broker_info(page: MetricsBuilder, brokers: Iterable[RegisterBrokerRecord]) -> None:
+    """Add the samples of brokers that are not fenced, as kafka_exporter names them."""
+    live = [broker for broker in brokers if not broker.fenced]
+    page.add("kafka_brokers", len(live))
+    for broker in live:
+        address = format_address(broker.end_points[0].host, broker.end_points[0].port) if broker.end_points else ""
+        page.add("kafka_broker_info", 1, labels(id=broker.broker_id, address=address))

@@ -120,9 +120,14 @@ def test_active_controller_reports_broker_and_partition_counts() -> None:
         "offlinepartitionscount": 1,
         "preferredreplicaimbalancecount": 2,
         "lastcommittedrecordoffset": made.image.offset,
+        "kafka_brokers": 2,
+        "kafka_broker_info{id=1,address=}": 1,
+        "kafka_broker_info{id=3,address=}": 1,
     }
     controller.is_active = False
-    assert cluster_samples(controller)["activecontrollercount"] == 0
+    inactive = cluster_samples(controller)
+    assert inactive["activecontrollercount"] == 0
+    assert not [name for name in inactive if name.startswith("kafka_broker")]
 
 
 def test_cluster_metrics_over_many_partitions_run_in_steps() -> None:
