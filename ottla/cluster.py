@@ -29,7 +29,7 @@ from ottla.controller.bootstrap_features import bootstrap_feature_levels
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.storage_formatter import FormatPlan, InitialVoter, format_directories, read_snapshot_voters
 from ottla.env.disk import PRIVATE_DIR
-from ottla.env.hosts import format_address
+from ottla.env.hosts import format_address, shift_port
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.java_properties import dumps_settings
 from ottla.runtime.real_disk import open_private
@@ -44,7 +44,7 @@ START_WITHIN_S = 60.0
 STOP_WITHIN_S = 30.0
 QUORUM_SIZE = 3
 MAX_PORT = 65_535
-CONTROLLER = "CONTROLLER"
+CONTROLLER, HTTP_LISTENER = "CONTROLLER", "ottla.metrics.listener"
 CLIENT_PORTS, CONTROLLER_PORTS = range(15_000, 23_000), range(23_000, 31_000)
 """Ranges of free ports, below the system's ephemeral ports, since a node binds its port only later. They are
 separate, since a controller's port is stored in its directory, while a restarted cluster draws new client ports.
@@ -178,7 +178,8 @@ class Cluster(ClusterFaultControls):
         data_dir: parent of the nodes' data directories; None creates a temporary one that `stop` removes.
         port: client port of the first node, the next ones have the following ports; 0 selects free ports.
         host: address to listen at.
-        settings: broker settings of all nodes.
+        settings: broker settings of all nodes. A port in ``ottla.metrics.listener`` is that of the first node; the next
+            ones have the following ports.
         tls: use TLS for all listeners; a CA and certificates are generated.
         sasl: require ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``, of nodes too; a user is created.
 
@@ -326,7 +327,7 @@ class Cluster(ClusterFaultControls):
         """Return the settings of a node; settings of the user take precedence."""
         copies, least = str(min(len(self.nodes), 3)), str(min(len(self.nodes), 2))
         controllers = ",".join(format_address(x.host, x.controller_port) for x in self.nodes)
-        name, secured = "PLAINTEXT", dict[str, str]()
+        name, secured, http = "PLAINTEXT", dict[str, str](), self.settings.get(HTTP_LISTENER)
         if self._secured is not None:
             name = security_setup.LISTENER
             secured = security_setup.cluster_settings(self._secured, self._data_dir, node.host, node.port)
@@ -340,6 +341,7 @@ class Cluster(ClusterFaultControls):
             "group.initial.rebalance.delay.ms": "0",
             **secured,
             **self.settings,
+            **({HTTP_LISTENER: shift_port(http, node.id - 1)} if http else {}),
             "process.roles": "broker,controller",
             "node.id": str(node.id),
             "log.dirs": node.data_dir,

@@ -37,3 +37,9 @@ def unmap_ipv4(address: str) -> str:
 def format_address(host: str, port: int) -> str:
     """Return ``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def shift_port(address: str, count: int) -> str:
+    """Return ``host:port`` with a port that is ``count`` higher; port 0 and a text without a port are unchanged."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) + count}" if port.isdecimal() and int(port) else address

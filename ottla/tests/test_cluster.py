@@ -57,6 +57,18 @@ def test_cluster_node_settings_file_is_private(tmp_path: Path, monkeypatch: pyte
     assert settings.read_text() == "ssl.keystore.password=geheim\n"
 
 
+def test_nodes_of_a_cluster_have_metrics_listeners_at_following_ports(tmp_path: Path) -> None:
+    for given, expected in (
+        ("127.0.0.1:9404", ["127.0.0.1:9404", "127.0.0.1:9405", "127.0.0.1:9406"]),
+        ("[::1]:80", ["[::1]:80", "[::1]:81", "[::1]:82"]),
+        ("127.0.0.1:0", ["127.0.0.1:0"] * 3),
+        ("wrong", ["wrong"] * 3),
+    ):
+        cluster = Cluster(3, data_dir=tmp_path, settings={"ottla.metrics.listener": given})
+        assert [cluster._settings_of(node)["ottla.metrics.listener"] for node in cluster.nodes] == expected
+    assert "ottla.metrics.listener" not in Cluster(1, data_dir=tmp_path)._settings_of(cluster.nodes[0])
+
+
 @pytest.mark.parametrize("node_id", [0, -1, 4])
 def test_node_that_does_not_exist_is_refused(tmp_path: Path, node_id: int) -> None:
     cluster = Cluster(3, data_dir=str(tmp_path))
