@@ -1,0 +1,221 @@
+"""Dashboards asked of a real Prometheus that scrapes three nodes under load; values compared with Kafka's tools."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.tools.dashboard_session import GROUP, TOPICS, DashboardSession, start_session
+from compat_tests.tools.grafana_dashboard import GrafanaDashboard, PanelQuery
+from compat_tests.tools.kafka_tool_runs import ToolPair
+from compat_tests.tools.prometheus_server import PROMETHEUS, QuerySample
+
+MONITORING = Path(__file__).parent.parent.parent / "docs" / "monitoring"
+VALUES_TIMEOUT_S = 300.0
+NODE_SELECTOR = (
+    '{namespace="kafka",strimzi_io_cluster="ottla",strimzi_io_name="ottla-kafka",kubernetes_pod_name=~"ottla-[1-3]"}'
+)
+"""Selector with the labels of Strimzi's dashboards."""
+STRIMZI_GAUGES = [
+    *(f"kafka_server_replicamanager_{name}" for name in ("leadercount", "partitioncount", "underreplicatedpartitions")),
+    *(f"kafka_controller_kafkacontroller_{name}" for name in ("activecontrollercount", "offlinepartitionscount")),
+    *(f"kafka_cluster_partition_{name}" for name in ("replicascount", "atminisr", "underminisr")),
+    *(f"kafka_server_kafkaserver_linux_disk_{name}_bytes" for name in ("read", "write")),
+    "kafka_log_log_size",
+    "kafka_network_socketserver_networkprocessoravgidle_percent",
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    "kafka_server_socket_server_metrics_connection_count",
+    "process_open_fds",
+]
+STRIMZI_COUNTERS = [
+    "kafka_controller_controllerstats_uncleanleaderelections_total",
+    *(f"kafka_server_brokertopicmetrics_{name}_total" for name in ("bytesin", "bytesout", "messagesin")),
+    *(f"kafka_server_brokertopicmetrics_total{name}requests_total" for name in ("produce", "fetch")),
+    *(f"kafka_server_brokertopicmetrics_failed{name}requests_total" for name in ("produce", "fetch")),
+]
+EXPORTER_GAUGES = [
+    "kafka_brokers",
+    "kafka_broker_info",
+    "kafka_topic_partitions",
+    *(f"kafka_topic_partition_{name}" for name in ("current_offset", "oldest_offset", "leader", "leader_is_preferred")),
+    *(f"kafka_topic_partition_{name}" for name in ("replicas", "in_sync_replica", "under_replicated_partition")),
+    *(f"kafka_consumergroup_{name}" for name in ("members", "current_offset", "lag", "current_offset_sum", "lag_sum")),
+]
+pytestmark = pytest.mark.xdist_group(__name__)
+needs_prometheus = pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus: apt-get install prometheus")
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardSession]:
+    with start_session(tmp_path_factory.mktemp("dashboards")) as started:
+        yield started
+
+
+def read_offsets(pair: ToolPair, time_option: str) -> dict[str, float]:
+    """Return the offsets that kafka-get-offsets prints, by topic and partition."""
+    lines = pair.run_kafkas(f"kafka-get-offsets {{at}} --topic '{'|'.join(TOPICS)}' --time {time_option}").out
+    rows = [line.split(":") for line in lines]
+    return {f"{topic}-{partition}": float(offset) for topic, partition, offset in rows}
+
+
+def read_partitions(pair: ToolPair) -> list[dict[str, str]]:
+    """Return the partitions of all topics as kafka-topics describes them."""
+    lines = pair.run_kafkas("kafka-topics {at} --describe").out
+    return [dict(re.findall(r"(\w+): (\S+)", line)) for line in lines if "\tPartition: " in f"\t{line.strip()}"]
+
+
+def read_group(pair: ToolPair) -> list[list[str]]:
+    """Return the rows that kafka-consumer-groups prints: group, topic, partition, offset, end and lag first."""
+    lines = pair.run_kafkas(f"kafka-consumer-groups {{at}} --describe --group {GROUP}").out
+    return [line.split() for line in lines if line.startswith(f"{GROUP} ")]
+
+
+def read_sizes(pair: ToolPair) -> dict[str, float]:
+    """Return the sizes that kafka-log-dirs prints, by topic, partition and node."""
+    lines = pair.run_kafkas(f"kafka-log-dirs {{at}} --describe --topic-list {','.join(TOPICS)}").out
+    (content,) = [json.loads(line) for line in lines if line.startswith("{")]
+    return {
+        f"{partition['partition']}-ottla-{broker['broker']}": float(partition["size"])
+        for broker in content["brokers"]
+        for directory in broker["logDirs"]
+        for partition in directory["partitions"]
+    }
+
+
+def expected_values(pair: ToolPair) -> dict[tuple[str, ...], dict[str, float]]:
+    """Return the values that queries must have according to Kafka's tools, by query and labels of its samples."""
+    partitions, group = read_partitions(pair), read_group(pair)
+    ends = read_offsets(pair, "-1")
+    at = ("topic", "partition")
+    some = f'{{topic=~"{"|".join(TOPICS)}"}}'
+    own = {f"{row['Topic']}-{row['Partition']}": row for row in partitions if row["Topic"] in TOPICS}
+    assert len(ends) == len(own) == len(group) == 9
+    return {
+        ("count(kafka_server_replicamanager_leadercount)",): {"": 3},
+        ("kafka_brokers",): {"": 3},
+        ("sum(kafka_broker_info)",): {"": 3},
+        ("sum(kafka_controller_kafkacontroller_activecontrollercount)",): {"": 1},
+        ("sum(kafka_server_replicamanager_leadercount)",): {"": len(partitions)},
+        ("sum(kafka_server_replicamanager_partitioncount)",): {
+            "": sum(len(row["Replicas"].split(",")) for row in partitions)
+        },
+        ("sum(kafka_server_replicamanager_underreplicatedpartitions)",): {"": 0},
+        ("max(kafka_controller_kafkacontroller_offlinepartitionscount)",): {"": 0},
+        (f"kafka_topic_partition_current_offset{some}", *at): ends,
+        (f"kafka_topic_partition_oldest_offset{some}", *at): read_offsets(pair, "-2"),
+        (f"kafka_topic_partitions{some}", "topic"): dict.fromkeys(TOPICS, 3),
+        (f"kafka_topic_partition_leader{some}", *at): {name: float(row["Leader"]) for name, row in own.items()},
+        (f"kafka_topic_partition_replicas{some}", *at): dict.fromkeys(own, 3),
+        (f"kafka_cluster_partition_replicascount{some}", *at): dict.fromkeys(own, 3),
+        (f"kafka_topic_partition_in_sync_replica{some}", *at): {
+            name: len(row["Isr"].split(",")) for name, row in own.items()
+        },
+        (f"sum(kafka_server_brokertopicmetrics_messagesin_total{some}) by (topic)", "topic"): {
+            topic: sum(value for name, value in ends.items() if name.startswith(topic)) for topic in TOPICS
+        },
+        (f'kafka_consumergroup_current_offset{{consumergroup="{GROUP}"}}', *at): {
+            f"{row[1]}-{row[2]}": float(row[3]) for row in group
+        },
+        (f'kafka_consumergroup_lag{{consumergroup="{GROUP}"}}', *at): {
+            f"{row[1]}-{row[2]}": float(row[5]) for row in group
+        },
+        (f"kafka_log_log_size{some}", *at, "kubernetes_pod_name"): read_sizes(pair),
+    }
+
+
+@needs_prometheus
+def test_every_query_of_the_dashboard_returns_data(session: DashboardSession) -> None:
+    dashboard = GrafanaDashboard(MONITORING / "grafana-dashboard.json")
+    assert not session.without_data(["kafka_consumergroup_lag"])
+    queries = session.dashboard_queries(dashboard)
+    assert len(queries) > 30
+    assert not [text for text in queries.values() if "$" in text]
+    assert not session.without_data(queries.values())
+
+
+@needs_prometheus
+def test_names_of_strimzi_and_kafka_exporter_dashboards_return_data(session: DashboardSession) -> None:
+    queries = [f"sum({name}{NODE_SELECTOR})" for name in (*STRIMZI_GAUGES, *EXPORTER_GAUGES)]
+    queries += [f"sum(irate({name}{NODE_SELECTOR}[5m])) by (topic)" for name in STRIMZI_COUNTERS]
+    queries += [
+        'sum(delta(kafka_consumergroup_current_offset{instance="ottla"}[5m])/5) by (consumergroup, topic)',
+        'sum(rate(kafka_topic_partition_current_offset{instance="ottla"}[1m])) by (topic)',
+    ]
+    assert not session.without_data(queries)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool: apt-get install prometheus")
+def test_promtool_accepts_the_alert_rules() -> None:
+    rules = MONITORING / "alert-rules.yml"
+    done = subprocess.run(["promtool", "check", "rules", str(rules)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_prometheus
+def test_values_in_prometheus_equal_those_of_kafkas_tools(session: DashboardSession) -> None:
+    """The traffic ends here: values of both sides are of the same state."""
+    assert not session.without_data(["kafka_consumergroup_lag"])
+    session.traffic.stop()
+    pair = ToolPair(session.cluster.node(1).port)
+    try:
+        expected = expected_values(pair)
+    finally:
+        pair.close()
+    assert all(row for row in expected.values())
+    deadline = time.monotonic() + VALUES_TIMEOUT_S
+    differing = dict(expected)
+    while differing and time.monotonic() < deadline:
+        time.sleep(0.2)
+        differing = {
+            query: values for query, values in differing.items() if session.prometheus.values(*query) != values
+        }
+    assert not differing, {query: (values, session.prometheus.values(*query)) for query, values in differing.items()}
+
+
+class FakeApi:
+    """Query API with fixed answers."""
+
+    def query(self, text: str) -> list[QuerySample]:
+        name = text.partition("{")[0]
+        return [QuerySample({"__name__": name, "namespace": "kafka", "pod": f"c-{n}"}, 1.0) for n in (1, 2)]
+
+    def label_values(self, label: str, selector: str) -> list[str]:
+        return [f"{label}+{selector}", "other"]
+
+
+def test_variables_of_a_dashboard_have_values_as_in_grafana(tmp_path: Path) -> None:
+    variables: list[dict[str, Any]] = [
+        {"name": "source", "type": "datasource", "query": "prometheus"},
+        {"name": "space", "type": "query", "query": "query_result(m)", "regex": '/.*namespace="([^"]*).*/'},
+        {
+            "name": "pod",
+            "type": "query",
+            "query": {"query": 'query_result(m{n="$space"})'},
+            "regex": '/.*pod="(c-[^"]*).*/',
+            "includeAll": True,
+        },
+        {"name": "all", "type": "query", "query": "label_values(m, l)", "includeAll": True, "allValue": ".*"},
+        {"name": "first", "type": "query", "query": 'label_values(m{a="${space}",b="$pod"}, l)'},
+        {"name": "none", "type": "query", "query": "query_result(m)", "regex": "/x=(.*)/"},
+    ]
+    panels = [{"title": "row", "panels": [{"title": "p", "targets": [{"expr": "rate(m[$__rate_interval])"}, {}]}]}]
+    file = tmp_path / "d.json"
+    file.write_text(json.dumps({"title": "t", "templating": {"list": variables}, "panels": panels}))
+    dashboard = GrafanaDashboard(file)
+    assert [*dashboard.queries()] == [PanelQuery("p", "rate(m[$__rate_interval])")]
+    values = dashboard.variables(FakeApi())
+    assert values.pop("__rate_interval") == "1m"
+    assert {name: value for name, value in values.items() if not name.startswith("__")} == {
+        "space": "kafka",
+        "pod": r"(c\-1|c\-2)",
+        "all": ".*",
+        "first": r'l+m{a="kafka",b="(c\-1|c\-2)"}',
+    }
