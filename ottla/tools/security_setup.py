@@ -28,6 +28,8 @@ JOIN_FILE = "secure-join.json"
 """Copied to another machine, it lets a node join the cluster: `JoinCredentials` as JSON."""
 STATE_KEYS = ("protocol", "mechanism", "password", "trusted")
 """Keys in ``secure.json`` of the fields of `SecuritySetup`, in their order."""
+COPIED_KEY = "copied"
+"""Key in ``secure.json``: true if the credentials are those of a cluster that the node was told to join."""
 MECHANISMS = ("PLAIN", *MECHANISM_TYPES)
 """SASL mechanisms of a security setup."""
 _PASSWORD = re.compile(r"[A-Za-z0-9_=-]*")
@@ -85,12 +87,23 @@ def load_join_credentials(path: str) -> JoinCredentials:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
         found = JoinCredentials(*(values[key] for key in JoinCredentials._fields))
     except OSError as error:
-        raise SecuritySetupFailed(f"{path}: {error.strerror}") from None
+        raise SecuritySetupFailed(f"{path}: {error.strerror}{_advice_without_file(path)}") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         found = None
     if found is None or not _is_valid(found):
         raise SecuritySetupFailed(f"{path}: not the file {JOIN_FILE} of a node that was started with --secure")
     return found
+
+
+def _advice_without_file(path: str) -> str:
+    """Return what to do if a secured data directory lacks `JOIN_FILE`, as those of old versions do; else nothing."""
+    directory = os.path.dirname(path) or "."
+    if os.path.basename(path) != JOIN_FILE or not has_security_setup(directory):
+        return ""
+    return (
+        f" ({directory} was created by a version that did not keep the key of its authority: stop its node, remove "
+        f"{CA_FILE}, start the node again, and give clients the new {CA_FILE})"
+    )
 
 
 def _is_valid(found: JoinCredentials) -> bool:
@@ -115,6 +128,12 @@ def has_security_setup(directory: str) -> bool:
     return Path(directory, STATE_FILE).exists()
 
 
+def has_copied_credentials(directory: str) -> bool:
+    """Return True if a data directory stores the credentials of a cluster that its node was told to join."""
+    path = Path(directory, STATE_FILE)
+    return path.exists() and bool(json.loads(path.read_text()).get(COPIED_KEY))
+
+
 def is_formatted(directory: str) -> bool:
     """Return True if a data directory is formatted: the node has created or joined a cluster."""
     return Path(directory, "meta.properties").exists()
@@ -129,6 +148,9 @@ def ensure_security_setup(
     joined: JoinCredentials | None = None,
 ) -> SecuritySetup:
     """Return the security setup stored in a data directory; create it for a new directory.
+
+    If the file of the CA certificate is missing, it is written again with a new certificate of the node, by the
+    authority in `JOIN_FILE` or else by a new one; the credentials stay the same.
 
     Args:
         directory: the data directory.
@@ -145,7 +167,10 @@ def ensure_security_setup(
     """
     where = Path(directory)
     if has_security_setup(directory) and (joined is None or is_formatted(directory)):
-        return SecuritySetup(*(json.loads((where / STATE_FILE).read_text())[key] for key in STATE_KEYS))
+        made = SecuritySetup(*(json.loads((where / STATE_FILE).read_text())[key] for key in STATE_KEYS))
+        if made.ca_certificate and not (where / CA_FILE).exists():
+            _write_certificates(where, made, hosts, _stored_authority(where))
+        return made
     if is_formatted(directory):
         raise SecuritySetupFailed(f"{directory} was made without --secure: name listeners and users in its settings")
     if mechanism not in ("", *MECHANISMS):
@@ -162,18 +187,36 @@ def ensure_security_setup(
         password = urlsafe_b64encode(os.urandom(18)).decode() if mechanism else ""
     made = SecuritySetup(protocol, mechanism, password, str((where / CA_FILE).absolute()) if tls else "")
     if tls:
-        # lazy: 2.5 ms, 48 kB
-        from ottla.runtime.certificate_generator import GeneratedAuthority, generate_authority, generate_certificate
-
-        known = None if joined is None else GeneratedAuthority(joined.ca_key, joined.ca_certificate)
-        authority = known or generate_authority()
-        _write(where / KEY_FILE, generate_certificate(authority, ("localhost", "127.0.0.1", "::1", *hosts)))
-        _write(where / CA_FILE, authority.certificate)
-        shared = JoinCredentials(protocol, mechanism, password, authority.key, authority.certificate)
-        _write(where / JOIN_FILE, json.dumps(shared._asdict()))
-    state = dict(zip(STATE_KEYS, made, strict=True))
+        _write_certificates(where, made, hosts, joined)
+    state = {**dict(zip(STATE_KEYS, made, strict=True)), COPIED_KEY: joined is not None}
     _write(where / STATE_FILE, json.dumps(state))  # written last: its presence means that the other files exist
     return made
+
+
+def _stored_authority(where: Path) -> JoinCredentials | None:
+    """Return the credentials in the directory's own `JOIN_FILE`; None if it is missing."""
+    return load_join_credentials(str(where / JOIN_FILE)) if (where / JOIN_FILE).exists() else None
+
+
+def _write_certificates(
+    where: Path, made: SecuritySetup, hosts: tuple[str, ...], shared: JoinCredentials | None
+) -> None:
+    """Write the node's certificate with its key, `JOIN_FILE` and the CA certificate.
+
+    ``shared`` has the authority that signs; None creates a new authority.
+
+    Raises:
+        InvalidTlsConfig: the certificates cannot be created.
+    """
+    # lazy: 2.5 ms, 48 kB
+    from ottla.runtime.certificate_generator import GeneratedAuthority, generate_authority, generate_certificate
+
+    known = None if shared is None else GeneratedAuthority(shared.ca_key, shared.ca_certificate)
+    authority = known or generate_authority()
+    credentials = JoinCredentials(made.protocol, made.mechanism, made.password, authority.key, authority.certificate)
+    _write(where / KEY_FILE, generate_certificate(authority, ("localhost", "127.0.0.1", "::1", *hosts)))
+    _write(where / JOIN_FILE, json.dumps(credentials._asdict()))
+    _write(where / CA_FILE, authority.certificate)  # written last: without it, the next start writes all three again
 
 
 def broker_settings(made: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:

@@ -55,11 +55,16 @@ def _security_setup(
     """
     joined = None
     is_member = security_setup.has_security_setup(directory) and security_setup.is_formatted(directory)
+    has_copy = security_setup.has_copied_credentials(directory)
     if options.join_credentials is not None and not is_member:
         joined = security_setup.load_join_credentials(options.join_credentials)
-    elif options.join is not None and not security_setup.has_security_setup(directory):
+    elif options.join is not None and not is_member and not has_copy:
         text = f"--secure --join: copy {security_setup.JOIN_FILE} from a node of the cluster, and name it with"
         raise security_setup.SecuritySetupFailed(f"{text} --join-credentials FILE")
+    elif options.join is None and not is_member and has_copy:
+        text = f"{directory} has the credentials of a cluster that the node has not joined: add --join HOST:PORT"
+        text += f", or remove {directory}/{security_setup.STATE_FILE} to create a cluster of its own"
+        raise security_setup.SecuritySetupFailed(text)
     hosts = [] if config.host in ANY_HOST else [config.host]
     hosts.append(advertised_machine_name({**values, "controller.quorum.voters": "x"}))
     if options.join is not None and config.host in ANY_HOST:

@@ -165,3 +165,50 @@ def test_node_that_has_joined_starts_without_the_copied_credentials(tmp_path: Pa
     assert (done.status, done.err) == (2, "ottla serve: none: No such file or directory\n")
     (tmp_path / "d" / "meta.properties").touch()
     assert "Connection refused" in run_command(*at).err
+
+
+def test_node_with_copied_credentials_creates_no_cluster_of_its_own(tmp_path: Path) -> None:
+    ensure_security_setup(f"{tmp_path}/one", ())
+    two = tmp_path / "two"
+    at = ("serve", "--secure", "--data-dir", str(two), "--listen", "127.0.0.1:0")
+    joining = ("--join", "127.0.0.1:1")
+    done = run_command(*at, *joining, "--join-credentials", f"{tmp_path}/one/secure-join.json")
+    assert "Connection refused" in done.err
+    done = run_command(*at)
+    assert done.status == 2
+    assert done.err == (
+        f"ottla serve: {two} has the credentials of a cluster that the node has not joined: add --join HOST:PORT, "
+        f"or remove {two}/secure.json to create a cluster of its own\n"
+    )
+    assert not (two / "meta.properties").exists()
+    assert "Connection refused" in run_command(*at, *joining).err, "the copy is there already"
+    (two / "secure.json").unlink()
+    with secured_node(two, "--listen", "127.0.0.1:0"):
+        pass
+    assert (two / "secure-ca.pem").read_text() != (tmp_path / "one" / "secure-ca.pem").read_text()
+
+
+def test_node_with_credentials_of_its_own_does_not_join_with_them(tmp_path: Path) -> None:
+    ensure_security_setup(f"{tmp_path}/d", ())
+    done = run_command("serve", "--secure", "--data-dir", f"{tmp_path}/d", "--join", "127.0.0.1:1")
+    assert (done.status, "copy secure-join.json from a node" in done.err) == (2, True)
+
+
+def test_directory_of_a_version_without_join_file_gets_one_with_a_new_authority(tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    made = ensure_security_setup(str(one), ())
+    (one / "meta.properties").touch()
+    first = (one / "secure-ca.pem").read_text()
+    (one / "secure-join.json").unlink()
+    with pytest.raises(SecuritySetupFailed, match=r"stop its node, remove secure-ca\.pem, start the node again"):
+        load_join_credentials(str(one / "secure-join.json"))
+    assert ensure_security_setup(str(one), ()) == made
+    assert not (one / "secure-join.json").exists()
+    (one / "secure-ca.pem").unlink()
+    assert ensure_security_setup(str(one), ()) == made
+    assert (one / "secure-ca.pem").read_text() != first
+    joined = load_join_credentials(str(one / "secure-join.json"))
+    assert (joined.password, joined.ca_certificate) == (made.password, (one / "secure-ca.pem").read_text())
+    (one / "secure-ca.pem").unlink()
+    ensure_security_setup(str(one), ())
+    assert (one / "secure-ca.pem").read_text() == joined.ca_certificate, "the authority is kept"
