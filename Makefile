@@ -55,6 +55,7 @@ mutate: setup
 
 bench: setup
 	$(BIN)/python -m bench.start
+	$(BIN)/python -m bench.commands
 	$(BIN)/python -m bench.produce
 	$(BIN)/python -m bench.groups
 	$(BIN)/python -m bench.consumer_groups
