@@ -22,7 +22,7 @@ from spark_it.test_spark import create, send, stream
 
 pytestmark = pytest.mark.xdist_group("spark")
 TRANSACTIONS = int(os.environ.get("OTTLA_SPARK_TXNS", "0")) or 45
-WITHIN_S = 30.0
+WITHIN_S = 120.0
 PARTITIONS = 2
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 

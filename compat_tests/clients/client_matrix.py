@@ -32,7 +32,7 @@ BIG = 1_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MATRIX_CELLS = (*CODECS, "keys, nulls, headers", "timestamps", "1 MB", "admin", "two members")
 YES, NO, NOT_OFFERED = "yes", "NO", "-"
-MEMBERS_TIMEOUT_S = 150.0
+MEMBERS_TIMEOUT_S = 300.0
 
 
 class ToolchainMissing(Exception):
@@ -247,7 +247,7 @@ def _try_two_members(command: list[str], bootstrap: str, name: str, mode: str) -
                 member.check()
             for partition in (0, 1):
                 producer.produce(topic, f"round {number}", partition=partition)
-            producer.flush(10)
+            producer.flush(120)
             time.sleep(0.3)
             if any(done(f"round {n}") for n in range(max(1, number - 8), number + 1)):
                 return True
@@ -295,7 +295,7 @@ def client_row(client: MatrixClient, bootstrap: str, run: str) -> dict[str, str]
         [*command, "all", bootstrap, name, name],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
         env={**os.environ, "COMPAT_BASE_MS": str(BASE_MS)},
     )

@@ -89,7 +89,7 @@ def test_share_group_after_kill_of_a_member_delivers_all_records(node: Any, name
         for partition in (0, 1):
             producer.produce(topic, f"record {len(sent)}", partition=partition)
             sent.append(f"record {len(sent)}")
-        producer.flush(10)
+        producer.flush(120)
         time.sleep(0.2)
 
     def seen() -> set[str]:
@@ -100,7 +100,8 @@ def test_share_group_after_kill_of_a_member_delivers_all_records(node: Any, name
             write()
         stable_at = time.monotonic() + 2
         # records that were locked when the second member joined may still be delivered again
-        while time.monotonic() < stable_at:
+        settled = len(sent)
+        while time.monotonic() < stable_at or not set(sent[:settled]) <= seen():
             write()
         mark = len(sent)
         while not (len(sent) > mark + 20 and set(sent[:-10]) <= seen()):

@@ -18,14 +18,14 @@ PATIENCE_S = 90.0
 
 def make(node: OttlaProcess, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
-    admin.create_topics([NewTopic(topic, partitions)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, partitions)])[topic].result(120)
 
 
 def fill(node: OttlaProcess, topic: str, values: range, partitions: int) -> None:
     producer = Producer({"bootstrap.servers": node.bootstrap})
     for value in values:
         producer.produce(topic, str(value), partition=value % partitions)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
 
 class ProtocolConsumer:
@@ -112,7 +112,7 @@ def test_consumer_group_with_joining_and_leaving_member_reads_each_record_once(
     fill(node, topic, range(600, 900), 6)
     until([a, b], lambda: len(a.read) + len(b.read) == 900)
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
-    described = admin.describe_consumer_groups([group])[group].result(20)
+    described = admin.describe_consumer_groups([group])[group].result(120)
     assert (described.type.name, described.state.name, len(described.members)) == ("CONSUMER", "STABLE", 2)
     b.consumer.close()
     until([a], lambda: len(a.has) == 6)

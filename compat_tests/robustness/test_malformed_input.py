@@ -26,7 +26,7 @@ def rss_bytes(pid: int) -> int:
 def closed_after(node: OttlaProcess, raw: bytes) -> bytes:
     """Send bytes; return what was received until the node closed the connection."""
     with socket.create_connection(("127.0.0.1", node.port), 10) as sock:
-        sock.settimeout(10)
+        sock.settimeout(60)
         sock.sendall(raw)
         out = b""
         while more := sock.recv(65536):

@@ -77,7 +77,7 @@ class KerberosRealm:
         self._run("kdb5_util", "create", "-s", "-P", "no-secret", "-r", self.name)
         with (self.where / "kdc.log").open("ab") as log:
             self._kdc = subprocess.Popen(["krb5kdc", "-n"], env=self.environ, stdout=log, stderr=log)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()

@@ -182,7 +182,7 @@ def test_confluent_kafka_with_right_password_logs_in_and_produces(
     producer, reported = Producer(conf), []
     for number in range(100):
         producer.produce(topic, str(number).encode() * 1000, on_delivery=lambda error, message: reported.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     assert reported == [None] * 100
 
 
@@ -208,7 +208,7 @@ def test_kafka_python_with_right_password_logs_in_and_produces(
         "sasl_plain_username": "alice",
     }
     producer = KafkaProducer(**conf, sasl_plain_password="alice-secret")
-    assert producer.send(topic, b"x").get(20).offset == 0
+    assert producer.send(topic, b"x").get(120).offset == 0
     producer.close()
     with pytest.raises(KafkaError):
         KafkaProducer(**conf, sasl_plain_password="wrong", bootstrap_timeout_ms=3000)
@@ -291,7 +291,7 @@ def test_embedded_broker_client_config_of_secured_listener_connects(requested: d
     with ottla.Broker(**requested) as broker:
         assert AdminClient(broker.client_config("confluent")).list_topics(timeout=30).brokers
         producer = KafkaProducer(**broker.client_config("kafka-python"))
-        assert producer.send("t", b"x").get(20).offset == 0
+        assert producer.send("t", b"x").get(120).offset == 0
         producer.close()
         with pytest.raises(KafkaException):
             AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}).list_topics(timeout=1)

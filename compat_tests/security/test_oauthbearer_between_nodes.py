@@ -105,12 +105,12 @@ def test_nodes_with_expiring_tokens_stay_in_sync(cluster: OauthbearerCluster) ->
         producer.produce("t", b"x", on_delivery=on_delivery)
         count += 1
         producer.poll(0.02)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     assert failed == []
     assert acknowledged == [count]
-    topic = admin.list_topics("t", timeout=20).topics["t"]
+    topic = admin.list_topics("t", timeout=60).topics["t"]
     wait_until(
-        lambda: all(len(p.isrs) == 3 for p in admin.list_topics("t", timeout=20).topics["t"].partitions.values())
+        lambda: all(len(p.isrs) == 3 for p in admin.list_topics("t", timeout=60).topics["t"].partitions.values())
     )
     assert len(topic.partitions) == 6
 

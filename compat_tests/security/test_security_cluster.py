@@ -176,7 +176,7 @@ def test_share_group_on_brokers_with_sasl_persists_its_state(cluster: SecureClus
         def more() -> bool:
             for partition in range(6):
                 producer.produce("t", b"work", partition=partition)
-            assert producer.flush(20) == 0
+            assert producer.flush(120) == 0
             seen.update(message.partition() for message in reader.poll(1.0) if not message.error())
             return len(seen) == 6
 

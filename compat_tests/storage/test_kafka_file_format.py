@@ -116,7 +116,7 @@ def test_ottla_on_directory_of_kafka_and_kafka_again_read_the_same(data_dir: Pat
 def transact(bootstrap: str) -> None:
     """Write a committed, an aborted and a committed transaction by a real transaction coordinator."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "tx"})
-    patiently(lambda: producer.init_transactions(30))
+    patiently(lambda: producer.init_transactions(120))
     for name, commits in (("first", True), ("lost", False), ("second", True)):
         producer.begin_transaction()
         for i in range(20):

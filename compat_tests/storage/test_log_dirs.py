@@ -113,7 +113,7 @@ def start_with_topic(node: NodeProcess) -> list[int]:
     assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
     assert all(x.leader_id == 1 for x in partitions(node))
     for number in range(PARTITIONS):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while produce(node, number, 100) and time.monotonic() < deadline:
             time.sleep(0.1)
     rows = {name: found for name, _, found in log_dirs(node)}
@@ -220,17 +220,17 @@ def test_cordoned_log_dir_gets_no_new_partitions(tmp_path: Path, node_class: typ
         cordon(node, first)
         assert new_topic(node, "t") == 0
         assert all(x.leader_id == 1 for x in partitions(node))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while log_dirs(node)[1][2] != list(range(PARTITIONS)) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert log_dirs(node) == [("a", 0, []), ("data", 0, list(range(PARTITIONS)))]
         cordon(node, first, second)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while (code := new_topic(node, f"u{time.monotonic_ns()}")) == 0 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert code == 38, "INVALID_REPLICATION_FACTOR: nobody may have it"
         cordon(node)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while (code := new_topic(node, f"v{time.monotonic_ns()}")) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert code == 0

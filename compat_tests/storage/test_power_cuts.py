@@ -87,7 +87,7 @@ def cut(tmp_path: Path, seed: int, *, synced: bool) -> tuple[int, int]:
     settings = {**SETTINGS, **({"log_flush_interval_messages": "1"} if synced else {})}
     try:
         with OttlaProcess(disk.path / "data", **settings) as node:
-            body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 10_000)
+            body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 60_000)
             assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
             writer = PowerCutWriter(node.port, seed)
             writer.start()
@@ -99,7 +99,7 @@ def cut(tmp_path: Path, seed: int, *, synced: bool) -> tuple[int, int]:
             writer.stop.set()
             os.kill(node.pid, signal.SIGCONT)
             node.kill()
-            writer.join(20)
+            writer.join(120)
         with OttlaProcess(copy.path / "data", **settings) as again:
             found = read_all(again.port)
         lost = [x for x in before if found.get((x[0], x[1])) != x[2]]

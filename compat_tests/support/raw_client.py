@@ -21,15 +21,16 @@ from ottla.wire.messages.headers import ResponseHeader
 
 _GROUP, _UNKNOWN_CODE, _SETTING = 32, "waits-for-brokers", "consumer.session.timeout.ms"
 _values = itertools.count()
+WAIT_UNTIL_S = 180.0
 
 
 def wait_until(done: Callable[[], bool], every_s: float = 0.05) -> None:
-    """Repeat a call until it is true, each ``every_s``; the limit is three connection timeouts.
+    """Repeat a call until it is true, each ``every_s``, for at most `WAIT_UNTIL_S`.
 
     Raises:
         TimeoutError: The call was never true.
     """
-    deadline = time.monotonic() + 3 * RawClient.timeout_s
+    deadline = time.monotonic() + WAIT_UNTIL_S
     while not done():
         if time.monotonic() > deadline:
             raise TimeoutError("what was waited for never came")
@@ -39,7 +40,7 @@ def wait_until(done: Callable[[], bool], every_s: float = 0.05) -> None:
 class RawClient:
     """Raw connection."""
 
-    timeout_s = 20.0
+    timeout_s = 60.0
     client_id = "peer"
 
     def __init__(self, port: int, timeout_s: float | None = None, source: str = "127.0.0.1") -> None:

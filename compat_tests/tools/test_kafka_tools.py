@@ -56,11 +56,11 @@ def _prepare(node: OttlaProcess, side: str, stack: ExitStack) -> None:
     topic = f"{side}.t"
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     for future in admin.create_topics([NewTopic(topic, 2, config=KEEP), NewTopic(f"{side}.u", 1)]).values():
-        future.result(10)
+        future.result(120)
     producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 1})
     for number in range(6):
         producer.produce(topic, f"v{number}", f"k{number}", number % 2, timestamp=1_600_000_000_000 + number)
-    producer.flush(10)
+    producer.flush(120)
     for group in ("g", "h", "i"):
         reader = _consumer(node, f"{side}-{group}")
         reader.commit(offsets=[TopicPartition(topic, 0, 2), TopicPartition(topic, 1, 3)], asynchronous=False)
@@ -69,9 +69,8 @@ def _prepare(node: OttlaProcess, side: str, stack: ExitStack) -> None:
         reader = _consumer(node, f"{side}-{group}", **{"group.protocol": protocol, "auto.offset.reset": "earliest"})
         stack.callback(reader.close)
         reader.subscribe([topic])
-        for _ in range(100):
-            if reader.poll(0.1) is not None:
-                break
+        while (message := reader.poll(0.1)) is None or message.error():
+            pass
         reader.commit(asynchronous=False)
 
 

@@ -27,8 +27,8 @@ from sim.faults.transaction_steps import TransactionStep
 
 ID, TOPIC = "dies", "t"
 TIMEOUT_MS = 10_000
-LONGEST_S = TIMEOUT_MS / 1000 + 40
-"""Time limit: 10 s, and half a minute for a busy machine; the simulator measures exactly."""
+LONGEST_S = TIMEOUT_MS / 1000 + 170
+"""Time limit: 10 s, and minutes for a busy machine; the simulator measures exactly."""
 STEPS = (
     list(TransactionStep)
     if os.environ.get("OTTLA_STEPS")

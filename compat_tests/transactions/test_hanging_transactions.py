@@ -81,12 +81,12 @@ def test_hanging_transactions_are_found_and_aborted_by_ottla_txn_and_kafka_tool(
     assert found_by_us(node) == both
     assert found_by_us(node, "--older-than", "7200") == []
     assert found_by_kafkas(node) == both
-    open_one.commit_transaction(30)
+    open_one.commit_transaction(120)
     wait_until_committed(node.bootstrap, TOPIC, ["a0", "a1"])
     late = confluent(node.bootstrap, "late")
     late.begin_transaction()
     write(late, TOPIC, "b")
-    late.commit_transaction(30)
+    late.commit_transaction(120)
     assert read(node.bootstrap, TOPIC) == ["a0", "a1"], "whoever reads what is committed waits there for ever"
     assert "aborted" in command("txn", "abort", TOPIC, "0", "1", "-b", node.bootstrap)
     assert found_by_us(node) == found_by_kafkas(node) == both[1:]

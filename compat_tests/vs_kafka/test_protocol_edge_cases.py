@@ -114,7 +114,7 @@ def test_metadata_with_unknown_or_invalid_topic_returns_distinct_errors(peer: Ra
 @pytest.mark.behaviour("P-12")
 def test_metadata_that_creates_topic_returns_unknown_topic_at_first(peer: RawClient, topic: str) -> None:
     assert names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code == 3
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -234,13 +234,11 @@ def test_produce_without_append_time_or_offset_returns_minus_one(peer: RawClient
 def test_fetch_with_data_or_error_responds_without_wait(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     produce(peer, topic, batch())
-    patient = {"max_wait_ms": 15_000, "min_bytes": 1}
-    began = time.monotonic()
+    patient = {"max_wait_ms": 600_000, "min_bytes": 1}  # longer than the client waits
     peer.call(ApiKey.FETCH, 12, wanted(topic, at(0), **patient))
     peer.call(ApiKey.FETCH, 12, wanted(topic, at(0, number=9), **patient))
     peer.call(ApiKey.FETCH, 12, wanted(topic, at(99), **patient))
-    peer.call(ApiKey.FETCH, 12, f.FetchRequest(max_wait_ms=15_000, min_bytes=1, max_bytes=1 << 20))
-    assert time.monotonic() - began < 10
+    peer.call(ApiKey.FETCH, 12, f.FetchRequest(max_wait_ms=600_000, min_bytes=1, max_bytes=1 << 20))
 
 
 @pytest.mark.behaviour("P-30")
@@ -250,13 +248,13 @@ def test_fetch_in_long_poll_responds_on_produce(node: OttlaProcess, topic: str) 
     got: list[Any] = []
 
     def wait() -> None:
-        got.append(waiting.call(ApiKey.FETCH, 12, wanted(topic, at(0), max_wait_ms=15_000)))
+        got.append(waiting.call(ApiKey.FETCH, 12, wanted(topic, at(0), max_wait_ms=600_000)))
 
     thread = threading.Thread(target=wait)
     thread.start()
     time.sleep(0.2)
     produce(other, topic, batch())
-    thread.join(10)
+    thread.join(120)
     assert len(got[0].responses[0].partitions[0].records) > 0
 
 
@@ -275,9 +273,8 @@ def test_fetch_size_limits_apply_after_the_first_batch(peer: RawClient, topic: s
     assert sizes(1 << 20, at(0, 0, size + 10), at(0, 1, size + 5)) == [size + 10, size + 5], "a later batch may be cut"
     assert sizes(1 << 20, at(0, 0, size + 10), at(0, 1, size - 1)) == [size + 10, 0], "a first batch may not"
     assert sizes(size + 10, at(0, 0), at(0, 1)) == [size + 10, 0]
-    capped = wanted(topic, at(0), max_bytes=size + 1, min_bytes=1 << 30, max_wait_ms=15_000)
-    peer.sock.settimeout(10)  # min_bytes is capped by max_bytes
-    assert peer.call(ApiKey.FETCH, 12, capped).error_code == 0
+    capped = wanted(topic, at(0), max_bytes=size + 1, min_bytes=1 << 30, max_wait_ms=600_000)
+    assert peer.call(ApiKey.FETCH, 12, capped).error_code == 0, "min_bytes is capped by max_bytes"
 
 
 @pytest.mark.behaviour("P-36")
@@ -388,7 +385,7 @@ def test_find_coordinator_while_topic_is_created_returns_not_available(tmp_path:
         peer = RawClient(node.port)
         request = fc.FindCoordinatorRequest(coordinator_keys=["g"])
         assert peer.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code == 15
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while peer.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code:
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -406,7 +403,7 @@ def test_unregistered_broker_registers_again_and_leads(tmp_path: Path) -> None:
         commit = oc.OffsetCommitRequest("g", topics=[topic_row])
         assert peer.call(ApiKey.OFFSET_COMMIT, 9, commit).topics[0].partitions[0].error_code == 0
         assert peer.call(ApiKey.UNREGISTER_BROKER, 0, ub.UnregisterBrokerRequest(1)).error_code == 0
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while produce(peer, "t", batch()).error_code:
             assert time.monotonic() < deadline
             time.sleep(0.02)

@@ -100,7 +100,7 @@ def test_telemetry_responses_equal_kafka(tmp_path: Path) -> None:
 
 def page(port: int) -> dict[str, list[Any]]:
     """Return the metrics that clients pushed, by name."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found: dict[str, list[Any]] = {}
     for family in text_string_to_metric_families(text):
@@ -123,7 +123,7 @@ def test_stock_clients_push_metrics_of_subscription(data_dir: Path) -> None:
 
         def has_pushed() -> bool:
             producer.produce("t", b"x")
-            producer.flush(10)
+            producer.flush(60)
             return any(x.labels["client_id"] == "from-c" for rows in page(port).values() for x in rows if x.labels)
 
         wait_until(has_pushed)

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,7 @@ def test_paused_broker_answers_after_it_is_resumed(broker: ottla.Broker) -> None
     reader.join(0.2)
     assert not found
     broker.resume()
-    reader.join(20)
+    reader.join(120)
     assert found == [1]
 
 
@@ -157,10 +158,9 @@ def test_clock_is_advanced_for_retention(isolate: bool) -> None:
         broker.clock.advance(days=7, hours=1)
         assert broker.clock.now_ms - before_ms >= 7 * 24 * 3600 * 1000
         assert broker.clock.offset_ms == (7 * 24 + 1) * 3600 * 1000
-        for _ in range(1000):
-            if not broker.records("old"):
-                break
-        assert broker.records("old") == []
+        deadline_s = time.monotonic() + 120
+        while broker.records("old"):
+            assert time.monotonic() < deadline_s
         broker.restart()
         assert broker.clock.offset_ms == 0
 
@@ -244,7 +244,7 @@ def request(
 ) -> tuple[int, dict[str, Any]]:
     """Send a request to the listener for faults; return the status and the response."""
     found = json.loads(Path(broker._fault_dir(), "ottla-faults.json").read_text())
-    connection = http.client.HTTPConnection(found["address"], timeout=10)
+    connection = http.client.HTTPConnection(found["address"], timeout=60)
     sent = {"Authorization": f"Bearer {found['token']}", **headers}
     connection.request(method, path, body if isinstance(body, bytes | None) else json.dumps(body), sent)
     response = connection.getresponse()

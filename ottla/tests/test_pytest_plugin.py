@@ -31,7 +31,7 @@ def test_one(kafka_bootstrap, kafka_topic, kafka_group):
         client = ClusterClient(RealEnv(), kafka_bootstrap)
         await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[kafka_group]))
         topics = [OffsetCommitRequestTopic(kafka_topic, partitions=[OffsetCommitRequestPartition(0, 0)])]
-        for _ in range(100):
+        for _ in range(1200):
             answer = await client.call(OffsetCommitRequest(kafka_group, topics=topics), 9)
             if not answer.topics[0].partitions[0].error_code:
                 return

@@ -62,15 +62,15 @@ def transact(process: NodeProcess, topic: str) -> Producer:
     for number in range(6):
         own = {"transactional.id": f"{topic}-{number}", "transaction.timeout.ms": 600_000}
         producer = Producer({"bootstrap.servers": process.bootstrap, **own})
-        producer.init_transactions(30)
+        producer.init_transactions(120)
         producer.begin_transaction()
         for index in range(6):
             producer.produce(topic, b"%d-%d" % (number, index), partition=index % 2)
         assert producer.flush(30) == 0
         if number % 3 == 1:
-            producer.abort_transaction(30)
+            producer.abort_transaction(120)
         elif number < 5:
-            producer.commit_transaction(30)
+            producer.commit_transaction(120)
     return producer
 
 

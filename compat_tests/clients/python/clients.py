@@ -72,19 +72,19 @@ def confluent(mode: str, bootstrap: str, topic: str, group: str) -> dict[str, An
     big_topic = f"{topic}-big"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for done in admin.create_topics([NewTopic(topic, 2, 1), NewTopic(big_topic, 1, 1)]).values():
-        done.result(20)
+        done.result(120)
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True})
         for key, value, n, at in make_records(codec):
             producer.produce(topic, value, key, headers=[("n", n)], timestamp=at)
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
     producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": 1_048_588})
     producer.produce(big_topic, b"x" * BIG)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     consumer.subscribe([topic, big_topic])
     got, big = [], 0
     while len(got) < COUNT * len(CODECS) or not big:
-        message = consumer.poll(20)
+        message = consumer.poll(120)
         assert message is not None
         if message.topic() == big_topic:
             big = len(message.value())
@@ -93,10 +93,10 @@ def confluent(mode: str, bootstrap: str, topic: str, group: str) -> dict[str, An
             got.append([text(message.key()), text(message.value()), text(n), message.timestamp()[1]])
     consumer.commit(asynchronous=False)
     end = sum(consumer.get_watermark_offsets(TopicPartition(topic, p), 20)[1] for p in (0, 1))
-    state = admin.describe_consumer_groups([group])[group].result(20).state.name
+    state = admin.describe_consumer_groups([group])[group].result(120).state.name
     consumer.close()
-    admin.delete_topics([big_topic])[big_topic].result(20)
-    deleted = big_topic not in admin.list_topics(timeout=20).topics
+    admin.delete_topics([big_topic])[big_topic].result(120)
+    deleted = big_topic not in admin.list_topics(timeout=120).topics
     return {"codecs": CODECS, "got": got, "end": end, "big": big, "deleted": deleted, "state": state.capitalize()}
 
 
@@ -123,7 +123,7 @@ def kafka_python(mode: str, bootstrap: str, topic: str, group: str) -> dict[str,
             producer.send(topic, value=value, key=key, headers=[("n", n)], timestamp_ms=at)
         if codec == "none":
             producer.send(big_topic, b"x" * BIG)
-        producer.flush(20)
+        producer.flush(120)
         producer.close()
     consumer = KafkaConsumer(topic, big_topic, consumer_timeout_ms=20_000, **settings)
     got, big = [], 0

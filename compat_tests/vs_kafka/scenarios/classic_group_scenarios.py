@@ -84,7 +84,7 @@ def two_members(stage: ScenarioSession) -> None:
     stage.call("one syncs again", ApiKey.SYNC_GROUP, 5, _sync(g, 2, one, {one: b"all"}), "one")
     two = _enter(stage, g, "two")
     stage["two"].send(ApiKey.JOIN_GROUP, 9, _join(g, two))
-    for _ in range(100):
+    for _ in range(3000):
         beat = stage["one"].call(ApiKey.HEARTBEAT, 4, hb.HeartbeatRequest(g, 2, one))
         if beat.error_code:
             break

@@ -100,7 +100,7 @@ class TokenSession:
         self, request: Message, version: int, is_so: Callable[[Any], bool], client: str = "admin"
     ) -> None:
         """Repeat a request: Kafka's broker learns of a change a little after its controller has made it."""
-        for _ in range(400):
+        for _ in range(2400):
             if is_so(await (await self.channel_of(client)).call(request, version)):
                 return
             await trio.sleep(0.05)

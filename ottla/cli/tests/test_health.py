@@ -30,7 +30,7 @@ def server(response: bytes) -> Iterator[tuple[str, list[bytes]]]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"127.0.0.1:{listener.getsockname()[1]}", received
-        thread.join(10)
+        thread.join(60)
 
 
 def check(response: bytes, option: str, *more: str) -> tuple[CommandRun, bytes]:

@@ -69,7 +69,7 @@ def serve_document(keys: TlsStore, respond: Responder | None = None) -> Iterator
         yield listener.getsockname()[1]
     finally:
         listener.close()
-        thread.join(5)
+        thread.join(60)
 
 
 def fetch(port: int, tls: TlsConfig | None, host: str = "localhost") -> bytes:

@@ -33,6 +33,9 @@ def running() -> Iterator[ConsoleFixture]:
         reader.close()
 
 
+TIMEOUT_MS = 120_000
+
+
 class Walk:
     """Browser page with the errors it has met."""
 
@@ -80,7 +83,9 @@ def browse(port: int) -> Iterator[Walk]:
         pytest.skip("no chromium: apt-get install chromium")
     with sync_api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        sync_api.expect.set_options(timeout=TIMEOUT_MS)
         made = Walk(browser.new_page(), f"http://127.0.0.1:{port}")
+        made.page.set_default_timeout(TIMEOUT_MS)
         yield made
         browser.close()
     assert made.problems == []
@@ -166,14 +171,14 @@ def test_pages_are_reached_with_the_keyboard(walk: Walk) -> None:
 def test_requests_of_a_connection_are_shown_while_the_page_is_open(running: ConsoleFixture, walk: Walk) -> None:
     expect = pytest.importorskip("playwright.sync_api").expect
     client = Consumer({"bootstrap.servers": running.broker.bootstrap_servers, "group.id": "x", "client.id": "till"})
-    client.list_topics(timeout=10)
-    client.committed([TopicPartition("orders", 0)], timeout=10)
+    client.list_topics(timeout=60)
+    client.committed([TopicPartition("orders", 0)], timeout=60)
     walk.open("/connections?q=till")
     walk.page.locator("#live tbody a").first.click()
     expect(walk.page.locator("#live-status")).to_have_text("Updated while it changes.")
     for _ in range(5):
-        client.list_topics(timeout=10)
-        client.committed([TopicPartition("orders", 0)], timeout=10)
+        client.list_topics(timeout=60)
+        client.committed([TopicPartition("orders", 0)], timeout=60)
     expect(walk.page.locator("#live summary").first).to_be_visible()
     walk.page.locator("#live summary").first.click()
     walk.check("/frames")

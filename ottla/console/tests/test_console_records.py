@@ -207,7 +207,7 @@ def test_batch_is_shown_as_fields_beside_its_bytes(running: ConsoleFixture, brow
     client = Producer({"bootstrap.servers": running.broker.bootstrap_servers, **settings})
     for number in range(3):
         client.produce(name, b"value" * 50, key=b"k%d" % number, headers={"source": HOSTILE.encode()}, partition=0)
-    client.flush(10)
+    client.flush(60)
     page = browser.get(f"/batch?name={name}&partition=0&offset=1")
     assert "batch[0].magic 2 " in page.text
     assert "(right)" in page.text

@@ -39,7 +39,7 @@ def over_a_connection(
         reader = socket.create_connection(("127.0.0.1", listener.port), 10)
         ours = await listener.accept()
         assert isinstance(ours, RealStream)
-        with reader, trio.fail_after(30):
+        with reader, trio.fail_after(60):
             try:
                 await main(ours, reader)
             finally:
@@ -144,7 +144,7 @@ def test_receives_that_wait_or_let_others_run_are_counted() -> None:
     async def main(ours: RealStream, reader: socket.socket) -> None:
         view = memoryview(bytearray(1))
         reader.sendall(bytes(40))
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             await trio.lowlevel.wait_readable(ours._sock)
             counts = []
             for _ in range(40):
@@ -166,7 +166,7 @@ def test_send_to_paused_reader_holds_no_thread(tmp_path: Path) -> None:
     async def main(ours: RealStream, reader: socket.socket) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ours.send, [part])
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 while not ours.send_waits:  # while the loop waits for buffer space, no state changes before a read
                     await trio.lowlevel.checkpoint()
             assert ours._threads is not None

@@ -49,7 +49,7 @@ async def pair(server: TlsConfig, client: TlsConfig, host: str = "localhost") ->
             raise
 
     try:
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(accept)
                 dialled = await env.net.connect(host, listener.port, client)
@@ -61,7 +61,7 @@ async def pair(server: TlsConfig, client: TlsConfig, host: str = "localhost") ->
 def over_tls(main: Callable[[TlsStream, Any], Awaitable[None]], server: TlsConfig, client: TlsConfig) -> None:
     async def run() -> None:
         ours, theirs, _ = await pair(server, client)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             try:
                 await main(ours, theirs)
             finally:
@@ -322,7 +322,7 @@ def test_tls_jks_truststore_is_read_with_password_check(tmp_path):
 
 def with_timeout(main: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             await main()
 
     trio.run(run)
