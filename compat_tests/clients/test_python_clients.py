@@ -14,7 +14,7 @@ from kafka.admin import KafkaAdminClient
 from compat_tests.support.processes import OttlaProcess
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 Row = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 

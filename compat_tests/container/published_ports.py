@@ -16,7 +16,7 @@ import threading
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

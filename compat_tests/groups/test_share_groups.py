@@ -15,7 +15,7 @@ from compat_tests.transactions.test_transactions import confluent
 from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import prepare_group
 from compat_tests.vs_kafka.scenarios.scenario_session import ScenarioSession
 
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 
 
 def send(node: OttlaProcess, topic: str, count: int) -> None:

@@ -24,7 +24,7 @@ from ottla.wire.messages import describe_log_dirs as dl
 from ottla.wire.record_batch import records
 
 PARTITIONS = 40
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def produce(peer: RawClient, partition: int) -> tuple[int, int]:

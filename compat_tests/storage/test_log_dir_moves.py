@@ -22,7 +22,7 @@ from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.record_batch import records
 
 PARTITIONS = 2
-WAIT_S = 60.0
+WAIT_S = 180.0
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 Rows = dict[tuple[str, int], list[bool]]
 

@@ -27,7 +27,7 @@ TOPICS = {
     "by-start": {"retention.ms": "-1"},
     "of-old": {"retention.ms": "1000"},
 }
-WAIT_S = 60
+WAIT_S = 180
 QUIET_S = 3
 
 

@@ -22,7 +22,7 @@ from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import streams_group_heartbeat as sh
 
 pytestmark = pytest.mark.xdist_group(__name__)
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 RECORDS = 30
 
 

@@ -28,7 +28,7 @@ from compat_tests.cluster.test_three_nodes import (
 from compat_tests.support.jars import classpath
 from compat_tests.support.processes import OTTLA, OttlaProcess, free_ports
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 def command(*arguments: str, status: int = 0) -> str:

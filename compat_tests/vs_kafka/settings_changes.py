@@ -17,7 +17,7 @@ from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
-TIMEOUT_S = 3.0
+TIMEOUT_S = 30.0
 """A broker applies a change some time after the controller has stored it."""
 
 

@@ -32,7 +32,7 @@ SETTINGS = {
 }
 """Settings of both brokers. Deleted files are removed soon, or 200 seeds would fill the disk."""
 EARLIEST, LATEST = -2, -1
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 
 
 class _Kafka(KafkaProcess):

@@ -219,10 +219,10 @@ def test_blocking_client_unreachable_address_error_contains_address() -> None:
 
 
 def cycles_of(work: Callable[[int], None]) -> int:
-    """Run work 20 times, then three times 100 times; return the fewest objects in reference cycles of these three.
+    """Run work 20 times, then up to ten times 100 times; return the fewest objects in reference cycles of these.
 
-    Full collections of a node are rare. Work that a node does once, such as the compilation of a codec, is in one of
-    the three at most.
+    Full collections of a node are rare. Work that a node does once, such as the compilation of a codec, and that of
+    other threads is in some of the ten only.
     """
     for number in range(20):
         work(number)

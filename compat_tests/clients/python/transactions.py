@@ -12,7 +12,7 @@ from typing import Any
 
 BOTH = (0, 1)
 LEVELS = ("read_committed", "read_uncommitted")
-WAIT_S = 60
+WAIT_S = 180
 
 
 def confluent(bootstrap: str, topic: str, name: str) -> dict[str, Any]:
