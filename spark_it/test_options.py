@@ -22,7 +22,7 @@ from compat_tests.support.processes import KafkaProcess, OttlaProcess
 from compat_tests.support.raw_client import wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
-WAIT_S = 180
+WAIT_S = 600
 # Recent enough to survive retention.
 BASE_MS = time.time_ns() // 10**9 * 1000 - 3_600_000
 Rows = list[tuple[Any, ...]]

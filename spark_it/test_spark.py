@@ -23,7 +23,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 def create(bootstrap: str, topic: str, partitions: int = 3) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(120)
 
 
 def checksum(values: Iterable[bytes]) -> tuple[int, str]:
@@ -123,7 +123,7 @@ def test_stream_with_available_now_reads_each_record_once_and_resumes(
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        query.awaitTermination(900)
         assert query.exception() is None
         assert checksum(values_of(spark.read.parquet(out))) == checksum(written)
 
@@ -183,6 +183,6 @@ def test_stream_writes_all_records_to_topic(
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    query.awaitTermination(900)
     back = batch(spark, node.bootstrap, f"{topic}-out")
     assert checksum(values_of(back)) == checksum(v.upper() for v in written)

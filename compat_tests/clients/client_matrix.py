@@ -233,7 +233,7 @@ def _try_two_members(command: list[str], bootstrap: str, name: str, mode: str) -
 
     topic = f"members-{name}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(120)
     producer = Producer({"bootstrap.servers": bootstrap})
     members = [MemberProcess(command, bootstrap, topic, topic, mode) for _ in range(2)]
     deadline = time.monotonic() + MEMBERS_TIMEOUT_S

@@ -73,7 +73,7 @@ def test_consumer_group_after_kill_of_a_member_assigns_its_partition(node: Any, 
 def test_share_group_after_kill_of_a_member_delivers_all_records(node: Any, name: str) -> None:
     topic, at = f"shared-{plain(name)}", {"bootstrap.servers": node.bootstrap}
     admin = AdminClient(at)
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(120)
     stage = ScenarioSession(node.port)
     prepare_group(stage, topic, "share.assignment.interval.ms")
     stage.alter_configs("from its beginning", 32, topic, ("share.auto.offset.reset", 0, "earliest"))

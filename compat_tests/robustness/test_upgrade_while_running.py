@@ -20,6 +20,7 @@ from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.messages import list_groups as lg
 from ottla.wire.messages import list_transactions as lt
 from ottla.wire.messages import share_group_describe as sd
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.record_batch import records
 
 
@@ -48,18 +49,20 @@ def kept_bytes(pid: int) -> int:
     return 0
 
 
-def has_kept_all(pid: int) -> bool:
-    """Return True when a node has its code in memory files, and no more than a moment ago."""
-    before = kept_bytes(pid)
-    time.sleep(1)
-    return 0 < before == kept_bytes(pid)
+def has_kept_all(node: OttlaProcess) -> bool:
+    """Return True when a node has its code in memory files: it adds a module in each iteration of its event loop."""
+    before, peer = kept_bytes(node.pid), RawClient(node.port)
+    for _ in range(20):
+        peer.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+    peer.close()
+    return 0 < before == kept_bytes(node.pid)
 
 
 def test_node_with_replaced_package_serves_apis_not_yet_loaded_and_stops(tmp_path: Path) -> None:
     package = tmp_path / "code" / "ottla"
     shutil.copytree(Path(ottla.__file__).parent, package, ignore=shutil.ignore_patterns("tests", "__pycache__"))
     with CopiedOttla(package.parent, tmp_path / "data") as node:
-        wait_until(lambda: has_kept_all(node.pid))
+        wait_until(lambda: has_kept_all(node))
         for path in package.rglob("*.py"):
             path.write_text("raise SystemError('another version')\n")
         shutil.rmtree(package / "broker")

@@ -123,7 +123,7 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def make(node: NodeProcess, *topics: str) -> None:
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     for made in admin.create_topics([NewTopic(name, 1, 1) for name in topics]).values():
-        made.result(30)
+        made.result(120)
 
 
 def test_streams_with_documented_acls_counts_words(node: Any, tmp_path: Path) -> None:

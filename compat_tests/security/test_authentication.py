@@ -264,7 +264,7 @@ def test_listener_with_jks_keystore_of_keytool_serves_tls(files: SecurityFiles, 
     own = {"ssl.keystore.type": "JKS", "ssl.keystore.location": str(store), "ssl.keystore.password": "store-secret"}
     with SecuredOttla(files, tmp_path / "data", **own, **{"ssl.key.password": "key-secret"}) as process:
         conf = librdkafka(files, process, "TLS") | {"ssl.ca.location": str(trusted)}
-        assert AdminClient(conf).list_topics(timeout=30).brokers
+        assert AdminClient(conf).list_topics(timeout=120).brokers
     assert "secret" not in process.log.read_text()
 
 
@@ -289,7 +289,7 @@ def test_serve_secure_creates_certificates_and_client_configurations(tmp_path: P
 @pytest.mark.parametrize("requested", [{"tls": True}, {"sasl": "PLAIN"}, {"tls": True, "sasl": "SCRAM-SHA-256"}])
 def test_embedded_broker_client_config_of_secured_listener_connects(requested: dict[str, Any]) -> None:
     with ottla.Broker(**requested) as broker:
-        assert AdminClient(broker.client_config("confluent")).list_topics(timeout=30).brokers
+        assert AdminClient(broker.client_config("confluent")).list_topics(timeout=120).brokers
         producer = KafkaProducer(**broker.client_config("kafka-python"))
         assert producer.send("t", b"x").get(120).offset == 0
         producer.close()

@@ -91,7 +91,7 @@ def test_broker_with_kerberos_between_nodes_registers_and_follows(realm: Kerbero
         nodes = [stack.enter_context(KerberosNode(pair, node)) for node in (1, 2)]
         admin = AdminClient({"bootstrap.servers": nodes[0].bootstrap})
         wait_until(lambda: len(admin.list_topics(timeout=60).brokers) == 2)
-        admin.create_topics([NewTopic("t", 1, replica_assignment=[[1, 2]])])["t"].result(30)
+        admin.create_topics([NewTopic("t", 1, replica_assignment=[[1, 2]])])["t"].result(120)
         producer = Producer({"bootstrap.servers": nodes[0].bootstrap, "acks": "all"})
         for _ in range(100):
             producer.produce("t", b"x")

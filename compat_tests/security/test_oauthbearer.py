@@ -221,6 +221,6 @@ def test_oauthbearer_with_replaced_jwks_file_accepts_new_key(where: Path, taking
     before = (where / "keys.json").read_bytes()
     try:
         (where / "keys.json").write_bytes(build_jwks(("late", OTHER)))
-        assert AdminClient(librdkafka(taking, late)).list_topics(timeout=30).brokers
+        assert AdminClient(librdkafka(taking, late)).list_topics(timeout=120).brokers
     finally:
         (where / "keys.json").write_bytes(before)

@@ -72,7 +72,7 @@ def add_alice(bootstrap: str) -> None:
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         info = ScramCredentialInfo(mechanism, 4096)
         change = UserScramCredentialUpsertion("alice", info, PASSWORD.encode())
-        admin.alter_user_scram_credentials([change])["alice"].result(30)
+        admin.alter_user_scram_credentials([change])["alice"].result(120)
 
 
 def client_outcomes(place: SaslFixture, node: SaslOttla | SaslKafka, where: Path) -> ClientOutcomes:

@@ -42,13 +42,13 @@ def fill(bootstrap: str) -> None:
         NewTopic("packed", 1, 1, config={"cleanup.policy": "compact", "segment.ms": "7777777"}),
     ]
     for future in admin.create_topics(topics).values():
-        future.result(30)
+        future.result(120)
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True})
         for i in range(200):
             producer.produce("plain", b"v" * 60 + b"%d" % i, b"k%d" % i, i % 2, headers=[("codec", codec)])
             producer.produce("packed", b"p%d" % i, b"k%d" % (i % 9), 0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers"})
     positions = [TopicPartition("plain", 0, 123), TopicPartition("plain", 1, 45)]
     patiently(lambda: consumer.commit(offsets=positions, asynchronous=False))
@@ -79,7 +79,7 @@ def contents(bootstrap: str) -> dict[str, Any]:
     consumer.close()
     admin = AdminClient({"bootstrap.servers": bootstrap})
     resource = ConfigResource(ConfigResource.Type.TOPIC, "packed")
-    found = admin.describe_configs([resource])[resource].result(30)
+    found = admin.describe_configs([resource])[resource].result(120)
     out["configs"] = {name: found[name].value for name in ("cleanup.policy", "segment.ms", "max.message.bytes")}
     return out
 
@@ -121,7 +121,7 @@ def transact(bootstrap: str) -> None:
         producer.begin_transaction()
         for i in range(20):
             producer.produce("txn", f"{name}-{i}".encode(), partition=0)
-        producer.flush(30)
+        producer.flush(120)
         (producer.commit_transaction if commits else producer.abort_transaction)(30)
     wait_until(lambda: is_stable(bootstrap, "txn", 1))
 

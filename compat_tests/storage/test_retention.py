@@ -30,12 +30,12 @@ def test_retention_bytes_deletes_segments_for_good(data_dir: Path) -> None:
     node = OttlaProcess(data_dir, **settings).start()
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     config = {"retention.bytes": "3000000", "segment.bytes": "1048576"}
-    admin.create_topics([NewTopic("t", 1, 1, config=config)])["t"].result(30)
+    admin.create_topics([NewTopic("t", 1, 1, config=config)])["t"].result(120)
     producer = Producer({"bootstrap.servers": node.bootstrap})
     for _ in range(9000):
         producer.produce("t", b"x" * 1000, partition=0)
         producer.poll(0)
-    producer.flush(30)
+    producer.flush(120)
     wait_until(lambda: 3_000_000 <= size_of(data_dir) < 4_200_000)
     low, high = low_and_high(node.bootstrap)
     assert 0 < low < high == 9000

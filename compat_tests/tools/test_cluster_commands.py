@@ -113,9 +113,9 @@ from confluent_kafka.admin import AdminClient
 def test_three(kafka_cluster):
     client = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
     deadline = time.monotonic() + 60  # each serves, and hears of the others a moment later
-    while len(client.list_topics(timeout=30).brokers) < 3 and time.monotonic() < deadline:
+    while len(client.list_topics(timeout=120).brokers) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert sorted(client.list_topics(timeout=30).brokers) == [1, 2, 3]
+    assert sorted(client.list_topics(timeout=120).brokers) == [1, 2, 3]
     kafka_cluster.kill(1)
     kafka_cluster.restart(1)
 """
@@ -134,10 +134,10 @@ def test_cluster_start_with_more_nodes_than_before_adds_brokers(tmp_path: Path) 
     with ottla.Cluster(2, data_dir=str(tmp_path / "d")) as cluster:
         client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         deadline = time.monotonic() + 60  # each node serves at once and knows the other a moment later
-        while len(client.list_topics(timeout=30).brokers) < 2 and time.monotonic() < deadline:
+        while len(client.list_topics(timeout=120).brokers) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert sorted(client.list_topics(timeout=30).brokers) == [1, 2]
-        client.create_topics([NewTopic("u", 1, 2)])["u"].result(30)
+        assert sorted(client.list_topics(timeout=120).brokers) == [1, 2]
+        client.create_topics([NewTopic("u", 1, 2)])["u"].result(120)
         assert round_trip(cluster.bootstrap_servers, "u") == b"hello"
 
 
@@ -152,7 +152,7 @@ def test_cluster_remove_moves_replicas_and_unregisters_node() -> None:
         bootstrap = cluster.bootstrap_servers
         last = cluster.nodes[2]
         client = AdminClient({"bootstrap.servers": bootstrap})
-        client.create_topics([NewTopic("t", 4, 2)])["t"].result(30)
+        client.create_topics([NewTopic("t", 4, 2)])["t"].result(120)
         assert round_trip(bootstrap, "t") == b"hello"
         refused = cluster_verb(bootstrap, "remove", "7")
         assert (refused.returncode, refused.stderr) == (1, "ottla: no node 7 in this cluster\n")
@@ -178,7 +178,7 @@ def test_cluster_remove_moves_replicas_and_unregisters_node() -> None:
 def test_cluster_recover_of_last_controller_serves_alone_and_removes_others(tmp_path: Path) -> None:
     with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
         client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        client.create_topics([NewTopic("t", 2, 3)])["t"].result(30)
+        client.create_topics([NewTopic("t", 2, 3)])["t"].result(120)
         assert round_trip(cluster.bootstrap_servers, "t") == b"hello"
         survivor = cluster.nodes[2]
         for node in cluster.nodes:

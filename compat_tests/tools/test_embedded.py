@@ -49,7 +49,7 @@ def test_embedded_broker_with_data_dir_keeps_topics(tmp_path: Path) -> None:
         assert round_trip(broker.bootstrap_servers, "t") == b"hello"
     with ottla.Broker(data_dir=str(tmp_path / "d")) as broker:
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
-        assert "t" in consumer.list_topics(timeout=30).topics
+        assert "t" in consumer.list_topics(timeout=120).topics
         consumer.close()
 
 
@@ -94,7 +94,7 @@ from confluent_kafka import Producer
 def test_one(kafka_bootstrap, kafka_topic, kafka_group):
     producer = Producer({"bootstrap.servers": kafka_bootstrap})
     producer.produce(kafka_topic, b"x")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     assert kafka_group != kafka_topic
 
 def test_two(kafka_broker, kafka_topic):

@@ -118,7 +118,7 @@ def test_consumer_group_command_with_each_reset_option_sets_offset(
     producer = Producer({"bootstrap.servers": node.bootstrap})
     for i in range(10):
         producer.produce(topic, b"v%d" % i, partition=0, timestamp=base + 60_000 * i)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     group = f"reset-{topic}"
     at = ["--bootstrap-server", node.bootstrap]
     command = ["consumer.group.ConsumerGroupCommand", *at, "--group", group]
@@ -180,11 +180,11 @@ def test_config_command_alters_topic_and_broker_configs_at_run_time(node: OttlaP
     producer = Producer({"bootstrap.servers": node.bootstrap})
     errors: list[str] = []
     producer.produce(topic, b"x" * 2000, b"k", on_delivery=lambda e, _: errors.append(e.name()))
-    producer.flush(30)
+    producer.flush(120)
     assert errors == ["MSG_SIZE_TOO_LARGE"], "a setting of the broker acts at once"
     configs("--entity-type", "brokers", "--entity-default", "--alter", "--delete-config", "message.max.bytes")
     producer.produce(topic, b"x" * 2000, b"k", on_delivery=lambda e, _: errors.append(str(e)))
-    producer.flush(30)
+    producer.flush(120)
     assert errors[1:] == ["None"]
 
 

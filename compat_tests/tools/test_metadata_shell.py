@@ -51,13 +51,13 @@ SHOWN = (
 def fill(node: OttlaProcess) -> None:
     """Create a topic with a config, an ACL, a user with a password, and a quota."""
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
-    admin.create_topics([NewTopic("t", 2, 1, config={"segment.ms": "7777777"})])["t"].result(30)
+    admin.create_topics([NewTopic("t", 2, 1, config={"segment.ms": "7777777"})])["t"].result(120)
     allows = (AclOperation.READ, AclPermissionType.ALLOW)
     rule = AclBinding(ResourceType.TOPIC, "t", ResourcePatternType.LITERAL, "User:alice", "10.0.0.1", *allows)
-    admin.create_acls([rule])[rule].result(30)
+    admin.create_acls([rule])[rule].result(120)
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     change = UserScramCredentialUpsertion("alice", info, b"alice-secret")
-    admin.alter_user_scram_credentials([change])["alice"].result(30)
+    admin.alter_user_scram_credentials([change])["alice"].result(120)
     limit(node.port, "user", "alice", "producer_byte_rate", 54321.0)
 
 

@@ -32,11 +32,11 @@ def test_metrics_after_produce_equal_log_and_request_counts(data_dir: Path) -> N
         before = read_metrics(port)
         assert before["kafka_server_replicamanager_partitioncount", ""] == 0
         admin = AdminClient({"bootstrap.servers": node.bootstrap})
-        admin.create_topics([NewTopic("t", 2, 1)])["t"].result(30)
+        admin.create_topics([NewTopic("t", 2, 1)])["t"].result(120)
         producer = Producer({"bootstrap.servers": node.bootstrap})
         for number in range(100):
             producer.produce("t", b"x" * 100, partition=number % 2)
-        producer.flush(30)
+        producer.flush(120)
         found = read_metrics(port)
         for partition in (0, 1):
             assert found["kafka_log_log_logendoffset", f"t-{partition}"] == 50

@@ -41,19 +41,19 @@ def test_metrics_of_traffic_lag_and_errors_equal_client_actions(data_dir: Path) 
     with OttlaProcess(data_dir, ottla_metrics_listener=f"127.0.0.1:{port}") as node:
         servers = {"bootstrap.servers": node.bootstrap}
         admin = AdminClient(servers)
-        admin.create_topics([NewTopic("t", 2, 1, config={"max.message.bytes": "2000"})])["t"].result(30)
+        admin.create_topics([NewTopic("t", 2, 1, config={"max.message.bytes": "2000"})])["t"].result(120)
         producer = Producer(
             {**servers, "enable.idempotence": False, "message.max.bytes": 9_000, "batch.num.messages": 10}
         )
         failures: list[object] = []
         producer.produce("t", b"x" * 5000, partition=0, on_delivery=lambda error, _: failures.append(error))
-        producer.flush(30)
+        producer.flush(120)
         for number in range(100):
             producer.produce("t", b"x" * 100, partition=number % 2)
-        producer.flush(30)
+        producer.flush(120)
         assert failures[0] is not None
         with pytest.raises(KafkaException):
-            admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+            admin.create_topics([NewTopic("t", 1, 1)])["t"].result(120)
         consumer = Consumer({**servers, "group.id": GROUP, "enable.auto.commit": False})
         consumer.assign([TopicPartition("t", 0, 0), TopicPartition("t", 1, 0)])
         received = 0

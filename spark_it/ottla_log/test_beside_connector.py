@@ -42,7 +42,7 @@ def create(process: NodeProcess, topic: str, config: dict[str, str]) -> None:
     """Create a topic of two partitions with settings."""
     admin = AdminClient({"bootstrap.servers": process.bootstrap})
     made = NewTopic(topic, 2, 1, config=config)
-    admin.create_topics([made])[topic].result(30)
+    admin.create_topics([made])[topic].result(120)
 
 
 def fill(process: NodeProcess, topic: str, codec: str, keys: int, *, null_keys: bool = True) -> None:
@@ -66,7 +66,7 @@ def transact(process: NodeProcess, topic: str) -> Producer:
         producer.begin_transaction()
         for index in range(6):
             producer.produce(topic, b"%d-%d" % (number, index), partition=index % 2)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         if number % 3 == 1:
             producer.abort_transaction(120)
         elif number < 5:

@@ -87,7 +87,7 @@ def test_topic_deleted_under_a_running_stream_fails_the_query(
         .start(job.path("out"))
     )
     query.processAllAvailable()
-    admin.delete_topics(["deleted"])["deleted"].result(30)
+    admin.delete_topics(["deleted"])["deleted"].result(120)
     with pytest.raises(StreamingQueryException, match="UnknownTopicOrPartition"):
         query.awaitTermination(300)
     assert spark.read.parquet(job.path("out")).count() == 1

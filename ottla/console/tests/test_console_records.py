@@ -114,13 +114,13 @@ def test_export_breaks_off_at_a_batch_that_it_cannot_read(running: ConsoleFixtur
     running.broker.client.create_topic("gaps", 1)
     producer = Producer({**settings, "compression.type": "gzip"})
     producer.produce("gaps", bytes(MAX_CONSOLE_BATCH_BYTES + 1))
-    producer.flush(30)
+    producer.flush(120)
     page = browser.request("GET", "/records/export?name=gaps&from=start")
     assert (page.status, "Batch at offset 0 of partition 0" in page.text) == (400, True), page.text
     running.broker.client.create_topic("later-gaps", 1)
     running.broker.produce("later-gaps", b"first")
     producer.produce("later-gaps", bytes(MAX_CONSOLE_BATCH_BYTES + 1))
-    producer.flush(30)
+    producer.flush(120)
     running.broker.produce("later-gaps", b"last")
     with pytest.raises(IncompleteRead):
         browser.request("GET", "/records/export?name=later-gaps&from=start")
