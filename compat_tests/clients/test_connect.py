@@ -29,7 +29,7 @@ KILLS = int(os.environ.get("OTTLA_CONNECT", "0")) or 1
 LINES = 6_000 * KILLS
 AT_ONCE = 20
 """Lines in a transaction, few enough that a kill always interrupts one."""
-WITHIN_S = 180.0
+WITHIN_S = 600.0
 TOPIC, NAME = "lines", "source"
 SETTINGS = """
 bootstrap.servers={bootstrap}

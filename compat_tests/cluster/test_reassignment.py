@@ -19,7 +19,7 @@ from compat_tests.support.processes import OTTLA, java_tool
 from compat_tests.support.round_trip import round_trip
 from ottla.cluster import Cluster
 
-WAIT_S = 120.0
+WAIT_S = 300.0
 Replicas = dict[int, tuple[int, list[int], list[int]]]
 """Leader, replicas and in-sync replicas of each partition."""
 

@@ -22,7 +22,7 @@ from compat_tests.support.number_writer import NumberWriter
 from compat_tests.support.processes import OTTLA, NodeProcess, free_ports
 from ottla.tools.cluster_join import LIVENESS_TIMEOUT_MS
 
-WITHIN_S = 90.0
+WITHIN_S = 300.0
 
 
 def wait_for(action: Callable[[], Any], within_s: float = WITHIN_S) -> Any:

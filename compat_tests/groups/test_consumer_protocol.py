@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.support.processes import OttlaProcess, java_tool
 
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 
 
 def make(node: OttlaProcess, topic: str, partitions: int) -> None:

@@ -14,7 +14,7 @@ from ottla.controller.metadata.image import RESOURCE_GROUP
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import incremental_alter_configs as ic
 
-WITHIN_S = 120.0
+WITHIN_S = 300.0
 RECORDS = 100
 GROUP = "shared"
 

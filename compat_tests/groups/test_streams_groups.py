@@ -32,7 +32,7 @@ SETTINGS = {
     "group_streams_initial_rebalance_delay_ms": "500",
 }
 LINES = [f"w{number % 7} w{number % 11} w{number % 13}" for number in range(500)]
-WITHIN_S = 120
+WITHIN_S = 300
 
 
 def streams_group() -> StreamsGroupShard:
