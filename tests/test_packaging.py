@@ -170,7 +170,7 @@ chmod +x "$3/bin/pip"
         start_new_session=True,
     ) as script:
         try:
-            assert script.wait(60) == 0
+            assert script.wait(300) == 0
             assert (tmp_path / "installed").read_text().split() == ["install", "--quiet", "ottla==1"]
             assert (tmp_path / "output").read_text() == "bootstrap-servers=127.0.0.1:0\n"
             assert (tmp_path / "path").read_text() == f"{tmp_path}/ottla/bin\n"

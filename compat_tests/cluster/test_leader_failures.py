@@ -44,8 +44,13 @@ def cluster() -> Iterator[ottla.Cluster]:
 def active_controller(cluster: ottla.Cluster) -> int:
     """Return the node that leads the quorum."""
     command = [OTTLA, "cluster", "status", "-b", cluster.bootstrap_servers, "-o", "json"]
-    rows = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    return next(int(row["node"]) for row in rows if row["quorum"] == "leader")
+
+    def find_leader() -> int:
+        done = subprocess.run(command, capture_output=True, check=False)
+        rows = json.loads(done.stdout) if done.returncode == 0 else []
+        return next((int(row["node"]) for row in rows if row["quorum"] == "leader"), 0)
+
+    return int(wait_for(find_leader))  # there may be an election
 
 
 def victim(cluster: ottla.Cluster, turn: int, writers: list[StockProducer]) -> tuple[int, dict[str, list[int]]]:

@@ -213,7 +213,7 @@ def stopped_together(processes: list[subprocess.Popen[str]]) -> Iterator[None]:
         for process in processes:
             process.terminate()
         for process in processes:
-            process.wait(60)
+            process.wait(300)
             assert process.stdout is not None
             process.stdout.close()
 

@@ -25,7 +25,7 @@ def cluster() -> Iterator[ottla.Cluster]:
 def leader_of(cluster: ottla.Cluster, topic: str, *, requested: int) -> int:
     """Return the leader of partition 0 as a node sees it."""
     admin = AdminClient({"bootstrap.servers": cluster.node(requested).bootstrap_servers})
-    found = admin.list_topics(topic, timeout=60).topics[topic].partitions.get(0)
+    found = admin.list_topics(topic, timeout=300).topics[topic].partitions.get(0)
     return -1 if found is None else int(found.leader)
 
 
@@ -69,7 +69,7 @@ def test_advanced_clocks_expire_records_without_an_election(cluster: ottla.Clust
             break
     assert leader_of(cluster, topic, requested=1) == before
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
-    assert len(consumer.list_topics(timeout=60).brokers) == 3
+    assert len(consumer.list_topics(timeout=300).brokers) == 3
     consumer.close()
 
 

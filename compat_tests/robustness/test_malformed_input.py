@@ -135,7 +135,7 @@ def test_pipelined_requests_get_responses_in_order(node: OttlaProcess) -> None:
 def run_ottla(*arguments: str) -> tuple[int, str]:
     import subprocess
 
-    done = subprocess.run([OTTLA, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([OTTLA, *arguments], capture_output=True, text=True, timeout=300, check=False)
     return done.returncode, done.stderr
 
 

@@ -315,7 +315,7 @@ def kcat(place: KerberosFixture, taking: KerberosOttla, listener: str, *argument
     command = ["kcat", "-b", f"localhost:{taking.ports[listener]}", *arguments]
     command += [part for key, value in own.items() for part in ("-X", f"{key}={value}")]
     return subprocess.run(
-        command, input=text, env=place.realm.environ, capture_output=True, text=True, timeout=60, check=False
+        command, input=text, env=place.realm.environ, capture_output=True, text=True, timeout=300, check=False
     )
 
 

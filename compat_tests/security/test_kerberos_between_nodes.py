@@ -90,7 +90,7 @@ def test_broker_with_kerberos_between_nodes_registers_and_follows(realm: Kerbero
     with ExitStack() as stack:
         nodes = [stack.enter_context(KerberosNode(pair, node)) for node in (1, 2)]
         admin = AdminClient({"bootstrap.servers": nodes[0].bootstrap})
-        wait_until(lambda: len(admin.list_topics(timeout=60).brokers) == 2)
+        wait_until(lambda: len(admin.list_topics(timeout=300).brokers) == 2)
         admin.create_topics([NewTopic("t", 1, replica_assignment=[[1, 2]])])["t"].result(120)
         producer = Producer({"bootstrap.servers": nodes[0].bootstrap, "acks": "all"})
         for _ in range(100):
@@ -98,7 +98,7 @@ def test_broker_with_kerberos_between_nodes_registers_and_follows(realm: Kerbero
         assert producer.flush(120) == 0
 
         def in_sync() -> bool:
-            return len(admin.list_topics("t", timeout=60).topics["t"].partitions[0].isrs) == 2
+            return len(admin.list_topics("t", timeout=300).topics["t"].partitions[0].isrs) == 2
 
         wait_until(in_sync)
         assert (tmp_path / "data2" / "t-0" / "00000000000000000000.log").stat().st_size > 0
@@ -128,7 +128,7 @@ def by_ottla(place: KerberosFixture, ports: dict[str, int], where: Path) -> dict
             env=place.realm.environ,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr

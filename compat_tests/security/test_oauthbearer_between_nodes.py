@@ -108,9 +108,9 @@ def test_nodes_with_expiring_tokens_stay_in_sync(cluster: OauthbearerCluster) ->
     assert producer.flush(120) == 0
     assert failed == []
     assert acknowledged == [count]
-    topic = admin.list_topics("t", timeout=60).topics["t"]
+    topic = admin.list_topics("t", timeout=300).topics["t"]
     wait_until(
-        lambda: all(len(p.isrs) == 3 for p in admin.list_topics("t", timeout=60).topics["t"].partitions.values())
+        lambda: all(len(p.isrs) == 3 for p in admin.list_topics("t", timeout=300).topics["t"].partitions.values())
     )
     assert len(topic.partitions) == 6
 

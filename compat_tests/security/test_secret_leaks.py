@@ -166,7 +166,7 @@ def log_in(node: OttlaWithMarkedSecrets, watched: SecretWatcher, where: Path) ->
     wait_until(lambda: producer.poll(0.1) or reported)
     with_tls = {"security.protocol": "SASL_SSL", "ssl.ca.location": node.authority.truststore.location}
     way = {"sasl.mechanism": "PLAIN", "sasl.username": "plain", "sasl.password": PASSWORD, "log_level": 0}
-    AdminClient({"bootstrap.servers": f"localhost:{node.ports['BOTH']}", **with_tls, **way}).list_topics(timeout=60)
+    AdminClient({"bootstrap.servers": f"localhost:{node.ports['BOTH']}", **with_tls, **way}).list_topics(timeout=300)
     watched.look("what confluent-kafka is told", str(reported))
 
 
@@ -200,7 +200,7 @@ def look_at_settings(node: OttlaWithMarkedSecrets, watched: SecretWatcher) -> No
             text = "\n".join(f"{x.name}={x.value} {x.synonyms}" for x in rows.values())
             watched.look(f"settings of broker {broker!r}", text)
             assert not rows or broker == "" or rows["delegation.token.secret.key"].value is None
-    with urllib.request.urlopen(f"http://127.0.0.1:{node.metrics}/metrics", timeout=60) as page:
+    with urllib.request.urlopen(f"http://127.0.0.1:{node.metrics}/metrics", timeout=300) as page:
         watched.look("the page of metrics", page.read())
     run(watched, "doctor", str(node.file))
 

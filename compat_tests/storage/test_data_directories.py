@@ -86,6 +86,6 @@ def test_serve_with_quorum_state_as_fifo_prints_one_line(tmp_path: Path) -> None
     path.unlink()
     os.mkfifo(path)
     command = [OTTLA, "serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [f"ottla serve: not a regular file: {path}"]

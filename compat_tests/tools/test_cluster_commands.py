@@ -36,7 +36,7 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]
         yield process, collected
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(300)
         assert process.stdout is not None
         process.stdout.close()
 
@@ -60,7 +60,7 @@ def test_cluster_start_prints_nodes_and_stops_them_on_sigterm(tmp_path: Path) ->
         assert (row["node"], row["broker"], row["quorum"]) == (1, "alive", "leader")
         node = int(lines[0].rsplit(" ", 1)[1])
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
         assert not is_alive(node)
 
 
@@ -84,7 +84,7 @@ def test_cluster_start_with_used_port_names_node_and_its_error(tmp_path: Path) -
             [OTTLA, "cluster", "start", "--nodes", "1", "--data-dir", str(tmp_path / "d"), "--port", str(port)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
     assert done.returncode == 1

@@ -26,7 +26,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def ottla(*arguments: str, stdin: str = "", status: int = 0) -> str:
-    done = subprocess.run([OTTLA, *arguments], input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([OTTLA, *arguments], input=stdin, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr

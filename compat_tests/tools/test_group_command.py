@@ -39,7 +39,7 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def ottla(*arguments: str, stdin: str = "", status: int = 0) -> str:
-    done = subprocess.run([OTTLA, *arguments], input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([OTTLA, *arguments], input=stdin, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout if status == 0 else done.stderr

@@ -19,7 +19,7 @@ from compat_tests.support.processes import OTTLA, OttlaProcess, free_port
 
 def get(port: int, path: str) -> tuple[int, dict[str, object]]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=300) as response:
             return response.status, json.loads(response.read())
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
@@ -106,7 +106,7 @@ def test_hostile_http_clients_do_not_stop_health_checks(data_dir: Path) -> None:
         for host in ("evil.example", "127.0.0.1.evil.example"):
             request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Host": host})
             with pytest.raises(urllib.error.HTTPError, match="421"):
-                urllib.request.urlopen(request, timeout=60)
+                urllib.request.urlopen(request, timeout=300)
 
 
 def get_or_none(port: int) -> int | None:

@@ -16,7 +16,7 @@ from compat_tests.support.processes import OttlaProcess, free_port
 
 
 def read_metrics(port: int) -> dict[tuple[str, str], float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = answer.read().decode()
     rows = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
@@ -56,9 +56,9 @@ def test_metrics_after_produce_equal_log_and_request_counts(data_dir: Path) -> N
             assert found["kafka_network_requestmetrics_requests_total", api] == found["ottla_answers_total", api] > 0
         assert found["ottla_request_bytes_total", "Produce"] > 100 * 100 > found["ottla_answer_bytes_total", "Produce"]
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/other", timeout=60)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/other", timeout=300)
         head = urllib.request.Request(f"http://127.0.0.1:{port}/metrics?x=y", method="HEAD")
-        with urllib.request.urlopen(head, timeout=60) as response:
+        with urllib.request.urlopen(head, timeout=300) as response:
             assert (response.status, response.read()) == (200, b"")
             assert int(response.headers["Content-Length"]) > 1000
 

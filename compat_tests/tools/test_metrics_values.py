@@ -18,7 +18,7 @@ GROUP = 'group "1"\\2'
 
 def read_samples(port: int) -> dict[str, float]:
     """Read the page with Prometheus' parser; check that each family is a described one of its type."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as answer:
         text = answer.read().decode()
     found = {}
     for family in text_string_to_metric_families(text):

@@ -14,7 +14,7 @@ def test_ottla_quota_sets_lists_and_removes_quotas(data_dir: Path) -> None:
 
         def quota(*arguments: str, status: int = 0) -> str:
             command = [OTTLA, "quota", *arguments, "-b", node.bootstrap]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
             assert done.returncode == status, done.stdout + done.stderr
             assert "Traceback" not in done.stderr
             return done.stdout + done.stderr

@@ -32,7 +32,7 @@ WAIT_S = 180.0
 
 
 def command(*arguments: str, status: int = 0) -> str:
-    done = subprocess.run([OTTLA, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([OTTLA, *arguments], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
 

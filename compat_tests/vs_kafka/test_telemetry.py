@@ -100,7 +100,7 @@ def test_telemetry_responses_equal_kafka(tmp_path: Path) -> None:
 
 def page(port: int) -> dict[str, list[Any]]:
     """Return the metrics that clients pushed, by name."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as answer:
         text = answer.read().decode()
     found: dict[str, list[Any]] = {}
     for family in text_string_to_metric_families(text):

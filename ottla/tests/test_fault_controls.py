@@ -244,7 +244,7 @@ def request(
 ) -> tuple[int, dict[str, Any]]:
     """Send a request to the listener for faults; return the status and the response."""
     found = json.loads(Path(broker._fault_dir(), "ottla-faults.json").read_text())
-    connection = http.client.HTTPConnection(found["address"], timeout=60)
+    connection = http.client.HTTPConnection(found["address"], timeout=300)
     sent = {"Authorization": f"Bearer {found['token']}", **headers}
     connection.request(method, path, body if isinstance(body, bytes | None) else json.dumps(body), sent)
     response = connection.getresponse()

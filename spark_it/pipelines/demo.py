@@ -98,7 +98,7 @@ def main() -> None:
         demonstrate(pipeline, bootstrap, options.size or pipeline.demo_size)
     finally:
         node.send_signal(signal.SIGTERM)
-        status = node.wait(60)
+        status = node.wait(300)
     if status:
         raise SystemExit(f"the node ended with status {status}")
     print(f"The node has stopped cleanly. Its data is kept in {DATA.name}/.")

@@ -101,4 +101,4 @@ class StandaloneSpark:
         for process in processes:
             process.terminate()
         for process in processes:
-            process.wait(60)
+            process.wait(300)

@@ -20,7 +20,7 @@ GROUP = ["-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000", "-
 
 
 def kcat(*arguments: str, stdin: str = "") -> str:
-    done = subprocess.run([KCAT, *arguments], input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([KCAT, *arguments], input=stdin, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{arguments}: {done.stderr[-1000:]}"
     return done.stdout
 

@@ -72,7 +72,7 @@ def test_cluster_start_secure_prints_client_files_and_requires_login(tmp_path: P
             assert run_command("topic", "list", "-b", first).status == 1
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
 
 
 @contextlib.contextmanager
@@ -90,7 +90,7 @@ def secured_node(directory: Path, *options: str) -> Iterator[str]:
             yield started.split()[3].rstrip(",")
         finally:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
+            assert process.wait(300) == 0
 
 
 def test_secured_node_joins_secured_cluster_and_starts_again_without_join(tmp_path: Path) -> None:

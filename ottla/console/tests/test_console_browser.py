@@ -171,14 +171,14 @@ def test_pages_are_reached_with_the_keyboard(walk: Walk) -> None:
 def test_requests_of_a_connection_are_shown_while_the_page_is_open(running: ConsoleFixture, walk: Walk) -> None:
     expect = pytest.importorskip("playwright.sync_api").expect
     client = Consumer({"bootstrap.servers": running.broker.bootstrap_servers, "group.id": "x", "client.id": "till"})
-    client.list_topics(timeout=60)
-    client.committed([TopicPartition("orders", 0)], timeout=60)
+    client.list_topics(timeout=300)
+    client.committed([TopicPartition("orders", 0)], timeout=300)
     walk.open("/connections?q=till")
     walk.page.locator("#live tbody a").first.click()
     expect(walk.page.locator("#live-status")).to_have_text("Updated while it changes.")
     for _ in range(5):
-        client.list_topics(timeout=60)
-        client.committed([TopicPartition("orders", 0)], timeout=60)
+        client.list_topics(timeout=300)
+        client.committed([TopicPartition("orders", 0)], timeout=300)
     expect(walk.page.locator("#live summary").first).to_be_visible()
     walk.page.locator("#live summary").first.click()
     walk.check("/frames")

@@ -205,7 +205,7 @@ def test_https_console_uses_the_certificate_of_the_node() -> None:
     with console(settings, tls=True, sasl="PLAIN") as made:
         config = made.broker.client_config("confluent")
         context = ssl.create_default_context(cafile=config["ssl.ca.location"])
-        connection = HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
+        connection = HTTPSConnection("127.0.0.1", port, context=context, timeout=300)
         connection.request("GET", "/login")
         response = connection.getresponse()
         assert response.status == 200
@@ -231,7 +231,7 @@ def test_client_certificate_is_the_user_of_the_session(tmp_path: Path) -> None:
     def get(certificate: str) -> tuple[int, str]:
         context = ssl.create_default_context(cafile=authority.truststore.location)
         context.load_cert_chain(certificate)
-        connection = HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
+        connection = HTTPSConnection("127.0.0.1", port, context=context, timeout=300)
         connection.request("GET", "/topics")
         response = connection.getresponse()
         text = response.read().decode()

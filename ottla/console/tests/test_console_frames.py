@@ -76,7 +76,7 @@ def test_requests_of_a_connection_are_shown_with_explanations(running: ConsoleFi
         for value in (b"secret value", b"x" * 100_000):
             client.produce("orders", value)
             client.flush(60)
-        client.list_topics(timeout=60)
+        client.list_topics(timeout=300)
         html = next_event(response)
         if "acks: -1" in html and "too large" in html and "Metadata v" in html:
             break

@@ -27,7 +27,7 @@ with ottla.Broker(settings={"ottla.console.listener": f"127.0.0.1:{sys.argv[2]}"
 
 def test_node_runs_without_the_library_of_the_console() -> None:
     command = [sys.executable, "-c", SCRIPT, "jinja2", str(free_port())]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()
     problem = "Console is not available: jinja2 is not installed: pip install 'ottla[console]'"
