@@ -62,11 +62,11 @@ def test_node_exports_metrics_and_traces_to_a_collector(collector: Collector, mo
         broker.produce("t", b"x")
         spans: list[Any] = []
         while not {"Metadata", "Produce"} <= {span.name for span in spans}:
-            traces = ExportTraceServiceRequest.FromString(collector.bodies["/v1/traces"].get(timeout=30))
+            traces = ExportTraceServiceRequest.FromString(collector.bodies["/v1/traces"].get(timeout=300))
             spans += traces.resource_spans[0].scope_spans[0].spans
         names: set[str] = set()
         while "kafka_server_brokertopicmetrics_messagesin_total" not in names:
-            metrics = ExportMetricsServiceRequest.FromString(collector.bodies["/v1/metrics"].get(timeout=30))
+            metrics = ExportMetricsServiceRequest.FromString(collector.bodies["/v1/metrics"].get(timeout=300))
             names |= {metric.name for metric in metrics.resource_metrics[0].scope_metrics[0].metrics}
     assert collector.headers["authorization"] == "Bearer 1234"
     assert len({span.trace_id for span in spans}) == len([span for span in spans if not span.parent_span_id])

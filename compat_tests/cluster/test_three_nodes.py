@@ -88,16 +88,15 @@ def test_cluster_after_restart_has_all_records_and_members(tmp_path: Path) -> No
             writer.wait_for_progress()
     with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
         verify_written(cluster.bootstrap_servers, "t", writer)
-        rows = json.loads(
-            subprocess.run(
-                [OTTLA, "cluster", "status", "-b", cluster.bootstrap_servers, "-o", "json"],
-                capture_output=True,
-                check=True,
-            ).stdout
-        )
-        assert [row["node"] for row in rows] == [1, 2, 3]
-        assert sorted(row["quorum"] for row in rows) == ["leader", "voter", "voter"]
-        assert {row["broker"] for row in rows} == {"alive"}
+        command = [OTTLA, "cluster", "status", "-b", cluster.bootstrap_servers, "-o", "json"]
+
+        def is_complete() -> bool:
+            done = subprocess.run(command, capture_output=True, check=False)
+            rows = json.loads(done.stdout) if done.returncode == 0 else []
+            states = sorted(row["quorum"] for row in rows), {row["broker"] for row in rows}
+            return [row["node"] for row in rows] == [1, 2, 3] and states == (["leader", "voter", "voter"], {"alive"})
+
+        wait_for(is_complete)
 
 
 class OttlaFromFile(NodeProcess):
