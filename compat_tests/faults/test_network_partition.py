@@ -45,7 +45,7 @@ def test_partitioned_leader_is_replaced_and_no_acknowledged_record_is_lost(clust
     reachable = ",".join(cluster.node(node_id).bootstrap_servers for node_id in others)
     wait_until(lambda: leader_of(cluster, "orders", requested=min(others)) in others)
     failures: list[object] = []
-    producer = Producer({"bootstrap.servers": reachable, "acks": "all", "message.timeout.ms": 180_000})
+    producer = Producer({"bootstrap.servers": reachable, "enable.idempotence": True, "message.timeout.ms": 180_000})
     producer.produce("orders", b"during", partition=0, on_delivery=lambda error, _: failures.append(error))
     assert producer.flush(180) == 0
     assert failures == [None]
