@@ -35,10 +35,14 @@ FOREIGN = ("jvm_", "container_", "kubelet_")
 """Prefixes of metrics of the Java runtime and of Kubernetes, which a node does not have."""
 
 
+def documented_text(file: str) -> str:
+    """Return the content of a file on the page about monitoring."""
+    return MONITOR_PAGE.read_text().partition(f"file={file}\n")[2].partition("```")[0]
+
+
 def documented_configuration(addresses: list[str]) -> dict[str, Any]:
     """Return the configuration of three nodes on the page about monitoring, with these addresses."""
-    text = MONITOR_PAGE.read_text().partition("file=prometheus-dashboards.yml\n")[2].partition("```")[0]
-    configuration: dict[str, Any] = yaml.safe_load(text)
+    configuration: dict[str, Any] = yaml.safe_load(documented_text("prometheus-dashboards.yml"))
     (job,) = configuration["scrape_configs"]
     job |= {"scrape_interval": "1s", "scrape_timeout": "1s"}
     for target, address in zip(job["static_configs"], addresses, strict=True):

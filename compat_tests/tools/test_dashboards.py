@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.tools.dashboard_session import GROUP, TOPICS, DashboardSession, start_session
+from compat_tests.tools.dashboard_session import GROUP, TOPICS, DashboardSession, documented_text, start_session
 from compat_tests.tools.grafana_dashboard import GrafanaDashboard, PanelQuery
 from compat_tests.tools.kafka_tool_runs import ToolPair
 from compat_tests.tools.prometheus_server import PROMETHEUS, QuerySample
@@ -153,10 +153,14 @@ def test_names_of_strimzi_and_kafka_exporter_dashboards_return_data(session: Das
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool: apt-get install prometheus")
-def test_promtool_accepts_the_alert_rules() -> None:
-    rules = MONITORING / "alert-rules.yml"
-    done = subprocess.run(["promtool", "check", "rules", str(rules)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_promtool_accepts_alert_rules_and_documented_configurations(tmp_path: Path) -> None:
+    rules = tmp_path / "alert-rules.yml"
+    rules.write_text((MONITORING / "alert-rules.yml").read_text())
+    for name in ("prometheus.yml", "prometheus-dashboards.yml"):
+        (tmp_path / name).write_text(documented_text(name))
+    for kind, file in (("rules", rules), *(("config", file) for file in tmp_path.glob("prometheus*.yml"))):
+        done = subprocess.run(["promtool", "check", kind, str(file)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @needs_prometheus
