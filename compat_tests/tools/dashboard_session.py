@@ -99,10 +99,14 @@ class ClusterTraffic:
 class DashboardSession:
     """Prometheus beside three nodes under load."""
 
-    def __init__(self, cluster: ottla.Cluster, prometheus: PrometheusServer, traffic: ClusterTraffic) -> None:
+    def __init__(
+        self, cluster: ottla.Cluster, prometheus: PrometheusServer, traffic: ClusterTraffic, console_port: int
+    ) -> None:
         self.cluster = cluster
         self.prometheus = prometheus
         self.traffic = traffic
+        self.console_port = console_port
+        """Port of the console of one node."""
 
     def without_data(self, queries: Iterable[str]) -> set[str]:
         """Return the queries that have returned no data within `DATA_TIMEOUT_S`."""
@@ -122,11 +126,11 @@ class DashboardSession:
         }
 
 
-def _three_free_ports() -> int:
-    """Return the first of three consecutive free ports, which no node of a test cluster draws."""
-    first = random.randrange(len(HTTP_PORTS) - 3)
-    for port in (*HTTP_PORTS[first:-3], *HTTP_PORTS[:first]):
-        if len(free_ports("127.0.0.1", 3, range(port, port + 3))) == 3:
+def _consecutive_free_ports(count: int) -> int:
+    """Return the first of consecutive free ports, which no node of a test cluster draws."""
+    first = random.randrange(len(HTTP_PORTS) - count)
+    for port in (*HTTP_PORTS[first:-count], *HTTP_PORTS[:first]):
+        if len(free_ports("127.0.0.1", count, range(port, port + count))) == count:
             return port
     raise AssertionError("no free ports")
 
@@ -134,8 +138,8 @@ def _three_free_ports() -> int:
 @contextlib.contextmanager
 def start_session(folder: Path) -> Iterator[DashboardSession]:
     """Start three nodes, Prometheus and the traffic; yield once all nodes have been scraped."""
-    first = _three_free_ports()
-    settings = {"ottla.metrics.listener": f"127.0.0.1:{first}"}
+    first = _consecutive_free_ports(4)
+    settings = {"ottla.metrics.listener": f"127.0.0.1:{first}", "ottla.console.listener": f"127.0.0.1:{first + 3}"}
     with ottla.Cluster(3, data_dir=folder / "cluster", settings=settings) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         for number, topic in enumerate(TOPICS):
@@ -146,7 +150,7 @@ def start_session(folder: Path) -> Iterator[DashboardSession]:
         addresses = [f"127.0.0.1:{first + number}" for number in range(3)]
         with PrometheusServer(folder, documented_configuration(addresses)) as prometheus:
             traffic = ClusterTraffic(cluster.bootstrap_servers)
-            session = DashboardSession(cluster, prometheus, traffic)
+            session = DashboardSession(cluster, prometheus, traffic, first + 3)
             assert not session.without_data(["sum(up) == 3"])
             try:
                 yield session

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,13 @@ def expected_values(pair: ToolPair) -> dict[tuple[str, ...], dict[str, float]]:
     }
 
 
+def lag_on_the_page(port: int) -> int:
+    """Return the lag that the console shows for the group."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/group?id={GROUP}", timeout=300) as response:
+        shown = response.read().decode().partition("<dt>Lag</dt><dd>")[2].partition("</dd>")[0]
+    return int(re.sub(r"\D", "", shown))
+
+
 @needs_prometheus
 def test_every_query_of_the_dashboard_returns_data(session: DashboardSession) -> None:
     dashboard = GrafanaDashboard(MONITORING / "grafana-dashboard.json")
@@ -164,7 +172,7 @@ def test_promtool_accepts_alert_rules_and_documented_configurations(tmp_path: Pa
 
 
 @needs_prometheus
-def test_values_in_prometheus_equal_those_of_kafkas_tools(session: DashboardSession) -> None:
+def test_values_in_prometheus_and_console_equal_those_of_kafkas_tools(session: DashboardSession) -> None:
     """The traffic ends here: values of both sides are of the same state."""
     assert not session.without_data(["kafka_consumergroup_lag"])
     session.traffic.stop()
@@ -173,6 +181,8 @@ def test_values_in_prometheus_equal_those_of_kafkas_tools(session: DashboardSess
         expected = expected_values(pair)
     finally:
         pair.close()
+    (lags,) = (values for query, values in expected.items() if query[0].startswith("kafka_consumergroup_lag"))
+    assert lag_on_the_page(session.console_port) == sum(lags.values()) > 0
     assert all(row for row in expected.values())
     deadline = time.monotonic() + VALUES_TIMEOUT_S
     differing = dict(expected)
