@@ -56,7 +56,7 @@ def commit(broker: ottla.Broker, group: str, topic: str, partition: int, offset:
         client.close()
         return int(answer.topics[0].partitions[0].error_code)
 
-    for _ in range(200):
+    for _ in range(3000):
         code = run_blocking(work())
         if code not in (14, 15, 16):  # coordinator loading
             break
