@@ -31,7 +31,7 @@ RELEASES = {
 """Kafka's release name of each supported metadata.version."""
 assert (min(RELEASES), max(RELEASES)) == (OLDEST_METADATA_VERSION, NEWEST_METADATA_VERSION)
 
-_SINCE = {
+LEVELS_SINCE = {
     ELR_VERSION: {1: 26},
     "group.version": {1: 22},
     "share.version": {1: 28},
@@ -39,7 +39,7 @@ _SINCE = {
     "transaction.version": {1: 24, 2: 24},
 }
 """For each feature, the lowest metadata.version at which a new cluster starts with a level by default."""
-_NEEDS = {(ELR_VERSION, 1): 23}
+LEVEL_NEEDS = {(ELR_VERSION, 1): 23}
 """For a (feature, level), the lowest metadata.version that supports it."""
 
 
@@ -58,6 +58,12 @@ def metadata_version_of_release(text: str) -> int:
     if not found:
         raise InvalidFeatureLevel(f"no release {text!r} to start with; there are {', '.join(RELEASES.values())}")
     return max(found)
+
+
+def default_level(feature: str, metadata_version: int) -> int:
+    """Return the level of a feature in `LEVELS_SINCE` at which a new cluster of a metadata.version starts."""
+    steps = LEVELS_SINCE[feature].items()
+    return max((level for level, since in steps if since <= metadata_version), default=0)
 
 
 def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, dynamic_quorum: bool) -> dict[str, int]:
@@ -79,8 +85,7 @@ def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, 
     if metadata not in RELEASES:
         raise InvalidFeatureLevel(f"{METADATA_VERSION} {metadata} is not one of {min(RELEASES)} to {max(RELEASES)}")
     out = {METADATA_VERSION: metadata, KRAFT_VERSION: chosen.get(KRAFT_VERSION, int(dynamic_quorum))}
-    for name, steps in _SINCE.items():
-        out[name] = max((level for level, since in steps.items() if since <= metadata), default=0)
+    out.update({name: default_level(name, metadata) for name in LEVELS_SINCE})
     for name, level in chosen.items():
         if name not in SUPPORTED_FEATURES:
             raise InvalidFeatureLevel(f"no feature {name!r}; there are {', '.join(sorted(SUPPORTED_FEATURES))}")
@@ -88,7 +93,7 @@ def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, 
         if not (0 if name != METADATA_VERSION else low) <= level <= high:
             raise InvalidFeatureLevel(f"feature {name} has no level {level}; it goes to {high}")
         out[name] = level
-    for (name, level), needed in _NEEDS.items():
+    for (name, level), needed in LEVEL_NEEDS.items():
         if out[name] >= level and metadata < needed:
             raise InvalidFeatureLevel(f"feature {name} at {level} needs {METADATA_VERSION} {needed}")
     if out[KRAFT_VERSION] != int(dynamic_quorum):

@@ -19,7 +19,11 @@ _SET, _DELETE = 0, 1
 
 
 def throttle_configs(
-    moves: Iterable[PlannedReassignment], before: Mapping[PlannedPartition, Sequence[int]], rate_bytes_s: int
+    moves: Iterable[PlannedReassignment],
+    before: Mapping[PlannedPartition, Sequence[int]],
+    rate_bytes_s: int,
+    *,
+    with_unchanged: bool = False,
 ) -> list[ia.AlterConfigsResource]:
     """Return the configuration changes of topics and brokers that throttle reassignments.
 
@@ -27,6 +31,7 @@ def throttle_configs(
         moves: the reassignments.
         before: present replicas of each partition.
         rate_bytes_s: rate of each broker in bytes per second.
+        with_unchanged: include partitions to which no replica is added, as Kafka's tool does.
     """
     old: dict[str, list[str]] = {}
     new: dict[str, list[str]] = {}
@@ -34,14 +39,16 @@ def throttle_configs(
     for (topic, number), target in moves:
         had = before[topic, number]
         comes = [i for i in target if i not in had]
-        if comes:
+        if comes or with_unchanged:
             old.setdefault(topic, []).extend(f"{number}:{i}" for i in had)
             new.setdefault(topic, []).extend(f"{number}:{i}" for i in comes)
             brokers.update(had, comes)
     rows = []
     for topic, replicas in old.items():
         named = zip(ROLES, (replicas, new[topic]), strict=True)
-        configs = [ia.AlterableConfig(f"{s}.replication.throttled.replicas", _SET, ",".join(x)) for s, x in named]
+        configs = [
+            ia.AlterableConfig(f"{s}.replication.throttled.replicas", _SET, ",".join(sorted(x))) for s, x in named
+        ]
         rows.append(ia.AlterConfigsResource(RESOURCE_TOPIC, topic, configs))
     for broker in sorted(brokers):
         configs = [ia.AlterableConfig(f"{s}.replication.throttled.rate", _SET, str(rate_bytes_s)) for s in ROLES]

@@ -130,7 +130,12 @@ def _credentials(options: argparse.Namespace, fresh: Callable[[], bytes]) -> tup
         raise StorageFormatError(str(error)) from None
 
 
-def _format(options: argparse.Namespace) -> list[str]:
+def format_storage(options: argparse.Namespace) -> list[str]:
+    """Format the data directories of a node; return a message for each directory that was not formatted.
+
+    Raises:
+        ConfigException, InvalidFeatureLevel, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError: it failed.
+    """
     values = read_settings(options)
     for text in check_startup_values(values):
         print(f"ottla format: warning: {text}", file=sys.stderr)
@@ -164,7 +169,7 @@ def _format(options: argparse.Namespace) -> list[str]:
 def run(arguments: list[str]) -> int:
     """Run ``ottla format`` with these arguments; return the exit status: 0, 1 failed, 2 invalid configuration."""
     try:
-        messages = _format(parser().parse_args(arguments))
+        messages = format_storage(parser().parse_args(arguments))
     except (ConfigException, InvalidFeatureLevel, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError) as error:
         print(f"ottla format: {failure_text(error)}", file=sys.stderr)
         return 2 if isinstance(error, ConfigException) else 1

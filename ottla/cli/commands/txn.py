@@ -6,6 +6,7 @@ import argparse
 from typing import Any, NamedTuple
 
 from ottla.cli.arguments import MAX_INT32, MAX_INT64, command_parser, integer
+from ottla.cli.cluster_admin.open_transactions import describe_producers, write_abort_marker
 from ottla.cli.common import (
     add_connection,
     connect_to_coordinator,
@@ -18,10 +19,8 @@ from ottla.cli.errors import CommandFailed, raise_for_error, raise_for_topic
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime import blocking_env
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_producers as dp
 from ottla.wire.messages import describe_transactions as dt
 from ottla.wire.messages import list_transactions as lt
-from ottla.wire.messages import write_txn_markers as wm
 
 TEXT = """A transaction makes records of several partitions, and positions of groups, visible together or not at all.
 While one is open, readers of committed records wait at its first record. One that its coordinator does not know of
@@ -120,9 +119,7 @@ async def _open_transactions(client: ClusterClient, topic: str, numbers: list[in
     """
     out = []
     for number in numbers:
-        channel = await client.leader(topic, number)
-        answer = await channel.call(dp.DescribeProducersRequest([dp.TopicRequest(topic, [number])]))
-        row = answer.topics[0].partitions[0]
+        row = await describe_producers(client, topic, number)
         raise_for_error(row.error_code, row.error_message, f"{topic}-{number}")
         out += [OpenTransaction(topic, number, x) for x in row.active_producers if x.current_txn_start_offset >= 0]
     return out
@@ -188,16 +185,10 @@ async def _abort(client: ClusterClient, options: argparse.Namespace) -> None:
                 f"transaction of {name} at offset {options.offset} of {options.topic}-{options.partition} is not "
                 "hanging: its coordinator will end it when its producer does or when it times out (--force aborts it)"
             )
-    marker = wm.WritableTxnMarker(
-        hit.producer_id,
-        hit.producer_epoch,
-        False,
-        [wm.WritableTxnMarkerTopic(options.topic, [options.partition])],
-        max(hit.coordinator_epoch, 0),
+    code = await write_abort_marker(
+        client, options.topic, options.partition, hit.producer_id, hit.producer_epoch, hit.coordinator_epoch
     )
-    channel = await client.leader(options.topic, options.partition)
-    answer = await channel.call(wm.WriteTxnMarkersRequest([marker]))
-    raise_for_error(answer.markers[0].topics[0].partitions[0].error_code, None, f"{options.topic}-{options.partition}")
+    raise_for_error(code, None, f"{options.topic}-{options.partition}")
     print(f"{options.topic}-{options.partition}: the transaction that begins at {options.offset} is aborted")
 
 

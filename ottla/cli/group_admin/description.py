@@ -97,6 +97,21 @@ async def describe_consumer_group(client: ClusterClient, group_id: str) -> Group
     return GroupDescription(group_id, CLASSIC, classic, node, channel)
 
 
+async def describe_group_of_type(client: ClusterClient, group_id: str, group_type: str) -> GroupDescription:
+    """Describe a group of one type: consumer (without classic), share or streams.
+
+    Raises:
+        ProtocolError: the group does not exist or is of another type, or the client is not authorized.
+        CommandFailed: no coordinator is available.
+    """
+    node, channel = await find_coordinator(client, group_id)
+    request = next(request for kind, _, request in _group_types() if kind == group_type)
+    row = (await channel.call(request([group_id]))).groups[0]
+    if row.error_code:
+        raise ProtocolError(ErrorCode(row.error_code), row.error_message)
+    return GroupDescription(group_id, group_type, row, node, channel)
+
+
 def summarize_group(seen: GroupDescription) -> dict[str, Any]:
     """Return the output row of a group: type, state, epochs, assignor and coordinator."""
     row = seen.response

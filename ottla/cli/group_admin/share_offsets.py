@@ -37,7 +37,12 @@ class ShareGroupHandle(Protocol):
         """Connection to the share group's coordinator."""
 
 
-async def _described_offsets(seen: ShareGroupHandle) -> list[ds.DescribeShareGroupOffsetsResponseTopic]:
+async def described_share_offsets(seen: ShareGroupHandle) -> list[ds.DescribeShareGroupOffsetsResponseTopic]:
+    """Return the topics of a share group with the start offset, leader epoch and lag of each partition.
+
+    Raises:
+        CommandFailed: an error of the group or a partition.
+    """
     wanted = ds.DescribeShareGroupOffsetsRequestGroup(seen.id, None)
     answer = (await seen.channel.call(ds.DescribeShareGroupOffsetsRequest([wanted]))).groups[0]
     raise_for_error(answer.error_code, answer.error_message, seen.id)
@@ -51,7 +56,7 @@ async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
     """Return the start offset of each share partition of a group; -1 if not initialized."""
     return {
         (t.topic_name, row.partition_index): row.start_offset
-        for t in await _described_offsets(seen)
+        for t in await described_share_offsets(seen)
         for row in t.partitions
     }
 
@@ -62,7 +67,7 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
     ``lag`` counts records that are not done; ``done`` counts records after the start offset that are acknowledged or
     archived. Each is None if unknown.
     """
-    described = await _described_offsets(seen)
+    described = await described_share_offsets(seen)
     ends = await list_offsets(
         client, [(t.topic_name, row.partition_index) for t in described for row in t.partitions], LATEST
     )
@@ -88,7 +93,7 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
 async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
     """Return an output row for each batch after the start offset whose delivery state the share coordinator stores."""
     rows = []
-    for topic in await _described_offsets(seen):
+    for topic in await described_share_offsets(seen):
         for number in sorted(row.partition_index for row in topic.partitions if row.start_offset >= 0):
             batches = await _read_share_state(client, seen.id, topic.topic_id, number)
             rows += [

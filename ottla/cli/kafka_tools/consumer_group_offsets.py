@@ -169,7 +169,7 @@ class OffsetReset:
             raise ToolFailed(str(error)) from None
 
     async def _inactive_group(self, group: str) -> Offsets:
-        committed = await fetch_committed_offsets(await connect_to_coordinator(self._client, group), group)
+        committed = await self._present(group)
         try:
             wanted = await self._partitions(committed)
         except ProtocolError as error:
@@ -177,8 +177,27 @@ class OffsetReset:
         await self._check(wanted)
         new = await self._new_offsets(group, wanted, committed)
         if self._options.execute and new:
-            await gr.commit_offsets(self._client, group, new)
+            await self._store(group, new)
         return new
+
+    async def _state(self, group: str) -> str:
+        """Return the state of a group."""
+        return (await gs.describe_consumer_group(self._client, group)).state
+
+    def _refuse_active(self, group: str, state: str) -> None:
+        """Print the error about a group with members."""
+        print(
+            f"\nError: Assignments can only be reset if the group '{group}' is inactive, "
+            f"but the current state is {state}."
+        )
+
+    async def _present(self, group: str) -> Offsets:
+        """Return the present offsets of a group."""
+        return await fetch_committed_offsets(await connect_to_coordinator(self._client, group), group)
+
+    async def _store(self, group: str, new: Offsets) -> None:
+        """Store the new offsets of a group."""
+        await gr.commit_offsets(self._client, group, new)
 
     async def run(self, groups: Sequence[str]) -> None:
         """Reset the offsets of groups, and print them as a table, or as CSV with ``--export``."""
@@ -191,16 +210,13 @@ class OffsetReset:
         out: dict[str, Offsets] = {}
         for group in groups:
             try:
-                state = (await gs.describe_consumer_group(self._client, group)).state
+                state = await self._state(group)
             except ProtocolError as error:
                 if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
                     raise ToolFailed(f"java.util.concurrent.ExecutionException: {java_text(error)}") from None
                 state = "Dead"
             if state not in RESETTABLE:
-                print(
-                    f"\nError: Assignments can only be reset if the group '{group}' is inactive, "
-                    f"but the current state is {state}."
-                )
+                self._refuse_active(group, state)
             out[group] = await self._inactive_group(group) if state in RESETTABLE else {}
         (self._export if self._options.export else self._print)(out)
 

@@ -1,4 +1,4 @@
-"""``ottla kafka-metadata-quorum``: the tool ``kafka-metadata-quorum.sh``, without ``add-controller``.
+"""``ottla kafka-metadata-quorum``: the tool ``kafka-metadata-quorum.sh``.
 
 Source: ``MetadataQuorumCommand`` (apache/kafka 4.3.1).
 """
@@ -6,23 +6,32 @@ Source: ``MetadataQuorumCommand`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
+from ottla.broker.config.listener_config import ConfigException, parse_listener
 from ottla.cli.arguments import integer
+from ottla.cli.connection_settings import find_settings
 from ottla.cli.kafka_tools.text_tables import print_table
-from ottla.cli.kafka_tools.tool_options import ToolFailed, VerbOptions, add_servers, admin_channel, raise_for, run_tool
+from ottla.cli.kafka_tools.tool_options import ToolFailed, VerbOptions, add_servers, admin_channel, raise_for, run_tool, java_integer
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import CONTROLLERS, ClusterClient
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.directory.meta_properties import read_meta_properties
 from ottla.runtime.blocking_env import BlockingEnv
+from ottla.runtime.system_env import SystemEnv
 from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 
 TEXT = "This tool describes kraft metadata quorum status."
 TOPIC = "__cluster_metadata"
 BROKERS = 1
+TIMEOUT_MS = 30_000
+NO_CONFIG = "You must supply the configuration file of the controller you are adding when using add-controller."
 HEADS = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
 
 
@@ -35,6 +44,9 @@ def _parser() -> VerbOptions:
     describe.add_argument("--status", action="store_true", help="A short summary of the quorum status.")
     describe.add_argument("--replication", action="store_true", help="The status of replication.")
     describe.add_argument("--human-readable", action="store_true", help="With --replication: times before now.")
+    text = "Add the controller of the properties file --command-config to the KRaft controller cluster."
+    add = verbs.add_parser("add-controller", help=text)
+    add.add_argument("--dry-run", action="store_true", help="Only print what would be done.")
     remove = verbs.add_parser("remove-controller", help="Remove a controller from the KRaft controller cluster.")
     remove.add_argument("--controller-id", "-i", type=integer(-(2**31)), required=True, help="Id of the controller.")
     remove.add_argument("--controller-directory-id", "-d", required=True, help="Directory id of the controller.")
@@ -127,10 +139,72 @@ async def _remove(channel: Channel, options: argparse.Namespace) -> None:
     print(f"{done} KRaft controller {options.controller_id} with directory id {uuid_to_string(directory)}")
 
 
+def _controller_id(values: Mapping[str, str]) -> int:
+    """Return the node id in the properties of a controller."""
+    hint = "Is this a valid controller configuration file?"
+    if "node.id" not in values:
+        raise ToolFailed(f"node.id not found in configuration file. {hint}")
+    try:
+        number = java_integer(values["node.id"])
+    except ValueError:
+        raise ToolFailed(f'For input string: "{values["node.id"]}"') from None
+    if number < 0:
+        raise ToolFailed(f"node.id was negative in configuration file. {hint}")
+    if "controller" not in values.get("process.roles", ""):
+        raise ToolFailed(f"process.roles did not contain 'controller' in configuration file. {hint}")
+    return number
+
+
+def _directory_id(values: Mapping[str, str]) -> bytes:
+    """Return the id of the metadata log directory in the properties of a controller."""
+    path = values.get("metadata.log.dir", values.get("log.dirs", "").strip().split(",")[0])
+    if not path:
+        raise ToolFailed(
+            "Neither metadata.log.dir nor log.dirs were found. Is this a valid controller configuration file?"
+        )
+    identity = read_meta_properties(SystemEnv().disk, path)
+    if identity is None:
+        raise ToolFailed(f"Unable to read meta.properties from {path}")
+    return identity.directory_id
+
+
+def _endpoints(values: Mapping[str, str]) -> list[Listener]:
+    """Return the advertised endpoints of the controller listeners in the properties of a controller."""
+    if "controller.listener.names" not in values:
+        raise ToolFailed("controller.listener.names was not found. Is this a valid controller configuration file?")
+    texts = f"{values.get('listeners', '')},{values.get('advertised.listeners', '')}".split(",")
+    known = {name.upper(): (host, port) for name, host, port in (parse_listener(x) for x in texts if x.strip())}
+    out = []
+    for name in values["controller.listener.names"].upper().split(","):
+        if name not in known:
+            raise ToolFailed(f"Cannot find information about controller listener name: {name}")
+        host, port = known[name]
+        out.append(Listener(name, host or "localhost", port))
+    return out
+
+
+async def _add(channel: Channel, options: argparse.Namespace) -> None:
+    values = find_settings(options).values
+    try:
+        number, directory, ends = _controller_id(values), _directory_id(values), _endpoints(values)
+    except (ConfigException, CorruptFile) as error:
+        raise ToolFailed(str(error)) from None
+    if not options.dry_run:
+        answer = await channel.call(AddRaftVoterRequest(None, TIMEOUT_MS, number, directory, ends))
+        raise_for(answer.error_code, answer.error_message)
+    done = "DRY RUN of adding" if options.dry_run else "Added"
+    shown = ", ".join(f"{at.name}://{_host(at.host)}:{at.port}" for at in ends)
+    print(f"{done} controller {number} with directory id {uuid_to_string(directory)} and endpoints: {shown}")
+
+
 async def _act(client: ClusterClient, options: argparse.Namespace) -> None:
     channel = await admin_channel(client, options)
     if options.command == "remove-controller":
         await _remove(channel, options)
+    elif options.command == "add-controller":
+        if options.command_config is None:
+            raise ToolFailed(NO_CONFIG)
+        await _add(channel, options)
     elif options.status and options.replication:
         raise ToolFailed("Only one of --status or --replication should be specified with describe sub-command")
     elif options.replication:

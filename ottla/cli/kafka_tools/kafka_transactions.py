@@ -1,4 +1,4 @@
-"""``ottla kafka-transactions``: ``list``, ``describe`` and ``describe-producers`` of ``kafka-transactions.sh``.
+"""``ottla kafka-transactions``: the tool ``kafka-transactions.sh``.
 
 Source: ``TransactionsCommand`` (apache/kafka 4.3.1).
 """
@@ -6,23 +6,38 @@ Source: ``TransactionsCommand`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from ottla.cli.arguments import integer
+from ottla.cli.cluster_admin.open_transactions import describe_producers
 from ottla.cli.common import find_coordinator
+from ottla.cli.kafka_tools.hanging_transactions import (
+    HINT,
+    TRANSACTION,
+    abort,
+    failed,
+    find_hanging,
+    force_terminate,
+)
 from ottla.cli.kafka_tools.java_errors import message_text
 from ottla.cli.kafka_tools.text_tables import print_table
-from ottla.cli.kafka_tools.tool_options import KAFKA_VERSION, ToolFailed, VerbOptions, raise_for, run_tool
+from ottla.cli.kafka_tools.tool_options import (
+    KAFKA_VERSION,
+    ToolFailed,
+    VerbOptions,
+    java_integer,
+    java_long,
+    java_short,
+    raise_for,
+    run_tool,
+)
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime.blocking_env import BlockingEnv
 from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.messages import describe_producers as dp
 from ottla.wire.messages import list_transactions as lt
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 
 TEXT = "This tool is used to analyze the transactional state of producers in the cluster."
-HINT = "Enable debug logging for additional detail."
-TRANSACTION = 1
-"""Key type of a transactional id in FindCoordinator."""
 LIST_HEADS = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
 PRODUCER_HEADS = (
     *("ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp"),
@@ -51,7 +66,27 @@ def _parser() -> VerbOptions:
     producers.add_argument("--broker-id", type=integer(0), help="Broker of the replica to ask; the leader by default.")
     producers.add_argument("--topic", required=True, help="Topic name.")
     producers.add_argument("--partition", type=integer(0), required=True, help="Partition number.")
+    _add_hanging(verbs)
     return out
+
+
+def _add_hanging(verbs: Any) -> None:
+    """Add the verbs about transactions that do not end."""
+    ending = verbs.add_parser("abort", help="Abort a hanging transaction.")
+    ending.add_argument("--topic", required=True, help="Topic name.")
+    ending.add_argument("--partition", type=java_integer, required=True, help="Partition number.")
+    ending.add_argument("--start-offset", type=java_long, help="Start offset of the transaction to abort.")
+    ending.add_argument("--producer-id", type=java_long, help="Producer id, for brokers older than 3.0.")
+    ending.add_argument("--producer-epoch", type=java_short, help="Producer epoch; with --producer-id.")
+    ending.add_argument("--coordinator-epoch", type=java_integer, help="Coordinator epoch; with --producer-id.")
+    finding = verbs.add_parser("find-hanging", help="Find hanging transactions.")
+    finding.add_argument("--broker-id", type=java_integer, help="Broker to search.")
+    text = "Minutes without record after which an open transaction may hang (15)."
+    finding.add_argument("--max-transaction-timeout", type=java_integer, default=15, help=text)
+    finding.add_argument("--topic", help="Topic to search; required with --partition.")
+    finding.add_argument("--partition", type=java_integer, help="Partition number.")
+    forced = verbs.add_parser("forceTerminateTransaction", help="Abort the ongoing transaction of a transactional id.")
+    forced.add_argument("--transactionalId", required=True, help="Transactional id.")
 
 
 async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -63,8 +98,7 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     for number in brokers:
         answer = await (await client.broker(number)).call(request)
         if answer.error_code:
-            error = ProtocolError(ErrorCode(answer.error_code))
-            raise ToolFailed(f"Failed to list transactions: {message_text(error)}. {HINT}")
+            raise failed("Failed to list transactions", ProtocolError(ErrorCode(answer.error_code)))
         rows += [(x.transactional_id, number, x.producer_id, x.transaction_state) for x in answer.transaction_states]
     print_table(LIST_HEADS, sorted(rows))
 
@@ -90,14 +124,11 @@ async def _describe_producers(client: ClusterClient, options: argparse.Namespace
     topic, number, broker = options.topic, options.partition, options.broker_id
     try:
         await client.metadata([topic])
-        channel = await (client.leader(topic, number) if broker is None else client.broker(broker))
-        answer = await channel.call(dp.DescribeProducersRequest([dp.TopicRequest(topic, [number])]))
-        row = answer.topics[0].partitions[0]
+        row = await describe_producers(client, topic, number, broker)
         raise_for(row.error_code, row.error_message)
     except ProtocolError as error:
         at = "leader" if broker is None else f"broker {broker}"
-        text = f"Failed to describe producers for partition {topic}-{number} on {at}: {message_text(error)}. {HINT}"
-        raise ToolFailed(text) from None
+        raise failed(f"Failed to describe producers for partition {topic}-{number} on {at}", error) from None
     rows = []
     for x in sorted(row.active_producers, key=lambda x: x.producer_id):
         start = "None" if x.current_txn_start_offset < 0 else x.current_txn_start_offset
@@ -109,5 +140,12 @@ async def _describe_producers(client: ClusterClient, options: argparse.Namespace
 def run(arguments: list[str]) -> int:
     """Run ``kafka-transactions`` with these arguments and return the exit status."""
     options = _parser().parse_args(arguments)
-    work = {"list": _list, "describe": _describe, "describe-producers": _describe_producers}[options.command]
+    work = {
+        "list": _list,
+        "describe": _describe,
+        "describe-producers": _describe_producers,
+        "abort": abort,
+        "find-hanging": find_hanging,
+        "forceTerminateTransaction": force_terminate,
+    }[options.command]
     return run_tool(options, lambda client: work(client, options))

@@ -17,12 +17,19 @@ def _is_integer(value: Any, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -most - 1 <= value <= most
 
 
-_KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "topic": ("String", lambda value: isinstance(value, str)),
-    "partition": ("Integer", lambda value: _is_integer(value, MAX_INT32)),
+_Kind = tuple[str, Callable[[Any], bool]]
+_STRING: _Kind = ("String", lambda value: isinstance(value, str))
+_INTEGER: _Kind = ("Integer", lambda value: _is_integer(value, MAX_INT32))
+_KINDS: Mapping[str, _Kind] = {
+    "topic": _STRING,
+    "partition": _INTEGER,
     "offset": ("Long", lambda value: _is_integer(value, MAX_INT64)),
+    "version": _INTEGER,
+    "replicas": _INTEGER,
+    "log_dirs": _STRING,
 }
-"""Java class of each field, and the check of its value."""
+"""Java class of each field, and the check of its value; of each item for the fields in `_LISTS`."""
+_LISTS = ("replicas", "log_dirs")
 
 
 def read_json(path: str, prefix: str = "") -> Any:
@@ -40,6 +47,49 @@ def read_json(path: str, prefix: str = "") -> Any:
         return None
 
 
+def json_object(content: Any, prefix: str = "") -> dict[str, Any]:
+    """Return a JSON value as an object.
+
+    Raises:
+        ToolFailed: it is another value.
+    """
+    if not isinstance(content, dict):
+        raise ToolFailed(f"{prefix}Expected JSON object, received {_shown(content)}")
+    return content
+
+
+def json_objects(content: Any, prefix: str = "") -> list[dict[str, Any]]:
+    """Return a JSON value as a list of objects.
+
+    Raises:
+        ToolFailed: it is another value.
+    """
+    if not isinstance(content, list):
+        raise ToolFailed(f"{prefix}Expected JSON array, received {_shown(content)}")
+    return [json_object(row, prefix) for row in content]
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def field_value(row: Mapping[str, Any], name: str, prefix: str = "") -> Any:
+    """Return a field of an object, checked by the Java class that Kafka's tools decode it to.
+
+    Raises:
+        ToolFailed: the field is missing or has another type.
+    """
+    if name not in row:
+        raise ToolFailed(f"{prefix}No such field exists: `{name}`")
+    value, (kind, is_valid) = row[name], _KINDS[name]
+    if name in _LISTS and not isinstance(value, list):
+        raise ToolFailed(f"{prefix}Expected `JSON array` value, received {_shown(value)}")
+    for item in value if name in _LISTS else (value,):
+        if not is_valid(item):
+            raise ToolFailed(f"{prefix}Expected `{kind}` value, received {_shown(item)}")
+    return value
+
+
 def partition_entries(content: Any, names: Sequence[str], missing: str, prefix: str = "") -> list[list[Any]]:
     """Return the named fields of each row of ``partitions``: the topic is a text, the others are integers.
 
@@ -48,19 +98,7 @@ def partition_entries(content: Any, names: Sequence[str], missing: str, prefix: 
     Raises:
         ToolFailed: a field is missing or has another type.
     """
-    if not isinstance(content, dict):
-        raise ToolFailed(f"{prefix}Expected JSON object, received {json.dumps(content)}")
-    if "partitions" not in content:
+    if "partitions" not in json_object(content, prefix):
         raise ToolFailed(missing)
-    out = []
-    for row in content["partitions"] if isinstance(content["partitions"], list) else [None]:
-        if not isinstance(row, dict):
-            raise ToolFailed(f"{prefix}Expected JSON object, received {json.dumps(row)}")
-        for name in names:
-            if name not in row:
-                raise ToolFailed(f"{prefix}No such field exists: `{name}`")
-            kind, is_valid = _KINDS[name]
-            if not is_valid(row[name]):
-                raise ToolFailed(f"{prefix}Expected `{kind}` value, received {json.dumps(row[name])}")
-        out.append([row[name] for name in names])
-    return out
+    rows = json_objects(content["partitions"], prefix)
+    return [[field_value(row, name, prefix) for name in names] for row in rows]

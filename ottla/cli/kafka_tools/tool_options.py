@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, AnyStr, NamedTuple, NoReturn
 
-from ottla.cli.arguments import MAX_INT32, MAX_INT64, CommandParser, bootstrap_servers
+from ottla.cli.arguments import MAX_INT16, MAX_INT32, MAX_INT64, CommandParser, bootstrap_servers
 from ottla.cli.common import run_with_client
 from ottla.cli.errors import CommandFailed
 from ottla.cli.kafka_tools.java_errors import java_text, message_text
@@ -26,6 +26,21 @@ _ARGPARSE_TEXTS = (
     (re.compile(r"argument -*(\S+): expected one argument"), r"Option \1 requires an argument"),
     (re.compile(r"argument -*(\S+): invalid \S+ value: '(.*)'", re.DOTALL), r"Cannot parse argument '\2' of option \1"),
 )
+
+_VERB_TEXTS = (
+    (re.compile(r"the following arguments are required: COMMAND"), "too few arguments"),
+    (re.compile(r"the following arguments are required: ([^/]+).*"), r"argument \1 is required"),
+)
+"""Messages of ``argparse`` with those of ``argparse4j``, which Kafka's tools with verbs use."""
+
+
+def java_short(text: str) -> int:
+    """Convert a number as ``Short.parseShort`` of Java does.
+
+    Raises:
+        ValueError: the text is no number of 16 bits.
+    """
+    return _java_number(text, MAX_INT16)
 
 
 def java_integer(text: str) -> int:
@@ -154,11 +169,20 @@ class ToolOptions(CommandParser):
 
 
 class VerbOptions(CommandParser):
-    """Argument parser of a Kafka tool with verbs, such as ``kafka-cluster``; errors are one line with status 1."""
+    """Argument parser of a Kafka tool with verbs, such as ``kafka-cluster``; errors are one line with status 1.
+
+    Attributes:
+        error_format: form of the line, with ``tool`` and ``message``.
+    """
+
+    error_format = "{tool}: error: {message}"
 
     def error(self, message: str) -> NoReturn:
         """Print the error, and exit with status 1."""
-        print(f"{self.prog.removeprefix('ottla ').split()[0]}: error: {message}", file=sys.stderr)
+        for pattern, text in _VERB_TEXTS:
+            message = pattern.sub(text, message)
+        tool = self.prog.removeprefix("ottla ").split()[0]
+        print(self.error_format.format(tool=tool, message=message), file=sys.stderr)
         raise SystemExit(1)
 
 
@@ -183,6 +207,10 @@ def has(options: argparse.Namespace, name: str) -> bool:
 
 class ToolFailed(Exception):
     """Failure of a tool; the message is the text that Kafka's tool prints."""
+
+
+class TerseFailure(ToolFailed):
+    """Failure whose message is printed without the tool's prefix (``TerseException``)."""
 
 
 def compile_regex(pattern: AnyStr) -> re.Pattern[AnyStr]:
@@ -216,7 +244,8 @@ class FailureFormat(NamedTuple):
     def print(self, error: Exception) -> int:
         """Print a failure and return the exit status."""
         text = java_text(error) if self.has_class else message_text(error)
-        print(f"{self.prefix}{text}", file=sys.stderr if self.to_stderr else None)
+        prefix = "" if isinstance(error, TerseFailure) else self.prefix
+        print(f"{prefix}{text}", file=sys.stderr if self.to_stderr else None)
         return self.status
 
 

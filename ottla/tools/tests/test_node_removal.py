@@ -99,7 +99,7 @@ def test_throttle_configs_list_old_replicas_as_leaders_and_new_as_followers() ->
     set_to = {(r.resource_type, r.resource_name): {c.name: c.value for c in r.configs} for r in rows}
     assert {c.config_operation for r in rows for c in r.configs} == {0}
     lists = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-    assert set_to[2, "t"] == dict(zip(lists, ("0:1,0:2,1:2,1:1", "0:3,1:3"), strict=True))
+    assert set_to[2, "t"] == dict(zip(lists, ("0:1,0:2,1:1,1:2", "0:3,1:3"), strict=True))
     assert set_to[2, "v"] == dict(zip(lists, ("0:4", "0:5"), strict=True))
     assert (2, "u") not in set_to, "only the replica order changes"
     rates = {"leader.replication.throttled.rate": "1000", "follower.replication.throttled.rate": "1000"}

@@ -1,0 +1,30 @@
+"""Requests about open transactions in partitions: DescribeProducers and abort markers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.client.cluster_client import ClusterClient
+from ottla.wire.messages import describe_producers as dp
+from ottla.wire.messages import write_txn_markers as wm
+
+
+async def describe_producers(client: ClusterClient, topic: str, partition: int, broker: int | None = None) -> Any:
+    """Return the row of a partition in a DescribeProducers response of its leader, or of another broker."""
+    channel = await (client.leader(topic, partition) if broker is None else client.broker(broker))
+    answer = await channel.call(dp.DescribeProducersRequest([dp.TopicRequest(topic, [partition])]))
+    return answer.topics[0].partitions[0]
+
+
+async def write_abort_marker(
+    client: ClusterClient, topic: str, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int
+) -> int:
+    """Send WriteTxnMarkers with an abort marker to the leader of a partition and return the partition's error code.
+
+    A ``coordinator_epoch`` below 0 is that of a transaction without marker before it; it is sent as 0.
+    """
+    topics = [wm.WritableTxnMarkerTopic(topic, [partition])]
+    marker = wm.WritableTxnMarker(producer_id, producer_epoch, False, topics, max(coordinator_epoch, 0))
+    channel = await client.leader(topic, partition)
+    answer = await channel.call(wm.WriteTxnMarkersRequest([marker]))
+    return int(answer.markers[0].topics[0].partitions[0].error_code)
