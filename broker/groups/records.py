@@ -101,6 +101,11 @@ def encode_job(record: GroupRecord) -> Job[tuple[bytes, bytes | None]]:
     return _TYPE.pack(kind) + compiler.encode(record.key, 0), b"".join([_TYPE.pack(version), *chunks])
 
 
+def record_classes(kind: int) -> tuple[type[Message], type[Message]] | None:
+    """Return the key and value classes of a record type; None for an unknown one."""
+    return _KEYS.get(kind) or modern_record_types().get(kind)
+
+
 def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
     """Return message class and version of an encoded value; None if `decode` skips or rejects the record."""
     if min(len(key), len(value)) < _TYPE.size:
@@ -108,7 +113,7 @@ def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
     (kind,), (version,) = _TYPE.unpack_from(key), _TYPE.unpack_from(value)
     if kind == 0:
         return offset_records.OffsetCommitValue, version
-    classes = _KEYS.get(kind) or modern_record_types().get(kind)
+    classes = record_classes(kind)
     return None if classes is None else (classes[1], version)
 
 

@@ -42,11 +42,16 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     return key, _TYPE.pack(SHARE_RECORD_VALUE_VERSION) + compiler.encode(record.value, SHARE_RECORD_VALUE_VERSION)
 
 
+def record_classes(kind: int) -> tuple[type[Message], type[Message]] | None:
+    """Return the key and value classes of a record type; None for an unknown one."""
+    return _CLASSES.get(kind)
+
+
 def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
     """Return message class and version of an encoded value; None if `decode` skips or rejects the record."""
     if min(len(key), len(value)) < _TYPE.size:
         return None
-    classes = _CLASSES.get(_TYPE.unpack_from(key)[0])
+    classes = record_classes(_TYPE.unpack_from(key)[0])
     return None if classes is None else (classes[1], _TYPE.unpack_from(value)[0])
 
 

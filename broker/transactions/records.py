@@ -66,6 +66,11 @@ def _partitions_by_topic(txn: TransactionMetadata) -> list[PartitionsSchema]:
     return [PartitionsSchema(topic, partitions) for topic, partitions in topics.items()]
 
 
+def record_classes(kind: int) -> tuple[type[Message], type[Message]] | None:
+    """Return the key and value classes of a record type; None for an unknown one."""
+    return (TransactionLogKey, TransactionLogValue) if kind == _KEY_TYPE else None
+
+
 def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
     """Return message class and version of an encoded value; None if `decode` skips or rejects the record."""
     if min(len(key), len(value)) < _VERSION.size or _VERSION.unpack_from(key) != (_KEY_TYPE,):

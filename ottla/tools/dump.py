@@ -25,6 +25,7 @@ from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
+from ottla.wire.messages.metadata_records import ConfigRecord
 from ottla.wire.record_batch import batch_header as b
 from ottla.wire.record_batch import legacy_records
 from ottla.wire.record_batch import records as r
@@ -58,14 +59,15 @@ _SECRETS = {"UserScramCredentialRecord": ("salt", "stored_key", "server_key")}
 
 def redact_record(record: Message) -> Any:
     """Return a metadata record as JSON types, with secrets replaced (``MetadataRecordRedactor.java``)."""
-    out: dict[str, Any] = to_json_value(record)
-    name = type(record).__name__
-    for field in _SECRETS.get(name, ()):
-        out[field] = REDACTED
-    is_set = name == "ConfigRecord" and out["resource_type"] == RESOURCE_BROKER and out["value"] is not None
-    if is_set and is_secret(out["name"]):
-        out["value"] = REDACTED
-    return out
+    return {**to_json_value(record), **dict.fromkeys(secret_fields(record), REDACTED)}
+
+
+def secret_fields(record: Message) -> tuple[str, ...]:
+    """Return the names of the fields of a metadata record whose values are secret."""
+    if isinstance(record, ConfigRecord):
+        is_set = record.resource_type == RESOURCE_BROKER and record.value is not None
+        return ("value",) if is_set and is_secret(record.name) else ()
+    return _SECRETS.get(type(record).__name__, ())
 
 
 def is_secret(name: str) -> bool:

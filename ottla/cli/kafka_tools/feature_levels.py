@@ -12,15 +12,26 @@ from ottla.controller.bootstrap_features import LEVEL_NEEDS, LEVELS_SINCE, RELEA
 from ottla.controller.metadata.record_serde import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 
 _OLDER = {
-    **{7: "3.3-IV3", 8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0", 13: "3.6-IV1"},
-    **{14: "3.6-IV2", 15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3", 19: "3.7-IV4", 20: "3.8-IV0"},
-    **{21: "3.9-IV0", 22: "4.0-IV0"},
+    7: "3.3-IV3",
+    8: "3.4-IV0",
+    9: "3.5-IV0",
+    10: "3.5-IV1",
+    11: "3.5-IV2",
+    12: "3.6-IV0",
+    13: "3.6-IV1",
+    14: "3.6-IV2",
+    15: "3.7-IV0",
+    16: "3.7-IV1",
+    17: "3.7-IV2",
+    18: "3.7-IV3",
+    19: "3.7-IV4",
+    20: "3.8-IV0",
+    21: "3.9-IV0",
+    22: "4.0-IV0",
 }
 KNOWN_RELEASES = {**_OLDER, **RELEASES, 31: "4.4-IV0"}
 """Release of each metadata.version that Kafka 4.3.1 knows; the last one is not stable."""
-FEATURES = (
-    *(KRAFT_VERSION, "transaction.version", "group.version", ELR_VERSION, "share.version", "streams.version"),
-)
+FEATURES = (*(KRAFT_VERSION, "transaction.version", "group.version", ELR_VERSION, "share.version", "streams.version"),)
 """Features besides metadata.version, in the order of Kafka's tools."""
 _KRAFT_SINCE = 21
 
@@ -50,7 +61,9 @@ def release_text(level: int) -> str:
 
 def level_at(feature: str, metadata_version: int) -> int:
     """Return the default level of a feature at a metadata.version."""
-    return int(metadata_version >= _KRAFT_SINCE) if feature == KRAFT_VERSION else default_level(feature, metadata_version)
+    return (
+        int(metadata_version >= _KRAFT_SINCE) if feature == KRAFT_VERSION else default_level(feature, metadata_version)
+    )
 
 
 def parse_level(text: str) -> tuple[str, int]:

@@ -129,8 +129,7 @@ async def find_hanging(client: ClusterClient, options: argparse.Namespace) -> No
         found += [
             _OpenTransaction(topic, number, x)
             for x in row.active_producers
-            if x.current_txn_start_offset >= 0
-            and now_ms - x.last_timestamp > options.max_transaction_timeout * 60_000
+            if x.current_txn_start_offset >= 0 and now_ms - x.last_timestamp > options.max_transaction_timeout * 60_000
         ]
     known = await _coordinated(client, {x.producer.producer_id for x in found}) if found else {}
     rows = []

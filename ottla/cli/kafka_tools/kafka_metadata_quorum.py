@@ -13,7 +13,15 @@ from ottla.broker.config.listener_config import ConfigException, parse_listener
 from ottla.cli.arguments import integer
 from ottla.cli.connection_settings import find_settings
 from ottla.cli.kafka_tools.text_tables import print_table
-from ottla.cli.kafka_tools.tool_options import ToolFailed, VerbOptions, add_servers, admin_channel, raise_for, run_tool, java_integer
+from ottla.cli.kafka_tools.tool_options import (
+    ToolFailed,
+    VerbOptions,
+    add_servers,
+    admin_channel,
+    java_integer,
+    raise_for,
+    run_tool,
+)
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import CONTROLLERS, ClusterClient
 from ottla.log.checkpoints.checkpoint_files import CorruptFile

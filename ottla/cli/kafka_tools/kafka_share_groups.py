@@ -14,7 +14,7 @@ from ottla.cli.common import connect_to_coordinator
 from ottla.cli.group_admin import description as gs
 from ottla.cli.group_admin.reset import alter_share_offsets
 from ottla.cli.group_admin.share_offsets import described_share_offsets, start_offsets
-from ottla.cli.kafka_tools.consumer_group_offsets import Offsets, OffsetReset
+from ottla.cli.kafka_tools.consumer_group_offsets import OffsetReset, Offsets
 from ottla.cli.kafka_tools.java_errors import java_class, java_text, message_text
 from ottla.cli.kafka_tools.text_tables import padded, widest
 from ottla.cli.kafka_tools.tool_options import (

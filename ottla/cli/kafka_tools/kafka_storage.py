@@ -61,7 +61,9 @@ def _parser() -> VerbOptions:
     text = "Skip over already formatted directories rather than failing."
     formatting.add_argument("--ignore-formatted", "-g", action="store_true", help=text)
     formatting.add_argument("--release-version", "-r", help="The release version of the initial feature settings.")
-    formatting.add_argument("--feature", "-f", action="append", default=[], help="The setting of a feature: NAME=LEVEL.")
+    formatting.add_argument(
+        "--feature", "-f", action="append", default=[], help="The setting of a feature: NAME=LEVEL."
+    )
     quorum = formatting.add_mutually_exclusive_group()
     quorum.add_argument("--standalone", "-s", action="store_true", help="This controller is the only one so far.")
     text = "The controllers are learned from the others."
@@ -133,7 +135,9 @@ def _bootstrap_text(levels: dict[str, int]) -> str:
     ]
     shown = ", ".join(rows)
     level = levels[METADATA_VERSION]
-    return f"Bootstrap metadata: BootstrapMetadata(records=[{shown}], metadataVersionLevel={level}, source=format command)"
+    return (
+        f"Bootstrap metadata: BootstrapMetadata(records=[{shown}], metadataVersionLevel={level}, source=format command)"
+    )
 
 
 def _format(options: argparse.Namespace) -> int:
