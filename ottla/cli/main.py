@@ -28,6 +28,7 @@ COMMANDS = {
     "token": "create, list, renew and expire delegation tokens",
     "group": "list, describe, reset, delete groups of all four kinds",
     "lag": "print the lag of groups, once or again and again",
+    "client": "list the client connections of nodes",
     "top": "print the rates of topics and requests again and again",
     "txn": "list and describe transactions, find and abort hanging ones",
     "produce": "send lines from standard input",
@@ -55,8 +56,15 @@ COMMANDS = {
     "kafka-log-dirs": "the tool kafka-log-dirs.sh",
     "kafka-leader-election": "the tool kafka-leader-election.sh",
     "kafka-acls": "the tool kafka-acls.sh",
-    "kafka-transactions": "list, describe and describe-producers of the tool kafka-transactions.sh",
-    "kafka-metadata-quorum": "the tool kafka-metadata-quorum.sh, without add-controller",
+    "kafka-transactions": "the tool kafka-transactions.sh",
+    "kafka-metadata-quorum": "the tool kafka-metadata-quorum.sh",
+    "kafka-reassign-partitions": "the tool kafka-reassign-partitions.sh",
+    "kafka-features": "the tool kafka-features.sh",
+    "kafka-share-groups": "the tool kafka-share-groups.sh",
+    "kafka-dump-log": "the tool kafka-dump-log.sh",
+    "kafka-storage": "the tool kafka-storage.sh",
+    "kafka-producer-perf-test": "the tool kafka-producer-perf-test.sh",
+    "kafka-consumer-perf-test": "the tool kafka-consumer-perf-test.sh",
 }
 
 

@@ -61,9 +61,9 @@ def release_text(level: int) -> str:
 
 def level_at(feature: str, metadata_version: int) -> int:
     """Return the default level of a feature at a metadata.version."""
-    return (
-        int(metadata_version >= _KRAFT_SINCE) if feature == KRAFT_VERSION else default_level(feature, metadata_version)
-    )
+    if feature == KRAFT_VERSION:
+        return int(metadata_version >= _KRAFT_SINCE)
+    return default_level(feature, metadata_version)
 
 
 def parse_level(text: str) -> tuple[str, int]:

@@ -40,8 +40,8 @@ from ottla.wire.record_batch.control_record import (
 from ottla.wire.record_batch.records import Record, iterate_records
 
 TEXT = (
-    "This tool helps to parse a log file and dump its contents to the console, useful for debugging a seemingly corrupt "
-    "log segment."
+    "This tool helps to parse a log file and dump its contents to the console, useful for debugging a seemingly "
+    "corrupt log segment."
 )
 INDENT = "|"
 BOOTSTRAP = "bootstrap.checkpoint"

@@ -30,6 +30,7 @@ from ottla.log.checkpoints.checkpoint_files import META_PROPERTIES_FILE, Corrupt
 from ottla.log.directory.log_directory import LogDirectoryInUse
 from ottla.runtime.system_env import SystemEnv
 from ottla.wire.codec.primitives import uuid_to_string
+from ottla.wire.messages.metadata_records import FeatureLevelRecord
 
 TEXT = "The Kafka storage tool."
 VOTERS_TWICE = (
@@ -130,14 +131,13 @@ def _check(options: argparse.Namespace, config: NodeConfig, values: dict[str, st
 def _bootstrap_text(levels: dict[str, int]) -> str:
     """Return the line about the records of the new cluster, without those of SCRAM credentials."""
     rows = [
-        f"ApiMessageAndVersion(FeatureLevelRecord(name='{record.name}', featureLevel={record.feature_level}) at version 0)"
+        f"FeatureLevelRecord(name='{record.name}', featureLevel={record.feature_level})"
         for record in bootstrap_records(levels)
+        if isinstance(record, FeatureLevelRecord)
     ]
-    shown = ", ".join(rows)
-    level = levels[METADATA_VERSION]
-    return (
-        f"Bootstrap metadata: BootstrapMetadata(records=[{shown}], metadataVersionLevel={level}, source=format command)"
-    )
+    shown = ", ".join(f"ApiMessageAndVersion({row} at version 0)" for row in rows)
+    content = f"records=[{shown}], metadataVersionLevel={levels[METADATA_VERSION]}, source=format command"
+    return f"Bootstrap metadata: BootstrapMetadata({content})"
 
 
 def _format(options: argparse.Namespace) -> int:

@@ -89,6 +89,7 @@ async def topics_by_name(client: ClusterClient, names: Iterable[str]) -> dict[st
 
 
 def replicas_of(topics: Mapping[str, md.MetadataResponseTopic]) -> dict[PlannedPartition, list[int]]:
+    """Return the replicas of each partition of topics."""
     return {(name, row.partition_index): list(row.replica_nodes) for name, x in topics.items() for row in x.partitions}
 
 
