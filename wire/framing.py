@@ -76,9 +76,11 @@ def parse_request(frame: memoryview) -> RequestFrame:
 class RequestHeaderCache:
     """Parser of one connection's request headers, which reuses the last header if only the correlation id differs."""
 
-    __slots__ = ("_answered", "_body", "_client_id", "_key", "_rest", "_start", "_version")
+    __slots__ = ("_answered", "_body", "_client_id", "_key", "_rest", "_start", "_version", "versions")
 
     def __init__(self) -> None:
+        self.versions: dict[ApiKey, int] = {}
+        """Version of the last request of each API; only a header that is not cached changes it."""
         self._start, self._rest = b"no four bytes", b""
         self._key, self._version, self._client_id, self._body, self._answered = ApiKey.PRODUCE, 0, "", 8, 0
 
@@ -100,6 +102,7 @@ class RequestHeaderCache:
         request = parse_request(frame)
         if request.body_position <= _MAX_CACHED_HEADER_BYTES:
             self._key, self._version, _, self._client_id, _, self._body, self._answered = request
+            self.versions[self._key] = self._version
             self._start, self._rest = bytes(frame[:4]), bytes(frame[8 : request.body_position])
         return request
 

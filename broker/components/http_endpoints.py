@@ -15,8 +15,9 @@ from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.config.listener_config import ANY_HOST, parse_listener
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.network.bound_listeners import BoundListeners
-from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse, route_by_path
+from ottla.broker.network.http.http_messages import TEXT, HttpHandler, HttpRequest, HttpResponse, route_by_path
 from ottla.broker.network.http.http_server import HttpServer
+from ottla.broker.observability.connection_list import refusal, render_connections
 from ottla.broker.observability.election_metrics import LeaderElectionCounter
 from ottla.broker.observability.health import HealthSources, readiness_reasons, render_health
 from ottla.broker.observability.metrics_endpoint import CONTENT_TYPE, MetricsCollector, MetricSources, MetricsPage
@@ -25,6 +26,7 @@ from ottla.controller.config.config_keys import ALLOWED_HOSTS, METRICS_LISTENER,
 from ottla.controller.config.java_values import split
 from ottla.env.env import Env
 from ottla.jobs.supervision import supervise
+from ottla.jobs.time_slice import run_in_background
 
 logger = logging.getLogger("ottla.http")
 JSON = "application/json"
@@ -95,9 +97,10 @@ def create_metrics_page(env: Env, made: BrokerComponents, listening: BoundListen
 
 def http_handlers(made: BrokerComponents, listening: BoundListeners, metrics: MetricsPage) -> dict[str, HttpHandler]:
     """Return the handlers of the HTTP listener by path."""
-    is_broker, is_controller = bool(listening.clients), bool(made.services.config.controller_listeners)
+    env, config = made.services.env, made.services.config
+    is_broker, is_controller = bool(listening.clients), bool(config.controller_listeners)
     health = HealthSources(
-        made.services.config.node_id,
+        config.node_id,
         is_broker,
         is_controller,
         lambda: made.lifecycle.state,
@@ -117,10 +120,19 @@ def http_handlers(made: BrokerComponents, listening: BoundListeners, metrics: Me
         status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
         return HttpResponse(status, render_health(health, reasons), JSON)
 
+    async def get_connections(request: HttpRequest) -> HttpResponse:
+        reason = refusal(request.peer, has_authorizer=bool(config.text("authorizer.class.name")))
+        if reason:
+            return HttpResponse(HTTPStatus.FORBIDDEN, f"{reason}\n".encode(), TEXT)
+        every = [each for acceptor in made.acceptors for each in acceptor.connections]
+        body = await run_in_background(env, render_connections(config.node_id, every, env.monotonic_ms()))
+        return HttpResponse(HTTPStatus.OK, body, JSON)
+
     return {
         "/metrics": get_metrics,
         "/": get_metrics,
         "/livez": get_livez,
         "/readyz": get_readyz,
         "/v1/status/ready": get_readyz,
+        "/connections": get_connections,
     }

@@ -127,6 +127,7 @@ class Connection:
             self.is_authenticated,
             self._end - self._start,
             self._throttled_ms,
+            tuple(f"{key.api_name} v{version}" for key, version in sorted(self._header_cache.versions.items())),
         )
 
     def byte_counts(self) -> tuple[int, int] | None:

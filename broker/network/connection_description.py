@@ -23,3 +23,5 @@ class ConnectionDescription(NamedTuple):
     """Received bytes of requests whose handling has not begun."""
     throttled_ms: int
     """Time in ms for which quotas have delayed requests in all."""
+    api_versions: tuple[str, ...] = ()
+    """Name and version of the last request of each API, such as ``Fetch v17``, by API key."""

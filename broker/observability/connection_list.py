@@ -1,0 +1,57 @@
+"""Client connections of a node as JSON, on the HTTP listener at ``/connections``.
+
+The rows name clients, addresses and principals, and the listener has no authentication. So the list is sent to this
+machine only, and not by a node with an authorizer: the console shows it to users who may describe the cluster.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Collection
+from typing import Any
+
+from ottla.broker.network.connection import Connection
+from ottla.jobs.job import Job
+
+BY_OTHER_MACHINE = "the list of connections is sent to the machine of the node only"
+BY_AUTHORIZER = "the node has an authorizer: its console lists the connections to users who may describe the cluster"
+
+
+def refusal(peer: str, *, has_authorizer: bool) -> str:
+    """Return the reason why the list is not sent to an IP address; empty if it is sent."""
+    if has_authorizer:
+        return BY_AUTHORIZER
+    try:
+        is_local = ipaddress.ip_address(peer.partition("%")[0]).is_loopback
+    except ValueError:
+        is_local = False
+    return "" if is_local else BY_OTHER_MACHINE
+
+
+def _row(connection: Connection, now_ms: float) -> dict[str, Any]:
+    seen, counts = connection.describe(now_ms), connection.byte_counts()
+    return {
+        "client_id": seen.client_id,
+        "software": seen.software,
+        "address": seen.host,
+        "listener": seen.listener,
+        "principal": seen.principal if seen.is_authenticated else None,
+        "api_versions": list(seen.api_versions),
+        "last_request": seen.last_api,
+        "idle_ms": round(seen.idle_ms),
+        "pending_bytes": seen.pending_bytes,
+        "throttled_ms": seen.throttled_ms,
+        "received_bytes": None if counts is None else counts[0],
+        "sent_bytes": None if counts is None else counts[1],
+    }
+
+
+def render_connections(node_id: int, connections: Collection[Connection], now_ms: float) -> Job[bytes]:
+    """Return the JSON document with a row for each connection, with a pause after each."""
+    rows = []
+    for connection in connections:
+        rows.append(json.dumps(_row(connection, now_ms)))
+        yield None
+    rows.sort()
+    return f'{{"node_id": {node_id}, "connections": [{", ".join(rows)}]}}\n'.encode()

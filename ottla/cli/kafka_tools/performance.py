@@ -1,0 +1,117 @@
+"""Numbers, times and errors that ``kafka-producer-perf-test`` and ``kafka-consumer-perf-test`` print.
+
+Source: ``ProducerPerformance``, ``ConsumerPerformance`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from datetime import datetime
+from math import inf, isinf, isnan, nan
+
+from ottla.cli.kafka_tools.tool_options import ToolFailed
+
+MEGABYTE = 1024 * 1024
+MAX_LATENCIES = 500_000
+_PATTERN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
+
+
+def ratio(value: float, by: float) -> float:
+    """Return a quotient as Java computes it: infinite or NaN for a division by zero."""
+    if by:
+        return value / by
+    return nan if not value else inf
+
+
+def decimal(value: float, digits: int) -> str:
+    """Return a number with so many digits after the point, as Java's ``%f`` prints it."""
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return f"{value:.{digits}f}"
+
+
+def format_date(ms: int, pattern: str) -> str:
+    """Return a time in milliseconds in a pattern of Java's ``SimpleDateFormat``: letters y, M, d, H, m, s and S.
+
+    Raises:
+        ToolFailed: the pattern has another letter.
+    """
+    at = datetime.fromtimestamp(ms // 1000).astimezone()
+    fields = {"y": at.year, "M": at.month, "d": at.day, "H": at.hour, "m": at.minute, "s": at.second, "S": ms % 1000}
+    out = []
+    for part in _PATTERN.finditer(pattern):
+        text, letter = part[0], part[2]
+        if letter is None:
+            out.append(text if part[1] is None else part[1].replace("''", "'") or "'")
+        elif letter not in fields:
+            raise ToolFailed(f"Illegal pattern character '{letter}'")
+        else:
+            value = fields[letter] % 100 if text == "yy" else fields[letter]
+            out.append(str(value).zfill(len(text)))
+    return "".join(out)
+
+
+class ProducerStatistics:
+    """Counts and latencies of acknowledged records, printed for each interval and at the end.
+
+    Args:
+        count: number of records to expect.
+        interval_ms: reporting interval.
+        start_ms: time of the start.
+        is_steady: True for the records after the warm-up.
+    """
+
+    def __init__(self, count: int, interval_ms: int, start_ms: int, *, is_steady: bool = False) -> None:
+        self._sampling = count // min(count, MAX_LATENCIES)
+        self._interval_ms = interval_ms
+        self._is_steady = is_steady
+        self._start_ms = self._window_start_ms = start_ms
+        self._latencies = array("i")
+        self._count = self._bytes = self._latency_sum = self._latency_max = 0
+        self._window = [0, 0, 0, 0]
+        self.prints_windows = True
+
+    def record(self, latency_ms: int, size: int, now_ms: int) -> None:
+        """Count a record; print the interval if it has ended."""
+        if self._count % self._sampling == 0:
+            self._latencies.append(latency_ms)
+        self._count += 1
+        self._bytes += size
+        self._latency_sum += latency_ms
+        self._latency_max = max(self._latency_max, latency_ms)
+        count, size_sum, latency_sum, latency_max = self._window
+        self._window = [count + 1, size_sum + size, latency_sum + latency_ms, max(latency_max, latency_ms)]
+        if now_ms - self._window_start_ms >= self._interval_ms:
+            if self._is_steady and self._count == self._window[0]:
+                print("In steady state.")
+            if self.prints_windows:
+                self._print_window(now_ms - self._window_start_ms)
+            self._window_start_ms = now_ms
+            self._window = [0, 0, 0, 0]
+
+    def _print_window(self, elapsed_ms: int) -> None:
+        count, size_sum, latency_sum, latency_max = self._window
+        print(
+            f"{count} records sent, {decimal(ratio(1000.0 * count, elapsed_ms), 1)} records/sec "
+            f"({decimal(ratio(1000.0 * size_sum, elapsed_ms) / MEGABYTE, 2)} MB/sec), "
+            f"{decimal(ratio(latency_sum, count), 1)} ms avg latency, {decimal(latency_max, 1)} ms max latency."
+        )
+
+    def print_total(self, now_ms: int) -> None:
+        """Print the totals and percentiles."""
+        elapsed_ms, count = now_ms - self._start_ms, self._count
+        latencies = sorted(self._latencies)
+        percentiles = [latencies[int(part * len(latencies))] if latencies else 0 for part in (0.5, 0.95, 0.99, 0.999)]
+        shown = ", ".join(
+            f"{value} ms {name}" for value, name in zip(percentiles, ("50th", "95th", "99th", "99.9th"), strict=True)
+        )
+        print(
+            f"{count}{' steady state' if self._is_steady else ''} records sent, "
+            f"{decimal(ratio(1000.0 * count, elapsed_ms), 6)} records/sec "
+            f"({decimal(ratio(1000.0 * self._bytes, elapsed_ms) / MEGABYTE, 2)} MB/sec), "
+            f"{decimal(ratio(self._latency_sum, count), 2)} ms avg latency, "
+            f"{decimal(self._latency_max, 2)} ms max latency, {shown}."
+        )
