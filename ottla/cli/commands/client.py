@@ -51,15 +51,14 @@ def parse_connections(raw: bytes) -> list[dict[str, Any]]:
 
 async def _fetch(address: str) -> list[dict[str, Any]]:
     try:
-        return parse_connections(
-            await http_get(BlockingEnv(), f"http://{address}/connections", max_bytes=MAX_LIST_BYTES)
-        )
+        raw = await http_get(BlockingEnv(), f"http://{address}/connections", max_bytes=MAX_LIST_BYTES)
     except HttpFetchError as error:
         cause = error.__context__
         text = os_error_text(cause) if isinstance(cause, OSError) else str(error)
         if text == FORBIDDEN:
             text = "the list is sent to the machine of the node only, and not by a node with an authorizer"
         raise CommandFailed(f"{address}: {text}") from None
+    return parse_connections(raw)
 
 
 async def _list(options: argparse.Namespace) -> None:

@@ -196,7 +196,7 @@ class ConsoleConsumer:
         self._consumed: dict[tuple[str, int], int] = {}
         self._next_commit_ms = self._env.monotonic_ms() + COMMIT_INTERVAL_MS
         self._next_refresh_ms = 0.0
-        self.printed = 0
+        self.count = 0
 
     async def _topics(self) -> list[str]:
         if self._options.topic is not None:
@@ -263,13 +263,13 @@ class ConsoleConsumer:
             if not await self._member.commit(offsets):
                 self._consumed = offsets | self._consumed
 
-    def _print(self, read: ReadRecord) -> None:
+    def process(self, read: ReadRecord) -> None:
         """Print a record.
 
         Raises:
             ToolFailed: the record cannot be formatted, and ``--skip-message-on-error`` is not set.
         """
-        self.printed += 1
+        self.count += 1
         self._consumed[read.topic, read.partition] = read.record.offset + 1
         if self._plan.formatter is None:
             return
@@ -283,16 +283,16 @@ class ConsoleConsumer:
         write_bytes(shown)
 
     async def run(self) -> None:
-        """Print records until ``--max-messages`` are printed or none arrives within ``--timeout-ms``."""
+        """Process records until ``--max-messages`` are processed or none arrives within ``--timeout-ms``."""
         options = self._options
         most = options.max_messages if options.max_messages is not None and options.max_messages >= 0 else None
         timeout_ms = options.timeout_ms if options.timeout_ms is not None and options.timeout_ms >= 0 else None
         pending: deque[ReadRecord] = deque()
         await self._start()
         since_ms = self._env.monotonic_ms()
-        while most is None or self.printed < most:
+        while most is None or self.count < most:
             if pending:
-                self._print(pending.popleft())
+                self.process(pending.popleft())
                 since_ms = self._env.monotonic_ms()
                 continue
             await self._refresh()
@@ -336,7 +336,7 @@ def run(arguments: list[str]) -> int:
             try:
                 await consumer.close()
             finally:
-                print(f"Processed a total of {consumer.printed} messages", file=sys.stderr)
+                print(f"Processed a total of {consumer.count} messages", file=sys.stderr)
                 if options.enable_systest_events:
                     print("shutdown_complete")
 
