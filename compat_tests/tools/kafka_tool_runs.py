@@ -24,6 +24,7 @@ JAVA_CLASSES = {
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-console-consumer": "consumer.ConsoleConsumer",
     "kafka-console-producer": "ConsoleProducer",
+    "kafka-consumer-perf-test": "ConsumerPerformance",
     "kafka-consumer-groups": "consumer.group.ConsumerGroupCommand",
     "kafka-delete-records": "DeleteRecordsCommand",
     "kafka-dump-log": "DumpLogSegments",
@@ -33,6 +34,7 @@ JAVA_CLASSES = {
     "kafka-leader-election": "LeaderElectionCommand",
     "kafka-log-dirs": "LogDirsCommand",
     "kafka-metadata-quorum": "MetadataQuorumCommand",
+    "kafka-producer-perf-test": "ProducerPerformance",
     "kafka-reassign-partitions": "reassign.ReassignPartitionsCommand",
     "kafka-share-groups": "consumer.group.share.ShareGroupCommand",
     "kafka-storage": "kafka.tools.StorageTool",
@@ -47,14 +49,16 @@ _NOISE = re.compile(
     r"|The consumer rebalance protocol|\s*$"
 )
 _LIST = re.compile(r"(.* (?:are|options|scenarios|required): )(.+)")
+_MEASURED = re.compile(r"(?<= )\d+\.\d+|(?<=\()\d+\.\d+|\d+(?= ms \d)|(?<=, )\d+(?=, \d+\.\d+|, \d+, )")
+"""Numbers of a line of a performance test that differ from run to run."""
 _MEMBER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<= )[\w/+-]{22}(?= +/)")
 
 
 SCRIPTS = sorted(path.stem for path in (Path(__file__).parent / "scripts").iterdir())
 """Names of the scripts: calls in order, each run with ours and with Kafka's.
 
-In a line, ``{0}`` is the first word of names, ``{at}`` the address of the node, ``{n}`` the number of the side, and
-``{folder}`` a folder with files. Text after `` << `` is standard input, in which ``|`` ends a line. Lines below
+In a line, ``{0}`` is the first word of names, ``{at}`` the option with the address of the node, ``{ctl}`` that of its
+controller, ``{n}`` the number of the side, and ``{folder}`` a folder with files. Text after `` << `` is standard input, in which ``|`` ends a line. Lines below
 ``# campaign`` run in a campaign only.
 """
 
@@ -91,6 +95,8 @@ def _plain(line: str) -> str:
     line = re.sub(r"\d+ ms ago\s*", "<n> ms ago", line).replace(" \t(principal", "\t(principal")
     line = re.sub(r"(?<=operations \[)[^]]+", lambda found: ", ".join(sorted(found[0].split(", "))), line)
     line = re.sub(r"TopicId: \S+", "TopicId: <id>", line)
+    if " MB/sec), " in line or line.startswith("at 2"):
+        line = _MEASURED.sub("<measured>", line)
     head, mark, settings = line.partition("Configs: ")
     line = head + mark + ",".join(sorted(settings.split(",")))
     if line.startswith('{"'):
@@ -132,7 +138,8 @@ class ToolPair:
 
     def __init__(self, port: int, **names: str) -> None:
         jars("kafka")
-        self._names = {"at": f"--bootstrap-server 127.0.0.1:{port}", **names}
+        address = f"127.0.0.1:{port}"
+        self._names = {"at": f"--bootstrap-server {address}", "address": address, **names}
         self._jvm = subprocess.Popen(
             ["java", "-Xmx256m", "-cp", classpath(), str(Path(__file__).parent.parent / "java" / "Tools.java")],
             stdin=subprocess.PIPE,

@@ -7,11 +7,19 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.support.processes import OttlaProcess
+from compat_tests.support.raw_client import RawClient
 from compat_tests.tools.kafka_tool_runs import SCRIPTS, SIDES, ToolPair, differences, load_script
+from compat_tests.tools.tool_files import copy_logs, write_files
+from ottla.runtime.blocking_env import BlockingEnv
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 pytestmark = pytest.mark.xdist_group(__name__)
 KEEP = {"retention.ms": "-1"}
@@ -19,26 +27,13 @@ KEEP = {"retention.ms": "-1"}
 SETTINGS = {
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super_users": "User:ANONYMOUS",
+    "group_share_max_session_timeout_ms": "600000",
+    "group_share_session_timeout_ms": "600000",
+    "transaction_partition_verification_enable": "false",
 }
-"""Settings of the node."""
-FILES = {
-    "list.json": "[1]",
-    "empty.json": "{}",
-    "field.json": '{"partitions": [{"topic": "a", "partition": 0}]}',
-    "type.json": '{"partitions": [{"topic": "a", "partition": "x", "offset": 0}]}',
-}
-"""Files in the folder of a script."""
-_ROW = '{"topic": "SIDE.%s", "partition": %d, "offset": %d}'
-_ROWS = '{"partitions": [%s, %s]}'
-SIDE_FILES = {
-    ".properties": "retention.bytes = 5000\nsegment.bytes:2000000\n",
-    ".csv": "SIDE.t,0,1\nSIDE.t,1,99\n",
-    ".client": "client.id=x\n",
-    ".delete.json": _ROWS % (_ROW % ("u", 0, 0), _ROW % ("t", 0, 999)),
-    ".twice.json": _ROWS % (_ROW % ("u", 0, 0), _ROW % ("u", 0, 1)),
-    ".elect.json": _ROWS % (_ROW % ("t", 0, 0), _ROW % ("t", 1, 0)),
-}
-"""Files of each side, by the ends of their names; SIDE stands for its first word."""
+"""Settings of the node; a member of a share group remains until the tests end, and a transaction may hang."""
+HANGING_ID = 77_000
+"""Producer id of a transaction that no coordinator knows of."""
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -55,7 +50,9 @@ def _prepare(node: OttlaProcess, side: str, stack: ExitStack) -> None:
     """Create topics, records, committed offsets, and groups with a member: a classic and a consumer group."""
     topic = f"{side}.t"
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
-    for future in admin.create_topics([NewTopic(topic, 2, config=KEEP), NewTopic(f"{side}.u", 1)]).values():
+    for future in admin.create_topics(
+        [NewTopic(topic, 2, config=KEEP), *(NewTopic(f"{side}.{name}", 1) for name in ("u", "open", "hang", "perf"))]
+    ).values():
         future.result(120)
     producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 1})
     for number in range(6):
@@ -72,12 +69,50 @@ def _prepare(node: OttlaProcess, side: str, stack: ExitStack) -> None:
         while (message := reader.poll(0.1)) is None or message.error():
             pass
         reader.commit(asynchronous=False)
+    sharer = ShareConsumer({"bootstrap.servers": node.bootstrap, "group.id": f"{side}-sharing", "client.id": "sharer"})
+    stack.callback(sharer.close)
+    sharer.subscribe([topic])
+    for _ in range(100):
+        if _has_member(node.port, f"{side}-sharing", sharer):
+            break
+    _open_transactions(node, side, stack)
+
+
+def _has_member(port: int, group: str, sharer: ShareConsumer) -> bool:
+    """Poll, and return True if the share group has a member with an assignment."""
+    sharer.poll(0.1)
+    request = ShareGroupDescribeRequest([group])
+    answer = RawClient(port).call(ApiKey.SHARE_GROUP_DESCRIBE, 1, request)
+    return any(member.assignment.topic_partitions for member in answer.groups[0].members)
+
+
+def _open_transactions(node: OttlaProcess, side: str, stack: ExitStack) -> None:
+    """Leave a transaction open, and one of a producer id that no coordinator knows of."""
+    producer = Producer(
+        {"bootstrap.servers": node.bootstrap, "transactional.id": f"{side}-open", "transaction.timeout.ms": 900_000}
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(f"{side}.open", "open")
+    producer.flush(60)
+    stack.callback(producer.purge)
+    record = NewRecord(None, b"hanging", BlockingEnv().now_ms() - 60_000)
+    batch = build_batch(
+        [record], attributes=TRANSACTIONAL_BIT, producer_id=HANGING_ID, producer_epoch=0, base_sequence=0
+    )
+    answer = RawClient(node.port).produce(f"{side}.hang", 0, batch)
+    assert not answer.error_code, answer
+
+
+def _controller_port(node: OttlaProcess) -> int:
+    """Return the port of the node's controller."""
+    topics = [dq.DescribeQuorumRequestTopicData("__cluster_metadata", [dq.DescribeQuorumRequestPartitionData(0)])]
+    answer = RawClient(node.port).call(ApiKey.DESCRIBE_QUORUM, 2, dq.DescribeQuorumRequest(topics))
+    return int(answer.nodes[0].listeners[0].port)
 
 
 def prepared(node: OttlaProcess, folder: Path, stack: ExitStack) -> ToolPair:
     """Return both implementations of the tools, for a node with topics, records and groups of each side."""
-    pair = ToolPair(node.port, folder=str(folder))
-    stack.callback(pair.close)
     producer = Producer({"bootstrap.servers": node.bootstrap, "transactional.id": "tx"})
     for side in SIDES:
         _prepare(node, side, stack)
@@ -85,11 +120,10 @@ def prepared(node: OttlaProcess, folder: Path, stack: ExitStack) -> ToolPair:
     producer.begin_transaction()
     producer.produce("transactions", "in a transaction")
     producer.commit_transaction(60)
-    for name, text in FILES.items():
-        (folder / name).write_text(text)
-    for side in SIDES:
-        for name, text in SIDE_FILES.items():
-            (folder / f"{side}{name}").write_text(text.replace("SIDE", side))
+    write_files(folder, node.data_dir)
+    controller = f"--bootstrap-controller 127.0.0.1:{_controller_port(node)}"
+    pair = ToolPair(node.port, folder=str(folder), ctl=controller, **copy_logs(node.data_dir, folder))
+    stack.callback(pair.close)
     return pair
 
 
