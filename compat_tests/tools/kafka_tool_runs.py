@@ -58,8 +58,8 @@ SCRIPTS = sorted(path.stem for path in (Path(__file__).parent / "scripts").iterd
 """Names of the scripts: calls in order, each run with ours and with Kafka's.
 
 In a line, ``{0}`` is the first word of names, ``{at}`` the option with the address of the node, ``{ctl}`` that of its
-controller, ``{n}`` the number of the side, and ``{folder}`` a folder with files. Text after `` << `` is standard input, in which ``|`` ends a line. Lines below
-``# campaign`` run in a campaign only.
+controller, ``{n}`` the number of the side, and ``{folder}`` a folder with files. Text after `` << `` is standard input,
+in which ``|`` ends a line. Lines below ``# campaign`` run in a campaign only.
 """
 
 

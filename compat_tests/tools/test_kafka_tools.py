@@ -17,6 +17,7 @@ from compat_tests.tools.tool_files import copy_logs, write_files
 from ottla.runtime.blocking_env import BlockingEnv
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
 from ottla.wire.record_batch.records import NewRecord, build_batch
@@ -100,8 +101,9 @@ def _open_transactions(node: OttlaProcess, side: str, stack: ExitStack) -> None:
     batch = build_batch(
         [record], attributes=TRANSACTIONAL_BIT, producer_id=HANGING_ID, producer_epoch=0, base_sequence=0
     )
-    answer = RawClient(node.port).produce(f"{side}.hang", 0, batch)
-    assert not answer.error_code, answer
+    data = TopicProduceData(f"{side}.hang", partition_data=[PartitionProduceData(0, batch)])
+    answer = RawClient(node.port).call(ApiKey.PRODUCE, 9, ProduceRequest(f"{side}-hang", -1, 10_000, [data]))
+    assert not answer.responses[0].partition_responses[0].error_code, answer
 
 
 def _controller_port(node: OttlaProcess) -> int:

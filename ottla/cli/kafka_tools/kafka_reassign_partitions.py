@@ -219,7 +219,7 @@ async def _move_dirs(
             await env.sleep(0.1)
 
 
-def _dirs_text(replica: PartitionReplica, now: ReplicaLogDirs, target: str) -> str:
+def replica_text(replica: PartitionReplica, now: ReplicaLogDirs, target: str) -> str:
     """Return the line of ``--verify`` for a replica that is to be in a log directory."""
     at = f"Partition {replica.topic}-{replica.partition}"
     if now.current is None:
@@ -257,7 +257,7 @@ async def _verify(client: ClusterClient, options: argparse.Namespace) -> None:
             )
     print("\n".join(["Status of partition reassignment:", *(lines[at] for at in sorted(lines))]))
     found = await describe_log_dirs(client, content.log_dirs.keys())
-    print("\n".join(_dirs_text(x, dirs, content.log_dirs[x]) for x, dirs in sorted(found.items())))
+    print("\n".join(replica_text(x, dirs, content.log_dirs[x]) for x, dirs in sorted(found.items())))
     is_moving = any(dirs.future is not None or dirs.current is None for dirs in found.values())
     if not ongoing and not is_moving and not options.preserve_throttles:
         await clear_throttles(client, options, content.partitions)

@@ -1,0 +1,75 @@
+"""``ottla client``: the list of a node's connections."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+import ottla
+from ottla.cli.commands.client import parse_connections
+from ottla.cli.errors import CommandFailed
+from ottla.cli.tests.command_runs import run_command
+
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+def _free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """HTTP listener of a node with a client, which has sent Metadata and Produce."""
+    at = _free_address()
+    with ottla.Broker(settings={"ottla.metrics.listener": at}) as broker:
+        broker.client.create_topic("events")
+        broker.client.produce("events", b"x")
+        yield at
+
+
+def test_client_lists_software_address_and_api_versions_of_connections(address: str) -> None:
+    done = run_command("client", "--http", address, "-o", "json")
+    assert (done.status, done.err) == (0, "")
+    (row,) = [row for row in json.loads(done.out) if any("Produce" in text for text in row["api_versions"])]
+    assert (row["node"], row["address"], row["listener"]) == (1, "127.0.0.1", "PLAINTEXT")
+    assert row["principal"] == "User:ANONYMOUS"
+    assert row["software"].startswith("ottla ")
+    assert row["last_request"] in row["api_versions"]
+    assert (row["pending_bytes"], row["throttled_ms"]) == (0, 0)
+
+
+def test_client_filters_rows_and_prints_other_formats(address: str) -> None:
+    done = run_command("client", "--http", address, "--filter", "no such client")
+    assert (done.status, done.out, done.err) == (0, b"", "no connections\n")
+    done = run_command("client", "--http", address, "--filter", "PRODUCE", "-o", "csv")
+    rows = list(csv.DictReader(io.StringIO(done.out.decode())))
+    assert [row["address"] for row in rows] == ["127.0.0.1"]
+    done = run_command("client", "--http", address, "--filter", "PRODUCE")
+    assert b"Produce v" in done.out
+    assert done.out.startswith(b"node ")
+
+
+def test_client_of_a_node_with_authorizer_is_refused_with_the_reason() -> None:
+    at = _free_address()
+    settings = {
+        "ottla.metrics.listener": at,
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:ANONYMOUS",
+    }
+    with ottla.Broker(settings=settings):
+        done = run_command("client", "--http", at)
+    assert (done.status, done.out) == (1, b"")
+    assert done.err.startswith(f"ottla: {at}: ")
+    assert "authorizer" in done.err
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"node_id": 1, "connections": [{}]}', b"\xff"])
+def test_another_document_is_no_list_of_connections(raw: bytes) -> None:
+    with pytest.raises(CommandFailed, match="no list of connections"):
+        parse_connections(raw)
