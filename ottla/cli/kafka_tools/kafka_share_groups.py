@@ -7,31 +7,37 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ottla.cli.common import connect_to_coordinator
 from ottla.cli.group_admin import description as gs
 from ottla.cli.group_admin.reset import alter_share_offsets
 from ottla.cli.group_admin.share_offsets import described_share_offsets, start_offsets
 from ottla.cli.kafka_tools.consumer_group_offsets import OffsetReset, Offsets
-from ottla.cli.kafka_tools.java_errors import java_class, java_text, message_text
-from ottla.cli.kafka_tools.text_tables import padded, widest
+from ottla.cli.kafka_tools.java_errors import java_text, message_text
+from ottla.cli.kafka_tools.text_tables import widest
 from ottla.cli.kafka_tools.tool_options import (
     FailureFormat,
     ToolFailed,
     ToolOptions,
     has,
     java_long,
-    raise_for,
     run_tool,
+)
+from ottla.cli.kafka_tools.typed_groups import (
+    check_available,
+    check_describe,
+    check_states,
+    chosen_groups,
+    delete_groups,
+    print_deletion,
+    print_groups,
+    print_rows,
 )
 from ottla.client.cluster_client import ClusterClient
 from ottla.env.hosts import format_address
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import delete_share_group_offsets as ds
-from ottla.wire.messages import list_groups as lg
-from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 
 TEXT = "This tool helps to list, describe, reset and delete share groups."
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
@@ -78,23 +84,10 @@ def _parser() -> ToolOptions:
 
 def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
     """Check the combination of options; print Kafka's error message and exit with status 1 if it is invalid."""
-    for name, actions in (
-        *((name, ("describe",)) for name in ("members", "offsets", "verbose")),
-        ("state", ("describe", "list")),
-    ):
-        if has(options, name) and not any(has(options, action) for action in actions):
-            parser.error(f"Option(s) [{name}] are unavailable given other options on the command line")
+    check_available(parser, options)
     parser.require(options, "bootstrap-server")
     has_scope = has(options, "group") or has(options, "all-groups")
-    if options.describe:
-        if not has_scope:
-            parser.fail_with_usage("Option [describe] takes one of these options: [all-groups], [group]")
-        if sum(has(options, name) for name in ("members", "offsets", "state")) > 1:
-            parser.fail_with_usage(
-                "Option [describe] takes at most one of these options: [members], [offsets], [state]"
-            )
-        if options.state:
-            parser.fail_with_usage("Option [describe] does not take a value for [state]")
+    check_describe(parser, options)
     if options.delete:
         if not has_scope:
             parser.fail_with_usage("Option [delete] takes the options [group] or [all-groups]")
@@ -112,9 +105,7 @@ def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
     if sum(has(options, name) for name in ACTIONS) != 1:
         shown = ", ".join(f"--{name}" for name in ACTIONS)
         parser.fail_with_usage(f"Command must include exactly one action: {shown}.")
-    lowered = [word.lower() for word in STATES]
-    if options.state and any(word.strip().lower() not in lowered for word in options.state.split(",")):
-        parser.fail_with_usage(f"Invalid state list '{options.state}'. Valid states are: {', '.join(STATES)}")
+    check_states(parser, options.state, STATES)
 
 
 def _check_reset(parser: ToolOptions, options: argparse.Namespace) -> None:
@@ -137,38 +128,6 @@ def _check_reset(parser: ToolOptions, options: argparse.Namespace) -> None:
 # ---------------------------------------------------------------------- list, describe
 
 
-async def _listed(client: ClusterClient, states: Sequence[str] = ()) -> list[lg.ListedGroup]:
-    """Return the share groups of all brokers in these states; an empty list matches all."""
-    rows = []
-    for channel in await client.all_brokers():
-        answer = await channel.call(lg.ListGroupsRequest(list(states), [gs.SHARE]))
-        raise_for(answer.error_code, None)
-        rows += answer.groups
-    return sorted(rows, key=lambda row: row.group_id)
-
-
-async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
-    if options.state is None:
-        for row in await _listed(client):
-            print(row.group_id)
-        return
-    rows = await _listed(client, [word.strip() for word in options.state.split(",")] if options.state else ())
-    widths = [widest(15, [row.group_id for row in rows]), 0]
-    print(padded(widths, ["GROUP", "STATE"]))
-    for row in rows:
-        print(padded(widths, [row.group_id, row.group_state]))
-
-
-async def _group_ids(client: ClusterClient, options: argparse.Namespace) -> list[str]:
-    if options.all_groups:
-        return [row.group_id for row in await _listed(client)]
-    return list(dict.fromkeys(options.group))
-
-
-def _print_rows(widths: Sequence[int], rows: Sequence[Sequence[Any]]) -> None:
-    print("".join("\n" + padded(widths, row) for row in rows))
-
-
 def _warn_empty(seen: gs.GroupDescription) -> None:
     if seen.state == "Dead":
         print(f"\nError: Share group '{seen.id}' does not exist.")
@@ -189,7 +148,7 @@ async def _describe_offsets(seen: gs.GroupDescription, *, verbose: bool) -> None
         return
     heads = ["GROUP", "TOPIC", "PARTITION", *["LEADER-EPOCH"] * verbose, "START-OFFSET", "LAG"]
     widths = [widest(15, [seen.id]), widest(15, [row[1] for row in rows]), 10, *[13] * verbose, 13, 0]
-    _print_rows(widths, [heads, *rows])
+    print_rows(widths, [heads, *rows])
 
 
 async def _describe_state(client: ClusterClient, seen: gs.GroupDescription, *, verbose: bool) -> None:
@@ -199,7 +158,7 @@ async def _describe_state(client: ClusterClient, seen: gs.GroupDescription, *, v
     epochs = [seen.response.group_epoch, seen.response.assignment_epoch] * verbose
     heads = ["GROUP", "COORDINATOR (ID)", "STATE", *["GROUP-EPOCH", "ASSIGNMENT-EPOCH"] * verbose, "#MEMBERS"]
     widths = [widest(15, [seen.id]), widest(25, [coordinator]), 15, *[12, 17] * verbose, 0]
-    _print_rows(widths, [heads, [seen.id, coordinator, seen.state, *epochs, len(seen.response.members)]])
+    print_rows(widths, [heads, [seen.id, coordinator, seen.state, *epochs, len(seen.response.members)]])
 
 
 def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
@@ -215,11 +174,11 @@ def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
         rows.append([*cells, *[member["epoch"]] * verbose, ";".join(shown)])
     heads = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", *["MEMBER-EPOCH"] * verbose, "ASSIGNMENT"]
     widths = [*(widest(15, [row[i] for row in rows]) for i in range(4)), 12, *[13] * verbose, 0]
-    _print_rows(widths, [heads, *rows])
+    print_rows(widths, [heads, *rows])
 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
-    names = sorted(await _group_ids(client, options))
+    names = sorted(await chosen_groups(client, options, gs.SHARE))
     for seen in [await gs.describe_group_of_type(client, name, gs.SHARE) for name in names]:
         if options.members:
             _describe_members(seen, verbose=options.verbose)
@@ -233,32 +192,12 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
-    there = {row.group_id: row.group_state for row in await _listed(client)}
-    deleted, failed = list[str](), dict[str, str]()
-    for group in list(there) if options.all_groups else list(dict.fromkeys(options.group)):
-        state = there.get(group)
-        if state is None:
-            failed[group] = f"java.lang.IllegalArgumentException: Group '{group}' is not a share group."
-        elif state == "Dead":
-            failed[group] = f"java.lang.IllegalStateException: Share group '{group}' group state is DEAD."
-        elif state != "Empty":
-            failed[group] = f"{java_class(ErrorCode.NON_EMPTY_GROUP)}: Share group '{group}' is not EMPTY."
-        else:
-            channel = await connect_to_coordinator(client, group)
-            code = (await channel.call(DeleteGroupsRequest([group]))).results[0].error_code
-            if code:
-                failed[group] = java_text(ProtocolError(ErrorCode(code)))
-            else:
-                deleted.append(group)
-    shown = ", ".join(f"'{group}'" for group in deleted)
-    if not failed:
-        print(f"Deletion of requested share groups ({shown}) was successful.")
-        return
-    print("\nError: Deletion of some share groups failed:")
-    for group, text in failed.items():
-        print(f"* Group '{group}' could not be deleted due to: {text}")
-    if deleted:
-        print(f"\nThese share groups were deleted successfully: {shown}")
+    deleted, failed = await delete_groups(client, options, gs.SHARE, "is not a share group.")
+    print_deletion(gs.SHARE, deleted, failed)
+
+
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+    await print_groups(client, options, gs.SHARE)
 
 
 async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -277,7 +216,7 @@ async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) ->
     elif first is not None and first.code not in TOPIC_CODES:
         print(f"\nError: Encounter some unknown error: {java_text(first)}")
     shown = [[topic, "Successful" if x is None else f"Error: {message_text(x)}"] for topic, x in results.items()]
-    _print_rows([widest(15, topics), 0], [["TOPIC", "STATUS"], *shown])
+    print_rows([widest(15, topics), 0], [["TOPIC", "STATUS"], *shown])
 
 
 # ---------------------------------------------------------------------- reset
