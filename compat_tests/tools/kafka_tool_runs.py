@@ -38,6 +38,7 @@ JAVA_CLASSES = {
     "kafka-reassign-partitions": "reassign.ReassignPartitionsCommand",
     "kafka-share-groups": "consumer.group.share.ShareGroupCommand",
     "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-streams-groups": "streams.StreamsGroupCommand",
     "kafka-topics": "TopicCommand",
     "kafka-transactions": "TransactionsCommand",
 }

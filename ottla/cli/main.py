@@ -61,6 +61,7 @@ COMMANDS = {
     "kafka-reassign-partitions": "the tool kafka-reassign-partitions.sh",
     "kafka-features": "the tool kafka-features.sh",
     "kafka-share-groups": "the tool kafka-share-groups.sh",
+    "kafka-streams-groups": "the tool kafka-streams-groups.sh",
     "kafka-dump-log": "the tool kafka-dump-log.sh",
     "kafka-storage": "the tool kafka-storage.sh",
     "kafka-producer-perf-test": "the tool kafka-producer-perf-test.sh",

@@ -41,6 +41,7 @@ ONLINE = (
     "kafka-features describe",
     "kafka-features upgrade --feature group.version=1",
     "kafka-share-groups --list",
+    "kafka-streams-groups --list",
     "kafka-transactions find-hanging --topic t",
     "kafka-transactions forceTerminateTransaction --transactionalId t",
     "kafka-consumer-perf-test --topic t --num-records 1 --hide-header",
