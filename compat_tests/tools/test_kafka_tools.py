@@ -11,12 +11,13 @@ from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.support.processes import OttlaProcess
-from compat_tests.support.raw_client import RawClient
+from compat_tests.support.raw_client import RawClient, wait_until
 from compat_tests.tools.kafka_tool_runs import SCRIPTS, SIDES, ToolPair, differences, load_script
 from compat_tests.tools.tool_files import copy_logs, write_files
 from ottla.runtime.blocking_env import BlockingEnv
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import streams_group_heartbeat as sh
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
@@ -30,9 +31,11 @@ SETTINGS = {
     "super_users": "User:ANONYMOUS",
     "group_share_max_session_timeout_ms": "600000",
     "group_share_session_timeout_ms": "600000",
+    "group_streams_max_session_timeout_ms": "600000",
+    "group_streams_session_timeout_ms": "600000",
     "transaction_partition_verification_enable": "false",
 }
-"""Settings of the node; a member of a share group remains until the tests end, and a transaction may hang."""
+"""Settings of the node; the members of share and streams groups remain until the tests end, and a transaction may hang."""
 HANGING_ID = 77_000
 """Producer id of a transaction that no coordinator knows of."""
 
@@ -77,6 +80,33 @@ def _prepare(node: OttlaProcess, side: str, stack: ExitStack) -> None:
         if _has_member(node.port, f"{side}-sharing", sharer):
             break
     _open_transactions(node, side, stack)
+    _join_streams_group(node.port, f"{side}-app", topic, leaves=False)
+    for group in ("left", "gone"):
+        _join_streams_group(node.port, f"{side}-{group}", topic, leaves=True)
+        reader = _consumer(node, f"{side}-{group}")
+        reader.commit(offsets=[TopicPartition(topic, 0, 1), TopicPartition(topic, 1, 2)], asynchronous=False)
+        reader.close()
+
+
+def _join_streams_group(port: int, group: str, topic: str, *, leaves: bool) -> None:
+    """Make a streams group of a topology with an internal topic, whose member remains or leaves."""
+    peer = RawClient(port)
+    changelog = sh.TopicInfo(f"{group}-store-changelog")
+    topology = sh.Topology(0, [sh.Subtopology("0", [topic], state_changelog_topics=[changelog])])
+    request = sh.StreamsGroupHeartbeatRequest(group, "m", 0, rebalance_timeout_ms=30_000, topology=topology)
+    request.process_id, request.active_tasks, request.standby_tasks, request.warmup_tasks = "p", [], [], []
+
+    def has_tasks() -> bool:
+        nonlocal request
+        answer = peer.call(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, request)
+        if answer.error_code or answer.active_tasks:
+            return bool(answer.active_tasks)
+        request = sh.StreamsGroupHeartbeatRequest(group, "m", answer.member_epoch)
+        return False
+
+    wait_until(has_tasks)
+    if leaves:
+        peer.call(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, sh.StreamsGroupHeartbeatRequest(group, "m", -1))
 
 
 def _has_member(port: int, group: str, sharer: ShareConsumer) -> bool:

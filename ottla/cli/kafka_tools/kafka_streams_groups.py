@@ -160,8 +160,9 @@ def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
         if verbose:
             tasks += "".join(_tasks(member[f"target_{role}"], f"TARGET-{role.upper()}") for role in ROLES)
             epochs = seen.response.assignment_epoch, seen.response.topology.epoch
-            kind = "classic" if getattr(member, "is_classic", False) else "streams"
-            rows.append([seen.id, epochs[0], f"{epochs[1]:<15}{names[0]}", kind, member["epoch"], *names[1:], tasks])
+            rows.append(
+                [seen.id, epochs[0], f"{epochs[1]:<15}{names[0]}", "streams", member["epoch"], *names[1:], tasks]
+            )
         else:
             rows.append([seen.id, *names, tasks])
     widths = [widest(15, [member[name] for member in members]) for name in ("member", "process", "client")]
@@ -211,20 +212,10 @@ async def _describe_offsets(client: ClusterClient, seen: gs.GroupDescription, *,
         epoch = None if entry is None or entry.committed_leader_epoch < 0 else entry.committed_leader_epoch
         shown = [None if entry is None else entry.committed_offset, epoch, end] if verbose else []
         rows.append([seen.id, *at, *(MISSING if value is None else value for value in shown), lag])
-    heads = [
-        "GROUP",
-        "TOPIC",
-        "PARTITION",
-        *["CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET"] * verbose,
-        "OFFSET-LAG",
-    ]
-    widths = [
-        widest(15, [seen.id]),
-        widest(15, [at[0] for at in places]),
-        10,
-        *[15] * (4 * verbose),
-        *[0] * (not verbose),
-    ]
+    more = ["CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET"] * verbose
+    heads = ["GROUP", "TOPIC", "PARTITION", *more, "OFFSET-LAG"]
+    last = [15, 15, 15, 15] if verbose else [0]
+    widths = [widest(15, [seen.id]), widest(15, [at[0] for at in places]), 10, *last]
     for row in (heads, *rows):
         print(padded(widths, row))
 
