@@ -35,7 +35,7 @@ SETTINGS = {
     "group_streams_session_timeout_ms": "600000",
     "transaction_partition_verification_enable": "false",
 }
-"""Settings of the node; the members of share and streams groups remain until the tests end, and a transaction may hang."""
+"""Settings of the node: members of share and streams groups remain until the tests end, and a transaction may hang."""
 HANGING_ID = 77_000
 """Producer id of a transaction that no coordinator knows of."""
 
