@@ -50,8 +50,8 @@ _NOISE = re.compile(
     r"|The consumer rebalance protocol|\s*$"
 )
 _LIST = re.compile(r"(.* (?:are|options|scenarios|required): )(.+)")
-_MEASURED = re.compile(r"(?<= )\d+\.\d+|(?<=\()\d+\.\d+|\d+(?= ms \d)|(?<=, )\d+(?=, \d+\.\d+|, \d+, )")
-"""Numbers of a line of a performance test that differ from run to run."""
+_MEASURED = re.compile(r"(?<=[ (])\d+\.\d+|\d+(?= ms \d)")
+"""Numbers in a line of the producer's performance test that differ from run to run."""
 _MEMBER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<= )[\w/+-]{22}(?= +/)")
 
 
@@ -96,8 +96,11 @@ def _plain(line: str) -> str:
     line = re.sub(r"\d+ ms ago\s*", "<n> ms ago", line).replace(" \t(principal", "\t(principal")
     line = re.sub(r"(?<=operations \[)[^]]+", lambda found: ", ".join(sorted(found[0].split(", "))), line)
     line = re.sub(r"TopicId: \S+", "TopicId: <id>", line)
-    if " MB/sec), " in line or line.startswith("at 2"):
+    if " MB/sec), " in line:
         line = _MEASURED.sub("<measured>", line)
+    if line.startswith("at 2"):  # total of the consumer's performance test: only size and count do not vary
+        cells = line.split(", ")
+        line = ", ".join([cells[2], cells[4], *(re.sub(r"\d+", "<n>", cells[i]) for i in (6, 7))])
     head, mark, settings = line.partition("Configs: ")
     line = head + mark + ",".join(sorted(settings.split(",")))
     if line.startswith('{"'):

@@ -238,6 +238,7 @@ def replica_text(replica: PartitionReplica, now: ReplicaLogDirs, target: str) ->
 
 async def _verify(client: ClusterClient, options: argparse.Namespace) -> None:
     content = read_reassignments(options.reassignment_json_file)
+    await node_ids(client, options)
     ongoing = await ongoing_reassignments(client, options)
     names = sorted({at[0] for at, _ in content.partitions if at not in ongoing})
     answer = (await client.metadata(names)).topics if names else []
@@ -272,6 +273,7 @@ def _current_replicas(topic: md.MetadataResponseTopic, number: int) -> list[int]
 
 async def _cancel(client: ClusterClient, options: argparse.Namespace) -> None:
     content = read_reassignments(options.reassignment_json_file)
+    await node_ids(client, options)
     found = await ongoing_reassignments(client, options, {at for at, _ in content.partitions})
     active = sorted(at for at, row in found.items() if row.adding_replicas or row.removing_replicas)
     plural = "s" if len(active) != 1 else ""
