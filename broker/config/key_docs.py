@@ -91,8 +91,8 @@ OTTLA_DOCS: dict[str, str] = {
     FAULTS: "True to let tests inject faults into the node and advance its clock. Not for data that must be kept.",
     FAULTS_LISTENER: "Address, `HOST:PORT`, of the HTTP listener for faults, on a loopback address. Port 0 is a free "
     "port; the file `ottla-faults.json` in the first data directory has the address and the token.",
-    METRICS_LISTENER: "Address, `HOST:PORT`, of the HTTP listener for `/metrics`, `/livez` and `/readyz`; none if not "
-    "set.",
+    METRICS_LISTENER: "Address, `HOST:PORT`, of the HTTP listener for `/metrics`, `/livez`, `/readyz` and, for this "
+    "machine only, `/connections`; none if not set.",
     CONSOLE_LISTENER: "Address, `HOST:PORT` or `https://HOST:PORT`, of the web console of a broker; none if not set. "
     "With `https` the console uses the `ssl.` settings of the node, or those behind `listener.name.console.`.",
     OTLP_ENDPOINT: "URL of an OpenTelemetry collector, such as `http://127.0.0.1:4318`, to which metrics and traces of "
