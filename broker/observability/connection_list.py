@@ -23,10 +23,11 @@ def refusal(peer: str, *, has_authorizer: bool) -> str:
     if has_authorizer:
         return BY_AUTHORIZER
     try:
-        is_local = ipaddress.ip_address(peer.partition("%")[0]).is_loopback
+        address = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:
-        is_local = False
-    return "" if is_local else BY_OTHER_MACHINE
+        return BY_OTHER_MACHINE
+    mapped = getattr(address, "ipv4_mapped", None)  # an IPv4 peer of a listener for both
+    return "" if (mapped or address).is_loopback else BY_OTHER_MACHINE
 
 
 def _row(connection: Connection, now_ms: float) -> dict[str, Any]:

@@ -36,7 +36,7 @@ JAVA_CLASSES = {
     "kafka-metadata-quorum": "MetadataQuorumCommand",
     "kafka-producer-perf-test": "ProducerPerformance",
     "kafka-reassign-partitions": "reassign.ReassignPartitionsCommand",
-    "kafka-share-groups": "consumer.group.share.ShareGroupCommand",
+    "kafka-share-groups": "consumer.group.ShareGroupCommand",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-streams-groups": "streams.StreamsGroupCommand",
     "kafka-topics": "TopicCommand",

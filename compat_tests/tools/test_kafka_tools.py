@@ -67,12 +67,14 @@ def _prepare(node: OttlaProcess, side: str, stack: ExitStack) -> None:
         reader.commit(offsets=[TopicPartition(topic, 0, 2), TopicPartition(topic, 1, 3)], asynchronous=False)
         reader.close()
     for group, protocol in (("live", "classic"), ("new", "consumer")):
-        reader = _consumer(node, f"{side}-{group}", **{"group.protocol": protocol, "auto.offset.reset": "earliest"})
+        settings = {"group.protocol": protocol, "auto.offset.reset": "earliest", "enable.auto.commit": "false"}
+        reader = _consumer(node, f"{side}-{group}", **settings)
         stack.callback(reader.close)
         reader.subscribe([topic])
-        while (message := reader.poll(0.1)) is None or message.error():
-            pass
-        reader.commit(asynchronous=False)
+        for _ in range(3000):
+            if (message := reader.poll(0.1)) is not None and not message.error():
+                break
+        reader.commit(offsets=[TopicPartition(topic, 1, 1)], asynchronous=False)
     sharer = ShareConsumer({"bootstrap.servers": node.bootstrap, "group.id": f"{side}-sharing", "client.id": "sharer"})
     stack.callback(sharer.close)
     sharer.subscribe([topic])

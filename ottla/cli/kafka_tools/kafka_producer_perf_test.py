@@ -212,10 +212,7 @@ async def _produce(client: ClusterClient, options: argparse.Namespace, settings:
 def run(arguments: list[str]) -> int:
     """Run ``kafka-producer-perf-test`` with these arguments and return the exit status."""
     parser = _parser()
-    if not arguments:
-        parser.print_help()
-        return 0
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(arguments or ["--help"])
     _check(parser, options)
     try:
         settings = _properties(options)

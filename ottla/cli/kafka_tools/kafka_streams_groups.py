@@ -213,7 +213,7 @@ async def _describe_offsets(client: ClusterClient, seen: gs.GroupDescription, *,
         shown = [None if entry is None else entry.committed_offset, epoch, end] if verbose else []
         rows.append([seen.id, *at, *(MISSING if value is None else value for value in shown), lag])
     more = ["CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET"] * verbose
-    heads = ["GROUP", "TOPIC", "PARTITION", *more, "OFFSET-LAG"]
+    heads: list[Any] = ["GROUP", "TOPIC", "PARTITION", *more, "OFFSET-LAG"]
     last = [15, 15, 15, 15] if verbose else [0]
     widths = [widest(15, [seen.id]), widest(15, [at[0] for at in places]), 10, *last]
     for row in (heads, *rows):
@@ -302,7 +302,7 @@ class StreamsOffsetReset(OffsetReset):
         return new
 
     def _print(self, out: Mapping[str, Offsets]) -> None:
-        rows = [(group, *at, offset) for group, offsets in out.items() for at, offset in sorted(offsets.items())]
+        rows: list[tuple[Any, ...]] = [(group, *at, offset) for group, offsets in out.items() for at, offset in sorted(offsets.items())]
         if out:
             rows.insert(0, ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"))
         print("".join("\n" + padded(RESET_WIDTHS, row) for row in rows))

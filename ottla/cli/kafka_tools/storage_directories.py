@@ -134,7 +134,7 @@ def _meta_properties(path: str) -> dict[str, str]:
         CorruptFile: a required property is missing.
     """
     values = checkpoint_files.read_properties(SystemEnv().disk, path)
-    kept = {name: values[name] for name in ("cluster.id", "directory.id", "node.id", "version") if name in values}
+    kept: dict[str, str] = {name: values[name] for name in ("cluster.id", "directory.id", "node.id", "version") if name in values}
     if "node.id" not in kept:
         raise CorruptFile("Failed to find node.id")
     return kept

@@ -14,6 +14,11 @@ import ottla
 from ottla.cli.commands.client import parse_connections
 from ottla.cli.errors import CommandFailed
 from ottla.cli.tests.command_runs import run_command
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.schema import Message
+from ottla.wire.framing import encode_request
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.metadata import MetadataRequest
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -23,35 +28,45 @@ def _free_address() -> str:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
+def _call(sock: socket.socket, key: ApiKey, version: int, request: Message) -> None:
+    """Send a request and read its response."""
+    sock.sendall(encode_request(key, version, 1, "probe", request))
+    reader = sock.makefile("rb")
+    size = int.from_bytes(reader.read(4), "big")
+    assert len(reader.read(size)) == size
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """HTTP listener of a node with a client, which has sent Metadata and Produce."""
+    """HTTP listener of a node with a connected client, which has sent ApiVersions and Metadata."""
     at = _free_address()
     with ottla.Broker(settings={"ottla.metrics.listener": at}) as broker:
-        broker.client.create_topic("events")
-        broker.client.produce("events", b"x")
-        yield at
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        with socket.create_connection((host, int(port)), 30) as sock:
+            _call(sock, ApiKey.API_VERSIONS, 3, ApiVersionsRequest("probe-software", "1.2"))
+            _call(sock, ApiKey.METADATA, 12, MetadataRequest([]))
+            yield at
 
 
 def test_client_lists_software_address_and_api_versions_of_connections(address: str) -> None:
     done = run_command("client", "--http", address, "-o", "json")
     assert (done.status, done.err) == (0, "")
-    (row,) = [row for row in json.loads(done.out) if any("Produce" in text for text in row["api_versions"])]
+    (row,) = [row for row in json.loads(done.out) if row["client_id"] == "probe"]
     assert (row["node"], row["address"], row["listener"]) == (1, "127.0.0.1", "PLAINTEXT")
-    assert row["principal"] == "User:ANONYMOUS"
-    assert row["software"].startswith("ottla ")
-    assert row["last_request"] in row["api_versions"]
+    assert (row["software"], row["principal"]) == ("probe-software 1.2", "User:ANONYMOUS")
+    assert row["api_versions"] == ["Metadata v12", "ApiVersions v3"]
+    assert row["last_request"] == "Metadata v12"
     assert (row["pending_bytes"], row["throttled_ms"]) == (0, 0)
 
 
 def test_client_filters_rows_and_prints_other_formats(address: str) -> None:
     done = run_command("client", "--http", address, "--filter", "no such client")
     assert (done.status, done.out, done.err) == (0, b"", "no connections\n")
-    done = run_command("client", "--http", address, "--filter", "PRODUCE", "-o", "csv")
+    done = run_command("client", "--http", address, "--filter", "PROBE", "-o", "csv")
     rows = list(csv.DictReader(io.StringIO(done.out.decode())))
     assert [row["address"] for row in rows] == ["127.0.0.1"]
-    done = run_command("client", "--http", address, "--filter", "PRODUCE")
-    assert b"Produce v" in done.out
+    done = run_command("client", "--http", address, "--filter", "PROBE")
+    assert b"Metadata v12, ApiVersions v3" in done.out
     assert done.out.startswith(b"node ")
 
 
