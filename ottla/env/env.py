@@ -52,6 +52,8 @@ class ThreadPool(Enum):
     """Verification of clients' credentials that reads files."""
     KERBEROS = "tickets"
     """Requests for Kerberos tickets, which wait for a KDC."""
+    REMOTE_STORAGE = "remote-storage"
+    """Calls of the remote store of log segments, which the remote log manager limits."""
 
 
 class ProcessStats(NamedTuple):

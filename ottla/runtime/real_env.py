@@ -55,6 +55,7 @@ _THREADS = {
     ThreadPool.REMOVAL: 1,
     ThreadPool.AUTHENTICATION: 2,
     ThreadPool.KERBEROS: 2,
+    ThreadPool.REMOTE_STORAGE: 1000,
 }
 
 

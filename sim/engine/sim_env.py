@@ -26,6 +26,7 @@ POOL_SIZES = {
     ThreadPool.REMOVAL: 1,
     ThreadPool.AUTHENTICATION: 2,
     ThreadPool.KERBEROS: 2,
+    ThreadPool.REMOTE_STORAGE: 1000,
 }
 
 

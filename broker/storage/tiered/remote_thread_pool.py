@@ -1,0 +1,68 @@
+"""Bounded pools of threads for calls of the remote store: one for readers, with a bounded queue.
+
+Source: ``RemoteStorageThreadPool.java``, ``RemoteLogManager.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+from ottla.env.env import Env, ThreadPool
+
+T = TypeVar("T")
+
+
+class RemoteReadQueueFullError(Exception):
+    """Read that was rejected, as ``remote.log.reader.max.pending.tasks`` reads wait for a thread."""
+
+
+class RemoteThreadPool:
+    """Threads for one kind of work on the remote store. The number of threads may change at any time."""
+
+    def __init__(self, env: Env, threads: int, max_pending: int | None = None) -> None:
+        """Create a pool; no thread is started before it is needed.
+
+        Args:
+            env: Environment.
+            threads: Maximum number of calls at a time.
+            max_pending: Maximum number of calls that wait for a thread; None: unlimited.
+        """
+        self._env = env
+        self._max_pending = max_pending
+        self.limiter = trio.CapacityLimiter(threads)
+        """Limiter of the calls, also for tasks that make several calls in one turn of the pool."""
+
+    def resize(self, threads: int) -> None:
+        """Set the maximum number of calls at a time; calls in progress are not affected."""
+        self.limiter.total_tokens = threads
+
+    @property
+    def active_count(self) -> int:
+        """Number of calls in progress."""
+        return self.limiter.borrowed_tokens
+
+    @property
+    def pending_count(self) -> int:
+        """Number of calls that wait for a thread."""
+        return self.limiter.statistics().tasks_waiting
+
+    @property
+    def idle_percent(self) -> float:
+        """Share of the threads that are idle, from 0 to 1."""
+        return max(0.0, 1 - self.limiter.borrowed_tokens / self.limiter.total_tokens)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run a call in a thread and return its result; raises its error.
+
+        Raises:
+            RemoteReadQueueFullError: Too many calls wait already.
+        """
+        if self._max_pending is not None and not self.limiter.available_tokens:
+            pending = self.pending_count
+            if pending >= self._max_pending:
+                raise RemoteReadQueueFullError(f"{pending} reads of the remote log are pending")
+        async with self.limiter:
+            return await self._env.in_thread(work, ThreadPool.REMOTE_STORAGE)
