@@ -93,7 +93,7 @@ class ControllerForwarder:
         elif name == SHARE_TOPIC:
             self.create_share_topic()
         elif name != METADATA_TOPIC:  # the controller would reject it
-            self._create(name, -1, -1, {})
+            self.create_topic(name, -1, -1, {})
 
     def streams_internal_topics(self, now_ms: Callable[[], int]) -> StreamsInternalTopics:
         """Return the creator of streams groups' internal topics, created on first use."""
@@ -133,7 +133,7 @@ class ControllerForwarder:
         """Create an internal topic; ``keys``: prefix of the settings for partitions and replication factor."""
         config = self._config
         partitions, replicas = config.number(f"{keys}.num.partitions"), config.number(f"{keys}.replication.factor")
-        self._create(name, partitions, replicas, settings)
+        self.create_topic(name, partitions, replicas, settings)
 
     def create_share_topic(self) -> None:
         """Create `__share_group_state` in the background."""
@@ -147,7 +147,7 @@ class ControllerForwarder:
         }
         self._create_internal(SHARE_TOPIC, keys, settings)
 
-    def _create(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
+    def create_topic(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         """Create a topic in the background; -1 is the controller's default number of partitions or replicas."""
         if name not in self._topics_in_creation and len(self._topics_in_creation) < MAX_TOPICS_IN_CREATION:
             self._topics_in_creation.add(name)

@@ -1,38 +1,93 @@
 """Manager of tiered storage on a broker (KIP-405): remote segments of its partitions, and the tasks that move them.
 
-Source: ``RemoteLogManager.java`` (apache/kafka 4.3.1).
+The tasks of a partition run while this broker leads it. On followers the highest offset in the remote store is set in
+the same interval, so that local retention applies there, too. When a topic is deleted, or its tiered storage ends, the
+leaders of its partitions delete their remote segments.
+
+Source: ``RemoteLogManager.java``, ``ConfigHandler.scala`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple, TypeVar
 
+import trio
+
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.replication.replica_manager import ReplicaManager
+from ottla.broker.storage.log_dirs import DiskErrorHandler
+from ottla.broker.storage.tiered.leader_epoch_lineage import find_highest_remote_offset
 from ottla.broker.storage.tiered.remote_log_manager_config import RemoteLogManagerConfig
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_log_quota import RemoteLogQuota
+from ottla.broker.storage.tiered.remote_partition_metadata_store import TopicIdPartition
+from ottla.broker.storage.tiered.remote_partition_tasks import RemotePartitionTasks, RemoteTaskDependencies
 from ottla.broker.storage.tiered.remote_storage import RemoteStorage
 from ottla.broker.storage.tiered.remote_thread_pool import RemoteThreadPool
+from ottla.broker.storage.tiered.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
+from ottla.controller.metadata.delta import MetadataDelta
+from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from ottla.env.env import Env
+from ottla.log.partition_log import PartitionLog
 
 T = TypeVar("T")
+
+
+class RemoteLogDependencies(NamedTuple):
+    """Components of the broker that tiered storage uses."""
+
+    env: Env
+    broker_id: int
+    replicas: ReplicaManager
+    metadata: TopicBasedRemoteLogMetadataManager
+    open_storage: Callable[[], RemoteStorage]
+    """Function that opens the remote store; called in a thread."""
+    current_settings: Callable[[], RemoteLogManagerConfig]
+    """Function that returns the settings with the current dynamic values."""
+    persist_log_start: Callable[[PartitionLog], Awaitable[None]]
+    fail: DiskErrorHandler
+    start: Callable[[Callable[[], Awaitable[None]]], None]
+    """Function that starts a task in the background."""
 
 
 class RemoteLogManager:
     """Tiered storage of the partitions that this broker hosts."""
 
-    def __init__(self, env: Env, settings: RemoteLogManagerConfig, open_storage: Callable[[], RemoteStorage]) -> None:
+    def __init__(self, around: RemoteLogDependencies) -> None:
         """Create the manager, without partitions; `open` must precede all use of the store."""
-        self._env = env
-        self._open_storage = open_storage
+        env = around.env
+        self._around = around
+        self._metadata = around.metadata
         self._storage: RemoteStorage | None = None
-        self.settings = settings
-        """Current settings; replaced by `update_settings`."""
+        self.settings = settings = around.current_settings()
+        """Current settings."""
         self.read_quota = RemoteLogQuota(
             env, settings.fetch_bytes_per_second, settings.fetch_quota_samples, settings.fetch_quota_window_s
         )
         """Quota of bytes read from the remote store."""
-        self._readers = RemoteThreadPool(env, settings.reader_threads, settings.reader_max_pending_tasks)
+        self.copy_quota = RemoteLogQuota(
+            env, settings.copy_bytes_per_second, settings.copy_quota_samples, settings.copy_quota_window_s
+        )
+        """Quota of bytes copied to the remote store."""
+        self.readers = RemoteThreadPool(env, settings.reader_threads, settings.reader_max_pending_tasks)
+        self.copiers = RemoteThreadPool(env, settings.copier_threads)
+        self.expirers = RemoteThreadPool(env, settings.expiration_threads)
+        self._task_dependencies = RemoteTaskDependencies(
+            env,
+            around.broker_id,
+            around.metadata,
+            lambda: self.storage,
+            lambda: self.settings,
+            self.copiers,
+            self.expirers,
+            self.copy_quota,
+            around.persist_log_start,
+            around.fail,
+        )
+        self._leaders: dict[TopicIdPartition, RemotePartitionTasks] = {}
+        self._followers: dict[TopicIdPartition, HostedPartition] = {}
 
     @property
     def storage(self) -> RemoteStorage:
@@ -40,12 +95,20 @@ class RemoteLogManager:
         assert self._storage is not None, "the manager is opened before partitions are"
         return self._storage
 
+    async def open(self) -> None:
+        """Open the remote store.
+
+        Raises:
+            InvalidStoreError, OSError: It cannot be opened with the settings of this broker.
+        """
+        self._storage = await self._around.env.in_thread(self._around.open_storage)
+
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
         """Return the remote segments of a partition; None while their metadata is not loaded.
 
         A request for the partition then fails with a retriable error.
         """
-        raise NotImplementedError
+        return self._metadata.cache((topic_id, partition))
 
     async def in_reader_thread(self, work: Callable[[], T]) -> T:
         """Run a call of the store for a read in a thread, at most ``remote.log.reader.threads`` at a time.
@@ -53,4 +116,108 @@ class RemoteLogManager:
         Raises:
             RemoteReadQueueFullError: ``remote.log.reader.max.pending.tasks`` calls wait already.
         """
-        return await self._readers.run(work)
+        return await self.readers.run(work)
+
+    # ------------------------------------------------------------------ partitions
+
+    def on_leader(self, replica: HostedPartition) -> None:
+        """Start the tasks of a partition that this broker leads now."""
+        self._update(replica)
+
+    def on_follower(self, replica: HostedPartition, leader: int, leader_epoch: int) -> None:
+        """Stop the tasks of a partition that this broker follows now."""
+        self._update(replica)
+
+    def on_resigned(self, replica: HostedPartition) -> None:
+        """Stop the tasks of a partition; delete its remote segments if this broker led it and its topic is deleted."""
+        replicas = self._around.replicas
+        if replicas.get(replica.topic, replica.partition) is replica:
+            return  # followed from now on
+        is_deleted = replica.topic_id not in replicas.image.topic_names
+        self._stop((replica.topic_id, replica.partition), deletes=is_deleted)
+
+    def _update(self, replica: HostedPartition) -> None:
+        """Start and stop the tasks of a hosted partition by its role and the settings of its topic."""
+        key = (replica.topic_id, replica.partition)
+        if not replica.log.config.tiering.is_enabled:
+            if key in self._leaders or key in self._followers:
+                self._end_tiering(key, replica)
+            return
+        self._metadata.assign(key)
+        tasks = self._leaders.get(key)
+        if replica.is_leader:
+            self._followers.pop(key, None)
+            if tasks is None:
+                tasks = self._leaders[key] = RemotePartitionTasks(self._task_dependencies, replica)
+                self._around.start(tasks.run)
+            return
+        if tasks is not None:
+            self._leaders.pop(key).cancel()
+        self._followers[key] = replica
+
+    def _end_tiering(self, key: TopicIdPartition, replica: HostedPartition) -> None:
+        """Handle ``remote.storage.enable=false``, which needs ``remote.log.delete.on.disable=true``."""
+        log = replica.log
+        if replica.is_leader and not log.closed:
+            try:
+                log.maybe_increment_log_start_offset(log.local_log_start_offset)
+            except OSError as error:
+                self._around.fail(error, log)
+            replica.notify_waiters()
+        self._stop(key, deletes=True)
+
+    def _stop(self, key: TopicIdPartition, *, deletes: bool) -> None:
+        """Stop the tasks of a partition; ``deletes``: its leader deletes its remote segments."""
+        self._followers.pop(key, None)
+        tasks = self._leaders.pop(key, None)
+        if tasks is not None:
+            tasks.cancel()
+            if deletes:
+                self._around.start(partial(self._delete, tasks))
+                return
+        self._metadata.unassign(key)
+
+    async def _delete(self, tasks: RemotePartitionTasks) -> None:
+        await tasks.delete_all()
+        if tasks.key not in self._leaders and tasks.key not in self._followers:  # tiered again meanwhile
+            self._metadata.unassign(tasks.key)
+
+    # ------------------------------------------------------------------ settings
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Apply changed settings of topics and of this broker."""
+        self._metadata.publish(image, delta)
+        for resource_type, name in delta.configs:
+            if resource_type == RESOURCE_TOPIC and name in image.topics:
+                for number in image.topics[name].partitions:
+                    replica = self._around.replicas.get(name, number)
+                    if replica is not None:
+                        self._update(replica)
+            elif resource_type == RESOURCE_BROKER:
+                self._update_settings(self._around.current_settings())
+
+    def _update_settings(self, settings: RemoteLogManagerConfig) -> None:
+        self.settings = settings
+        self.read_quota.bytes_per_second = settings.fetch_bytes_per_second
+        self.copy_quota.bytes_per_second = settings.copy_bytes_per_second
+        self.readers.resize(settings.reader_threads)
+        self.copiers.resize(settings.copier_threads)
+        self.expirers.resize(settings.expiration_threads)
+
+    # ------------------------------------------------------------------ background
+
+    async def run(self) -> None:
+        """Read the metadata topic, and update the partitions that this broker follows, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._metadata.run)
+            while True:
+                await self._around.env.sleep(self.settings.task_interval_ms / 1000)
+                self._update_followers()
+
+    def _update_followers(self) -> None:
+        """Set the highest remote offset of the partitions that this broker follows (``RLMFollowerTask``)."""
+        for key, replica in self._followers.items():
+            cache, log = self._metadata.cache(key), replica.log
+            if cache is not None and not log.closed:
+                found = find_highest_remote_offset(cache, log.epochs, log.log_end_offset)
+                log.raise_highest_remote_offset(found.offset)

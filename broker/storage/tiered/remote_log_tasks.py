@@ -76,6 +76,7 @@ class RemoteLogTasks:
         store: RemoteStorage,
         call_store: Callable[[Callable[[], T]], Awaitable[T]],
         max_custom_metadata_bytes: int,
+        wait_for_quota: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         """Create the tasks.
 
@@ -88,15 +89,17 @@ class RemoteLogTasks:
             store: Remote store.
             call_store: Function that runs a call of the store in a thread.
             max_custom_metadata_bytes: ``remote.log.metadata.custom.metadata.max.bytes``.
+            wait_for_quota: Function that waits until a number of bytes may be copied; None: there is no quota.
         """
         self._env = env
         self._broker_id = broker_id
-        self._log = log
+        self.log = log
         self._cache = cache
         self._writer = writer
         self._store = store
         self._call_store: Callable[[Callable[[], object]], Awaitable[object]] = call_store  # type: ignore[assignment]
         self._max_custom_metadata_bytes = max_custom_metadata_bytes
+        self._wait_for_quota = wait_for_quota
         self._being_copied: set[RemoteLogSegmentId] = set()
         self.is_cancelled = False
         """True once this broker does not lead the partition any more: nothing further is begun."""
@@ -109,7 +112,7 @@ class RemoteLogTasks:
         Raises:
             OSError: The epoch file could not be written.
         """
-        log = self._log
+        log = self.log
         start = find_log_start_offset(self._cache, log.epochs, log.local_log_start_offset)
         log.maybe_increment_log_start_offset(start)
         log.raise_highest_remote_offset(find_highest_remote_offset(self._cache, log.epochs, log.log_end_offset).offset)
@@ -123,19 +126,30 @@ class RemoteLogTasks:
             RemoteStorageError: The store or the metadata topic failed; the next round begins with the same segment.
             OSError: A local file could not be read.
         """
-        log, count = self._log, 0
+        log, count = self.log, 0
         bases = list(log.segments.base_offsets)
         for part in segments_to_copy(bases, log.highest_remote_offset, log.log_start_offset, log.last_stable_offset):
-            if self.is_cancelled or self.are_copies_stopped or log.closed or not log.config.tiering.has_copies:
+            if not self._may_copy(part):
                 break
-            if part.base_offset not in log.segments.base_offsets:
-                break  # deleted or truncated meanwhile
-            await self._copy_segment(log.segments.segment_for(part.base_offset), part)
+            segment = log.segments.segment_for(part.base_offset)
+            if self._wait_for_quota is not None:
+                await self._wait_for_quota(segment.size_bytes)
+                if not self._may_copy(part):
+                    break
+                segment = log.segments.segment_for(part.base_offset)
+            await self._copy_segment(segment, part)
             count += 1
         return count
 
+    def _may_copy(self, part: CopyRange) -> bool:
+        """Return whether copies continue, and a segment was neither deleted nor truncated meanwhile."""
+        log = self.log
+        if self.is_cancelled or self.are_copies_stopped or log.closed or not log.config.tiering.has_copies:
+            return False
+        return part.base_offset in log.segments.base_offsets
+
     async def _copy_segment(self, segment: LogSegment, part: CopyRange) -> None:
-        log, truncations = self._log, self._log.truncations
+        log, truncations = self.log, self.log.truncations
         started = self._describe(segment, part)
         self._being_copied.add(started.segment_id)
         try:
@@ -172,7 +186,7 @@ class RemoteLogTasks:
 
     def _describe(self, segment: LogSegment, part: CopyRange) -> RemoteLogSegmentMetadata:
         """Return the metadata of a segment whose copy begins."""
-        log = self._log
+        log = self.log
         segment.load_max_timestamp()
         newest_ms = segment.max_timestamp
         if newest_ms < 0:
@@ -191,7 +205,7 @@ class RemoteLogTasks:
 
     def _files(self, segment: LogSegment, part: CopyRange) -> SegmentFiles:
         """Return the files to copy; the leader epochs are those of the log up to the end of the segment."""
-        log = self._log
+        log = self.log
         epochs = epoch_entries_in_range(log.epochs.entries, -1, part.next_base_offset)
         lines = ["0", str(len(epochs)), *(f"{epoch} {start}" for epoch, start in epochs)]
         snapshot = f"{log.directory}/{segment_file_name(part.next_base_offset, '.snapshot')}"
@@ -216,7 +230,7 @@ class RemoteLogTasks:
             RemoteStorageError: The store or the metadata topic failed; the next round repeats the deletion.
             OSError: The log start offset could not be written; nothing is deleted.
         """
-        log, settings = self._log, self._log.config
+        log, settings = self.log, self.log.config
         only_local = [s.size_bytes for s in log.segments if s.base_offset >= log.highest_remote_offset]
         state = TieredLogState(
             epochs=tuple(log.epochs.entries),
@@ -244,13 +258,22 @@ class RemoteLogTasks:
             deleted += 1
         return deleted
 
+    async def delete_all_segments(self) -> None:
+        """Delete all remote segments of the partition.
+
+        Raises:
+            RemoteStorageError: The store or the metadata topic failed; a repetition continues.
+        """
+        for metadata in self._cache.list_segments():
+            await self._delete_segment(metadata)
+
     def _is_readable(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Return whether a copied segment has records at or above the log start offset: it stays.
 
         The log start offset does not pass the high watermark.
         """
         is_copied = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        return is_copied and metadata.end_offset >= self._log.log_start_offset
+        return is_copied and metadata.end_offset >= self.log.log_start_offset
 
     async def _delete_segment(self, metadata: RemoteLogSegmentMetadata) -> None:
         custom = metadata.custom_metadata
