@@ -45,7 +45,6 @@ def create_remote_log_manager(
     forwarder: ControllerForwarder,
     fail: DiskErrorHandler,
     start: StartInBackground,
-    open_storage: OpenStorage | None = None,
 ) -> RemoteLogManager:
     """Return the manager, without partitions.
 
@@ -59,7 +58,6 @@ def create_remote_log_manager(
         forwarder: Creator of the metadata topic.
         fail: Handler of disk errors.
         start: Function that starts a task in the background.
-        open_storage: Function that opens the remote store; None: the store of the settings.
 
     Raises:
         ConfigException: A setting of the metadata topic is invalid.
@@ -105,7 +103,7 @@ def create_remote_log_manager(
             config.node_id,
             replicas,
             metadata,
-            open_storage or partial(_open_storage, env, config, settings().storage_prefix),
+            partial(_open_storage, env, config, settings().storage_prefix),
             settings,
             persist_log_start,
             fail,
@@ -121,9 +119,14 @@ def create_remote_log_manager(
 def _open_storage(env: Env, config: NodeConfig, prefix: str) -> RemoteStorage:
     """Open the remote store of the settings.
 
+    A simulated environment has a store of its own (`open_remote_storage`).
+
     Raises:
         ConfigException: A setting is invalid; OSError: the cache directory cannot be used.
     """
+    simulated: OpenStorage | None = getattr(env, "open_remote_storage", None)
+    if simulated is not None:
+        return simulated()
     # lazy: 20 ms, 600 kB
     from ottla.broker.storage.tiered.store_settings import (
         InvalidStoreError,
