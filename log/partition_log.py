@@ -413,6 +413,10 @@ class PartitionLog:
         """Record that all records up to ``offset`` are in the remote store, and their metadata is committed."""
         self.highest_remote_offset = max(self.highest_remote_offset, offset)
 
+    def forget_remote_records(self) -> None:
+        """Record that no records are in the remote store: tiered storage of the topic ended, or begins again."""
+        self.highest_remote_offset = -1
+
     def delete_segments_below_start(self, now_ms: int) -> None:
         """Remove all segments that end below the log start offset at once; rename their files to ``.deleted``."""
         for _ in self.delete_segments_below_start_job(now_ms):

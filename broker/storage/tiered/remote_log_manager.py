@@ -88,6 +88,8 @@ class RemoteLogManager:
         )
         self._leaders: dict[TopicIdPartition, RemotePartitionTasks] = {}
         self._followers: dict[TopicIdPartition, HostedPartition] = {}
+        self._deletions: set[TopicIdPartition] = set()
+        """Partitions whose remote segments are being deleted; no task of them begins before the end."""
 
     @property
     def storage(self) -> RemoteStorage:
@@ -143,6 +145,8 @@ class RemoteLogManager:
             if key in self._leaders or key in self._followers:
                 self._end_tiering(key, replica)
             return
+        if key in self._deletions:
+            return
         self._metadata.assign(key)
         tasks = self._leaders.get(key)
         if replica.is_leader:
@@ -164,6 +168,7 @@ class RemoteLogManager:
             except OSError as error:
                 self._around.fail(error, log)
             replica.notify_waiters()
+        log.forget_remote_records()
         self._stop(key, deletes=True)
 
     def _stop(self, key: TopicIdPartition, *, deletes: bool) -> None:
@@ -173,14 +178,18 @@ class RemoteLogManager:
         if tasks is not None:
             tasks.cancel()
             if deletes:
+                self._deletions.add(key)
                 self._around.start(partial(self._delete, tasks))
                 return
         self._metadata.unassign(key)
 
     async def _delete(self, tasks: RemotePartitionTasks) -> None:
         await tasks.delete_all()
-        if tasks.key not in self._leaders and tasks.key not in self._followers:  # tiered again meanwhile
-            self._metadata.unassign(tasks.key)
+        self._deletions.discard(tasks.key)
+        self._metadata.unassign(tasks.key)
+        hosted = self._around.replicas.get(tasks.replica.topic, tasks.replica.partition)
+        if hosted is not None and hosted.topic_id == tasks.replica.topic_id:
+            self._update(hosted)  # tiered again meanwhile
 
     # ------------------------------------------------------------------ settings
 

@@ -52,7 +52,7 @@ class RemotePartitionTasks:
 
     def __init__(self, around: RemoteTaskDependencies, replica: HostedPartition) -> None:
         self._around = around
-        self._replica = replica
+        self.replica = replica
         self.key: TopicIdPartition = replica.topic_id, replica.partition
         self._scope = trio.CancelScope()
         self._log: PartitionLog | None = None
@@ -97,7 +97,7 @@ class RemotePartitionTasks:
 
     async def _run_round(self, cache: RemoteLogMetadataCache, work: Callable[[RemoteLogTasks], Awaitable[int]]) -> None:
         """Run one round of a task; the next one repeats what failed."""
-        log = self._replica.log
+        log = self.replica.log
         if log.closed:
             return
         try:
@@ -147,7 +147,7 @@ class RemotePartitionTasks:
         start = log.log_start_offset
         deleted = await tasks.expire_segments(partial(self._around.persist_log_start, log))
         if log.log_start_offset != start:
-            self._replica.notify_waiters()
+            self.replica.notify_waiters()
         return deleted
 
     # ------------------------------------------------------------------ deletion
@@ -162,7 +162,7 @@ class RemotePartitionTasks:
         cache = await around.metadata.wait_ready(self.key)
         if cache is None:
             return
-        log = self._replica.log
+        log = self.replica.log
         tasks = self._create_tasks(log, cache)
         while True:
             async with around.expirers.limiter:
