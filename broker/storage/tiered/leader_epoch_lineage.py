@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
-from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata
+from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from ottla.log.checkpoints.leader_epoch_cache import UNDEFINED_EPOCH, LeaderEpochFileCache
 
 
@@ -92,6 +92,27 @@ def find_highest_remote_offset(
             own_epoch, end = epochs.end_offset_for(epoch, log_end_offset)
             return OffsetAndEpoch(end - 1, own_epoch) if end <= highest else OffsetAndEpoch(highest, epoch)
     return NO_OFFSET
+
+
+def find_copied_offset(
+    cache: RemoteLogMetadataCache, epochs: LeaderEpochFileCache, log_start_offset: int, log_end_offset: int
+) -> int:
+    """Return the offset up to which the log need not be copied, -1 if there is none.
+
+    It is the highest remote offset, unless the segments there were deleted although the log still has their records:
+    tiered storage of the topic ended and began again. Kafka neither copies nor keeps these records then.
+    """
+    highest = find_highest_remote_offset(cache, epochs, log_end_offset)
+    if highest.offset < log_start_offset or cache.segment_for(highest.epoch, highest.offset) is not None:
+        return highest.offset
+    own = epochs_with_records(epochs.entries)
+    ends = [
+        metadata.end_offset
+        for metadata in cache.list_segments()
+        if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        and is_within_leader_epochs(metadata, log_end_offset, own)
+    ]
+    return min(highest.offset, max(ends, default=-1))
 
 
 def find_log_start_offset(

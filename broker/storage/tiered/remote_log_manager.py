@@ -18,7 +18,7 @@ import trio
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.storage.log_dirs import DiskErrorHandler
-from ottla.broker.storage.tiered.leader_epoch_lineage import find_highest_remote_offset
+from ottla.broker.storage.tiered.leader_epoch_lineage import find_copied_offset
 from ottla.broker.storage.tiered.remote_log_manager_config import RemoteLogManagerConfig
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_log_quota import RemoteLogQuota
@@ -228,5 +228,5 @@ class RemoteLogManager:
         for key, replica in self._followers.items():
             cache, log = self._metadata.cache(key), replica.log
             if cache is not None and not log.closed:
-                found = find_highest_remote_offset(cache, log.epochs, log.log_end_offset)
-                log.raise_highest_remote_offset(found.offset)
+                copied = find_copied_offset(cache, log.epochs, log.log_start_offset, log.log_end_offset)
+                log.raise_highest_remote_offset(copied)

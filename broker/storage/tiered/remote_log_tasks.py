@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 
 from ottla.broker.storage.tiered.leader_epoch_lineage import (
     epoch_entries_in_range,
-    find_highest_remote_offset,
+    find_copied_offset,
     find_log_start_offset,
 )
 from ottla.broker.storage.tiered.remote_log_metadata import (
@@ -115,7 +115,8 @@ class RemoteLogTasks:
         log = self.log
         start = find_log_start_offset(self._cache, log.epochs, log.local_log_start_offset)
         log.maybe_increment_log_start_offset(start)
-        log.raise_highest_remote_offset(find_highest_remote_offset(self._cache, log.epochs, log.log_end_offset).offset)
+        copied = find_copied_offset(self._cache, log.epochs, log.log_start_offset, log.log_end_offset)
+        log.raise_highest_remote_offset(copied)
 
     # ------------------------------------------------------------------ copies
 

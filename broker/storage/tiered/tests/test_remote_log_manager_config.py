@@ -1,0 +1,50 @@
+"""Settings of tiered storage and of its metadata topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.storage.tiered.remote_log_manager_config import (
+    InvalidMetadataTopicConfig,
+    RemoteLogMetadataTopicConfig,
+    parse_metadata_topic_config,
+    remote_log_manager_config,
+)
+
+DEFAULTS = RemoteLogMetadataTopicConfig()
+
+
+def test_defaults_are_those_of_kafka() -> None:
+    settings = remote_log_manager_config(NodeConfig().text)
+    assert settings.storage_prefix == "rsm.config."
+    assert settings.metadata_prefix == "rlmm.config."
+    assert settings.metadata_listener == ""
+    assert (settings.copier_threads, settings.expiration_threads, settings.reader_threads) == (10, 10, 10)
+    assert (settings.task_interval_ms, settings.reader_max_pending_tasks) == (30_000, 100)
+    assert settings.copy_bytes_per_second == settings.fetch_bytes_per_second == 2**63 - 1
+    assert settings.custom_metadata_max_bytes == 128
+    assert (settings.fetch_max_wait_ms, settings.list_offsets_timeout_ms) == (500, 30_000)
+
+
+def test_metadata_topic_has_the_settings_with_the_prefix() -> None:
+    values = {
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+        "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+        "rlmm.config.remote.log.metadata.topic.retention.ms": "70000",
+        "rlmm.config.remote.log.metadata.consumer.fetch.max.wait.ms": "x",
+        "remote.log.metadata.topic.num.partitions": "6",
+    }
+    config = parse_metadata_topic_config(values, "rlmm.config.", DEFAULTS)
+    assert config == DEFAULTS._replace(num_partitions=5, min_isr=1, retention_ms=70_000)
+    assert config.topic_configs["min.insync.replicas"] == "1"
+    assert config.topic_configs["retention.ms"] == "70000"
+    assert parse_metadata_topic_config({}, "rlmm.config.", DEFAULTS).num_partitions == 50
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("topic.num.partitions", "0"), ("topic.retention.ms", "0"), ("consume.wait.ms", "x")]
+)
+def test_invalid_setting_of_the_metadata_topic_is_rejected_by_name(key: str, value: str) -> None:
+    with pytest.raises(InvalidMetadataTopicConfig, match=f"remote.log.metadata.{key}"):
+        parse_metadata_topic_config({f"rlmm.config.remote.log.metadata.{key}": value}, "rlmm.config.", DEFAULTS)
