@@ -33,7 +33,7 @@ from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.env.env import Env
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(16, 32))[::-1]
+TOPIC_ID, OTHER_ID = b"an id of a topic", b"another topic id"
 KEY, OTHER_KEY = (TOPIC_ID, 0), (OTHER_ID, 0)
 Work = Callable[[TopicBasedRemoteLogMetadataManager, MemoryMetadataTopic], Awaitable[None]]
 
