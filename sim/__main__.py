@@ -12,6 +12,7 @@ from sim.scenarios.cluster import simulate_cluster
 from sim.scenarios.coordinator_kills import simulate_coordinator_kills
 from sim.scenarios.quorum import simulate_quorum
 from sim.scenarios.single_node import SimulationResult, simulate_node
+from sim.scenarios.tiered_cluster import simulate_tiered_cluster
 
 
 def result_text(result: SimulationResult) -> str:
@@ -31,6 +32,7 @@ def parse_arguments() -> argparse.Namespace:
         "--synced", action="store_true", help="every acknowledgement waits for the disk; only power cuts"
     )
     parser.add_argument("--cluster", action="store_true", help="several nodes, each broker and controller")
+    parser.add_argument("--tiered", action="store_true", help="three nodes with tiered storage and a faulty store")
     parser.add_argument("--quorum", action="store_true", help="one to five controllers without brokers")
     parser.add_argument("--nodes", type=int, help="how many; 3 in a cluster, as the seed has it in a quorum")
     parser.add_argument(
@@ -63,6 +65,8 @@ def main() -> int:
         listen = print if options.trace else None
         if options.quorum:
             result = simulate_quorum(seed, options.nodes, options.seconds, listen)
+        elif options.tiered:
+            result = simulate_tiered_cluster(seed, options.seconds, listen)
         elif options.kills:
             result = simulate_coordinator_kills(seed, options.kills, listen)
         elif options.cluster:

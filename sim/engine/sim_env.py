@@ -15,6 +15,7 @@ from ottla.env.kerberos import GssAcceptorCredentials, GssInitiator, InvalidKeyt
 from sim.engine.network import SimHostNetwork
 
 if TYPE_CHECKING:
+    from ottla.broker.storage.tiered.remote_storage import RemoteStorage
     from sim.engine.processes import SimProcess
 
 T = TypeVar("T")
@@ -73,6 +74,8 @@ class SimEnv:
         self.disk: Disk = process.session
         self.net: Network = SimHostNetwork(self._simulation.network, process)
         self.deadlines: dict[SimDeadline, None] = {}
+        self.open_remote_storage: Callable[[], RemoteStorage] | None = None
+        """Function that opens the remote store of log segments; None: the store of the node's settings."""
         self._limits = {lane: trio.CapacityLimiter(count) for lane, count in POOL_SIZES.items()}
 
     def now_ms(self) -> int:

@@ -39,7 +39,7 @@ class TieredNodeFixture:
     async def run_node(self, work: Callable[[Node], Awaitable[None]]) -> None:
         """Run a node until the work is done, then kill it."""
         process = self.simulation.process()
-        process.env.open_remote_storage = lambda: self.store.segment_store(process)  # type: ignore[attr-defined]
+        process.env.open_remote_storage = lambda: self.store.segment_store(process)
         node = Node(process.env, NodeConfig(SETTINGS, "/a", 1, "node", PORT))
         try:
             async with trio.open_nursery() as nursery:
@@ -69,7 +69,9 @@ class TieredNodeFixture:
         assert answer.responses[0].error_code == 0, answer
 
     async def wait_until(self, condition: Callable[[], Any]) -> None:
-        while not condition():
+        while True:
+            if condition():
+                return
             await trio.sleep(0.5)
 
 

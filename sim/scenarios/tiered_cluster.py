@@ -1,0 +1,213 @@
+"""Simulated run of three nodes with tiered storage and a faulty remote store.
+
+Violations besides those of a cluster: ``in-no-tier`` (a record is neither in a local segment nor in a copied one),
+``object-lost`` (a copied segment has no object), ``orphan`` (an object has no metadata), ``not-copied`` (rolled
+segments are not copied within a minute after the faults), ``not-deleted`` (objects remain a minute after their topic is
+deleted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import trio
+
+from ottla.broker.node import Node
+from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
+from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata
+from ottla.broker.storage.tiered.segment_format import object_name
+from ottla.client.record_decoding import decode_records
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.record_batch.records import Record
+from sim.engine.object_store import SimObjectStore, SimStoreFaults
+from sim.engine.processes import SimProcess
+from sim.faults.node_lifecycle import NodeLifecycle
+from sim.scenarios.cluster import RUN_S, ClusterScenario, ClusterStopPolicy, node_settings
+from sim.scenarios.single_node import COMPACTED_KEYS, COMPACTED_TOPIC, COMPACTION_CONFIGS, SimulationResult
+from sim.workload.clients import TOPIC, RetriableError, SimClient, SimProducer, create_topic
+
+TIERED_SETTINGS = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.manager.task.interval.ms": "500",
+    "log.retention.check.interval.ms": "700",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
+}
+TIERED_TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": "900", "local.retention.bytes": "3000"}
+CHECK_INTERVAL_S = 0.3
+CATCH_UP_S = 60.0
+MAX_DOWNTIME_S = 2.0
+"""Maximum downtime of a node: after a long one the leader may have no local segment with the end of its log."""
+
+
+class TieredNodeLifecycle(NodeLifecycle):
+    """Repeated runs of a node with the simulated store; ``store`` is set after the creation."""
+
+    store: SimObjectStore
+
+    def create_node(self, process: SimProcess) -> Node:
+        """Create the node of a new run, with a session of the store."""
+        process.env.open_remote_storage = partial(self.store.segment_store, process)
+        return super().create_node(process)
+
+
+class TieredClusterScenario(ClusterScenario):
+    """Run of a cluster whose topic is tiered."""
+
+    def __init__(self, seed: int, run_s: float = RUN_S) -> None:
+        super().__init__(seed, run_s=run_s)
+        plan, rng = self.fault_plan, self.simulation.rng
+        plan.settings |= TIERED_SETTINGS
+        plan.stop_kinds = [kind for kind in plan.stop_kinds if kind in ("kill", "clean")] or ["kill"]
+        plan.max_downtime_s = min(plan.max_downtime_s, MAX_DOWNTIME_S)
+        self.store = SimObjectStore(self.simulation, _draw_faults(rng.random))
+        names, guard = list(self.numbers), ClusterStopPolicy(self)
+        for name, number in self.numbers.items():
+            made = TieredNodeLifecycle(self.simulation, plan, number, name, node_settings(number, names), guard)
+            made.store = self.store
+            self.lifecycles[name] = made
+
+    async def _work(self) -> None:
+        simulation, service = self.simulation, self.service
+        await create_topic(simulation, TOPIC, TIERED_TOPIC, service)
+        await create_topic(simulation, COMPACTED_TOPIC, COMPACTION_CONFIGS, service)
+        async with trio.open_nursery() as checks:
+            checks.start_soon(self._check_tiers)
+            checks.start_soon(self._fail_store)
+            async with trio.open_nursery() as workers:
+                for number in range(3):
+                    workers.start_soon(
+                        SimProducer(simulation, f"producer-{number}", number * 1_000_000, service=service).run
+                    )
+                keeper = SimProducer(simulation, "keeper", 10_000_000, COMPACTED_TOPIC, COMPACTED_KEYS, service)
+                workers.start_soon(keeper.run)
+            checks.cancel_scope.cancel()
+        self._done.set()
+
+    async def _fail_store(self) -> None:
+        """Make the store unreachable now and then."""
+        while True:
+            await trio.sleep(5 + 20 * self.store.rng.random())
+            if self.store.faults.failing:
+                self.store.faults.down_until_s = self.simulation.now_s() + 8 * self.store.rng.random()
+                self.fault_plan.counts["store-down"] += 1
+
+    async def _verify_progress(self) -> None:
+        self.store.faults = SimStoreFaults()
+        await super()._verify_progress()
+
+    # ------------------------------------------------------------------ checks
+
+    def _replicas(self) -> Iterator[tuple[HostedPartition, RemoteLogMetadataCache]]:
+        """Yield the replicas of the topic whose remote segments are loaded."""
+        for parts in self.live_nodes().values():
+            manager = parts.remote_log_manager
+            assert manager is not None
+            for replica in parts.replica_manager:
+                cache = manager.cache(replica.topic_id, replica.partition)
+                if replica.topic == TOPIC and cache is not None and not replica.log.closed:
+                    yield replica, cache
+
+    async def _check_tiers(self) -> None:
+        while True:
+            await trio.sleep(CHECK_INTERVAL_S)
+            for replica, cache in self._replicas():
+                self._remote_segments(replica, cache)
+
+    def _remote_segments(
+        self, replica: HostedPartition, cache: RemoteLogMetadataCache
+    ) -> list[RemoteLogSegmentMetadata]:
+        """Return the remote segments with the records below the local ones; report what is in no tier."""
+        log, ledger, out = replica.log, self.simulation.ledger, []
+        offset = log.log_start_offset
+        while offset < log.local_log_start_offset:
+            segment = cache.segment_for(log.epochs.epoch_for_offset(offset), offset)
+            if segment is None:
+                ledger.report_violation("in-no-tier", f"offset {offset} of {log.describe()}")
+                break
+            if object_name(segment) not in self.store.objects:
+                ledger.report_violation("object-lost", f"offset {offset} of {log.describe()}")
+            out.append(segment)
+            offset = segment.end_offset + 1
+        return out
+
+    def _leaders(self) -> list[tuple[HostedPartition, RemoteLogMetadataCache]]:
+        return [(replica, cache) for replica, cache in self._replicas() if replica.is_leader]
+
+    def _is_copied(self) -> bool:
+        """Return whether the leaders have copied all rolled segments."""
+        leaders = self._leaders()
+        ends = [
+            replica.log.highest_remote_offset + 1 - replica.log.segments.active.base_offset for replica, _ in leaders
+        ]
+        return len(leaders) == self.service.partitions and not any(ends)
+
+    async def _wait_until(self, condition: Callable[[], bool]) -> bool:
+        with trio.move_on_after(CATCH_UP_S):
+            while True:
+                if condition():
+                    return True
+                await trio.sleep(CHECK_INTERVAL_S)
+        return False
+
+    async def _verify(self, client: SimClient) -> None:
+        ledger = self.simulation.ledger
+        if not await self._wait_until(self._is_copied):
+            ledger.report_violation("not-copied", str([replica.log.describe() for replica, _ in self._leaders()]))
+            return
+        known = set()
+        for replica, cache in self._leaders():
+            ledger.verify_partition((TOPIC, replica.partition), await self._read_tiers(replica, cache))
+            known |= {object_name(each) for each in cache.list_segments()}
+        self.fault_plan.counts["objects"] = len(self.store.objects)
+        for name in self.store.orphans(known):
+            ledger.report_violation("orphan", name)
+        for detail in self._replica_differences()[:5]:
+            ledger.report_violation("copies-differ", detail)
+        await client.retry_until_done(partial(self._delete_topic, client))
+        if not await self._wait_until(lambda: not self.store.objects):
+            ledger.report_violation("not-deleted", str(sorted(self.store.objects)[:5]))
+
+    async def _read_tiers(self, replica: HostedPartition, cache: RemoteLogMetadataCache) -> list[Record]:
+        """Return all records of a partition: those below the local segments from the store."""
+        log, process = replica.log, self.simulation.process("reader")
+        store, out = self.store.segment_store(process), []
+        for segment in self._remote_segments(replica, cache):
+            data = await process.env.in_thread(partial(store.fetch_segment, segment, 0, segment.segment_size_bytes))
+            out += [x for x in decode_records(data, len(out)) if x.offset < log.local_log_start_offset]
+        for _, raw in log.segments.batches(log.local_log_start_offset):
+            out += decode_records(raw, log.local_log_start_offset)
+        return out
+
+    async def _delete_topic(self, client: SimClient) -> None:
+        answer = await client.call(dt.DeleteTopicsRequest([], [TOPIC], 5000), 4)
+        code = ErrorCode(answer.responses[0].error_code)
+        if code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise RetriableError(code.name)
+
+
+def _draw_faults(random: Callable[[], float]) -> SimStoreFaults:
+    """Return the faults of a store; in some runs it has none."""
+    share = 0.0 if random() < 0.2 else random()
+    return SimStoreFaults(
+        slow=0.1 * share,
+        slow_s=4.0,
+        failing=0.2 * share,
+        lost_response=0.2 * share,
+        denied=0.05 * share,
+        truncated=0.1 * share,
+        unfinished=0.5 * share,
+        timeout_s=1.0,
+    )
+
+
+def simulate_tiered_cluster(
+    seed: int, run_s: float = RUN_S, listen: Callable[[str], None] | None = None
+) -> SimulationResult:
+    """Simulate a cluster with tiered storage and return the result; ``listen`` gets each line of the trace."""
+    cluster = TieredClusterScenario(seed, run_s)
+    cluster.simulation.trace.listen = listen
+    cluster.simulation.run(cluster.run)
+    return cluster.result()
