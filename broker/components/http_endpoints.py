@@ -91,6 +91,7 @@ def create_metrics_page(env: Env, made: BrokerComponents, listening: BoundListen
         transaction_shards=lambda: made.transactions or (),
         elections=elections,
         client_metrics=lambda: made.client_metrics_store,
+        remote_log_manager=made.remote_log_manager,
     )
     return MetricsPage(env, MetricsCollector(env, sources).render)
 

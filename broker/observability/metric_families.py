@@ -68,6 +68,27 @@ kafka_server_brokertopicmetrics_totalfetchrequests_total | counter | reads | top
 kafka_server_brokertopicmetrics_failedproducerequests_total | counter | appends | topic | Partitions of Produce requests with an error
 kafka_server_brokertopicmetrics_failedfetchrequests_total | counter | reads | topic | Partitions of Fetch requests with an error
 """
+_TIERED = """
+kafka_server_brokertopicmetrics_remotecopybytes_total | counter | bytes | topic | Bytes of the segments that were copied to the remote store
+kafka_server_brokertopicmetrics_remotecopyrequests_total | counter | segments | topic | Copies to the remote store that were begun
+kafka_server_brokertopicmetrics_remotecopyerrors_total | counter | segments | topic | Copies to the remote store that failed
+kafka_server_brokertopicmetrics_remotedeleterequests_total | counter | segments | topic | Deletions of remote segments that were begun
+kafka_server_brokertopicmetrics_remotedeleteerrors_total | counter | segments | topic | Deletions of remote segments that failed
+kafka_server_brokertopicmetrics_remotefetchbytes_total | counter | bytes | topic | Bytes that were read from the remote store
+kafka_server_brokertopicmetrics_remotefetchrequests_total | counter | reads | topic | Reads of the remote store for consumers
+kafka_server_brokertopicmetrics_remotefetcherrors_total | counter | reads | topic | Reads of the remote store for consumers that failed
+kafka_server_brokertopicmetrics_buildremotelogauxstaterequests_total | counter | replicas | topic | Followers on this node that began with the end of the remote log
+kafka_server_brokertopicmetrics_buildremotelogauxstateerrors_total | counter | replicas | topic | Failures of followers to begin with the end of the remote log
+kafka_server_brokertopicmetrics_remotecopylagbytes | gauge | bytes | topic | Size of the rolled segments that are not copied; from the leader
+kafka_server_brokertopicmetrics_remotecopylagsegments | gauge | segments | topic | Rolled segments that are not copied; from the leader
+kafka_server_brokertopicmetrics_remotedeletelagbytes | gauge | bytes | topic | Size of the remote segments that are to be deleted; from the leader
+kafka_server_brokertopicmetrics_remotedeletelagsegments | gauge | segments | topic | Remote segments that are to be deleted; from the leader
+kafka_server_brokertopicmetrics_remotelogmetadatacount | gauge | segments | topic | Remote segments with metadata; from the leader
+kafka_server_brokertopicmetrics_remotelogsizebytes | gauge | bytes | topic | Size of the remote segments; from the leader
+kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent | gauge | ratio | | Part of the threads for copies that is idle, from 0 to 1
+kafka_log_remote_remotestoragethreadpool_remotelogreadertaskqueuesize | gauge | reads | | Reads that wait for a thread
+kafka_log_remote_remotestoragethreadpool_remotelogreaderavgidlepercent | gauge | ratio | | Part of the threads for reads that is idle, from 0 to 1
+"""
 _REQUESTS = """
 kafka_network_requestmetrics_requests_total | counter | requests | request | Requests received
 kafka_network_requestmetrics_errors_total | counter | errors | request error | Error codes in responses, one for each row with an error; NONE is not counted
@@ -166,6 +187,7 @@ ottla_telemetry_values_dropped_total | counter | values | | Pushed values beyond
 SECTIONS = (
     _parse_section("Partitions and topics", _PARTITIONS),
     _parse_section("Topic traffic", _TRAFFIC),
+    _parse_section("Tiered storage", _TIERED),
     _parse_section("Requests and connections", _REQUESTS),
     _parse_section("Broker, replication and log", _BROKER),
     _parse_section("Groups and transactions", _GROUPS),

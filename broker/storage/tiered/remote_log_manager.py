@@ -26,6 +26,7 @@ from ottla.broker.storage.tiered.remote_partition_metadata_store import TopicIdP
 from ottla.broker.storage.tiered.remote_partition_tasks import RemotePartitionTasks, RemoteTaskDependencies
 from ottla.broker.storage.tiered.remote_storage import RemoteStorage
 from ottla.broker.storage.tiered.remote_thread_pool import RemoteThreadPool
+from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges, RemoteTopicStats
 from ottla.broker.storage.tiered.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
@@ -74,6 +75,8 @@ class RemoteLogManager:
         self.readers = RemoteThreadPool(env, settings.reader_threads, settings.reader_max_pending_tasks)
         self.copiers = RemoteThreadPool(env, settings.copier_threads)
         self.expirers = RemoteThreadPool(env, settings.expiration_threads)
+        self.stats: dict[str, RemoteTopicStats] = {}
+        """Counters of the tiered topics by name."""
         self._task_dependencies = RemoteTaskDependencies(
             env,
             around.broker_id,
@@ -83,6 +86,7 @@ class RemoteLogManager:
             self.copiers,
             self.expirers,
             self.copy_quota,
+            self.topic_stats,
             around.persist_log_start,
             around.fail,
         )
@@ -119,6 +123,19 @@ class RemoteLogManager:
             RemoteReadQueueFullError: ``remote.log.reader.max.pending.tasks`` calls wait already.
         """
         return await self.readers.run(work)
+
+    # ------------------------------------------------------------------ metrics
+
+    def topic_stats(self, topic: str) -> RemoteTopicStats:
+        """Return the counters of a topic, which the caller may raise."""
+        return self.stats.setdefault(topic, RemoteTopicStats())
+
+    def gauges_by_topic(self) -> dict[str, RemotePartitionGauges]:
+        """Return the sums of the gauges of the partitions that this broker leads, by topic."""
+        out: dict[str, RemotePartitionGauges] = {}
+        for tasks in self._leaders.values():
+            out.setdefault(tasks.replica.topic, RemotePartitionGauges()).add(tasks.gauges)
+        return out
 
     # ------------------------------------------------------------------ partitions
 

@@ -43,6 +43,7 @@ from ottla.broker.storage.tiered.remote_storage import (
     RemoteStorageError,
     SegmentFiles,
 )
+from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges, RemoteTopicStats
 from ottla.env.env import Env
 from ottla.jobs.time_slice import run_in_background
 from ottla.log.partition_log import PartitionLog
@@ -77,6 +78,8 @@ class RemoteLogTasks:
         call_store: Callable[[Callable[[], T]], Awaitable[T]],
         max_custom_metadata_bytes: int,
         wait_for_quota: Callable[[int], Awaitable[None]] | None = None,
+        stats: RemoteTopicStats | None = None,
+        gauges: RemotePartitionGauges | None = None,
     ) -> None:
         """Create the tasks.
 
@@ -90,6 +93,8 @@ class RemoteLogTasks:
             call_store: Function that runs a call of the store in a thread.
             max_custom_metadata_bytes: ``remote.log.metadata.custom.metadata.max.bytes``.
             wait_for_quota: Function that waits until a number of bytes may be copied; None: there is no quota.
+            stats: Counters of the topic.
+            gauges: Gauges of the partition.
         """
         self._env = env
         self._broker_id = broker_id
@@ -100,6 +105,8 @@ class RemoteLogTasks:
         self._call_store: Callable[[Callable[[], object]], Awaitable[object]] = call_store  # type: ignore[assignment]
         self._max_custom_metadata_bytes = max_custom_metadata_bytes
         self._wait_for_quota = wait_for_quota
+        self._stats = stats or RemoteTopicStats()
+        self._gauges = gauges or RemotePartitionGauges()
         self._being_copied: set[RemoteLogSegmentId] = set()
         self.is_cancelled = False
         """True once this broker does not lead the partition any more: nothing further is begun."""
@@ -155,6 +162,7 @@ class RemoteLogTasks:
         self._being_copied.add(started.segment_id)
         try:
             await self._writer.write(started)
+            self._stats.copies += 1
             try:
                 copy = partial(self._store.copy_segment, started, self._files(segment, part))
                 custom_metadata = await self._call_store(copy)
@@ -162,10 +170,12 @@ class RemoteLogTasks:
                 finished = self._update(started, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, custom_metadata)
                 self._check_custom_metadata(custom_metadata)
             except (RemoteStorageError, OSError) as error:
+                self._stats.copy_errors += 1
                 logger.warning("Failed to copy segment %s of %s: %s", part.base_offset, log.label, error)
                 await self._delete_failed_copy(started)
                 raise
             await self._writer.write(finished)
+            self._stats.copied_bytes += started.segment_size_bytes
         finally:
             self._being_copied.discard(started.segment_id)
         if log.truncations == truncations:
@@ -251,13 +261,26 @@ class RemoteLogTasks:
         segments = [each for each in deletions.segments if not self._is_readable(each)]
         if log.epochs.entries:
             segments += unreferenced_segments(self._cache, log.epochs.entries[0][0], self._being_copied)
-        deleted = 0
-        for metadata in {each.segment_id: each for each in segments}.values():
+        due = list({each.segment_id: each for each in segments}.values())
+        self._gauges.delete_lag_segments = len(due)
+        self._gauges.delete_lag_bytes = sum(each.segment_size_bytes for each in due)
+        for deleted, metadata in enumerate(due):
             if self.is_cancelled:
-                break
+                return deleted
             await self._delete_segment(metadata)
-            deleted += 1
-        return deleted
+            self._gauges.delete_lag_segments -= 1
+            self._gauges.delete_lag_bytes -= metadata.segment_size_bytes
+        return len(due)
+
+    def measure(self) -> None:
+        """Update the gauges of the partition, after a run of its tasks."""
+        log, gauges = self.log, self._gauges
+        rolled = [s.size_bytes for s in log.segments if s.base_offset > log.highest_remote_offset][:-1]
+        gauges.copy_lag_segments, gauges.copy_lag_bytes = len(rolled), sum(rolled)
+        known = self._cache.list_segments()
+        gauges.metadata_count = len(known)
+        started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        gauges.size_bytes = sum(each.segment_size_bytes for each in known if each.state is not started)
 
     async def delete_all_segments(self) -> None:
         """Delete all remote segments of the partition.
@@ -279,7 +302,12 @@ class RemoteLogTasks:
     async def _delete_segment(self, metadata: RemoteLogSegmentMetadata) -> None:
         custom = metadata.custom_metadata
         await self._writer.write(self._update(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, custom))
-        await self._call_store(partial(self._store.delete_segment, metadata))
+        self._stats.deletions += 1
+        try:
+            await self._call_store(partial(self._store.delete_segment, metadata))
+        except RemoteStorageError:
+            self._stats.delete_errors += 1
+            raise
         await self._writer.write(self._update(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, custom))
 
     def _update(

@@ -21,6 +21,7 @@ from ottla.broker.storage.tiered.remote_log_tasks import RemoteLogTasks
 from ottla.broker.storage.tiered.remote_partition_metadata_store import TopicIdPartition
 from ottla.broker.storage.tiered.remote_storage import RemoteStorage, RemoteStorageError
 from ottla.broker.storage.tiered.remote_thread_pool import RemoteThreadPool
+from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges, RemoteTopicStats
 from ottla.broker.storage.tiered.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from ottla.env.env import Env, ThreadPool
 from ottla.jobs.supervision import supervise
@@ -42,6 +43,8 @@ class RemoteTaskDependencies(NamedTuple):
     copiers: RemoteThreadPool
     expirers: RemoteThreadPool
     copy_quota: RemoteLogQuota
+    stats: Callable[[str], RemoteTopicStats]
+    """Function that returns the counters of a topic."""
     persist_log_start: Callable[[PartitionLog], Awaitable[None]]
     """Function that writes the log start offset of a log to its checkpoint."""
     fail: DiskErrorHandler
@@ -54,6 +57,7 @@ class RemotePartitionTasks:
         self._around = around
         self.replica = replica
         self.key: TopicIdPartition = replica.topic_id, replica.partition
+        self.gauges = RemotePartitionGauges()
         self._scope = trio.CancelScope()
         self._log: PartitionLog | None = None
         self._tasks: RemoteLogTasks | None = None
@@ -109,6 +113,7 @@ class RemotePartitionTasks:
             await work(tasks)
         except (RemoteStorageError, OSError) as error:  # a local segment may be deleted during its copy
             logger.warning("Tiered storage of %s failed, retrying with the next run: %s", log.label, error)
+        tasks.measure()
 
     def _tasks_of(self, log: PartitionLog, cache: RemoteLogMetadataCache) -> RemoteLogTasks:
         """Return the tasks of the current log; a move to another directory replaces it.
@@ -134,6 +139,8 @@ class RemotePartitionTasks:
             lambda call: around.env.in_thread(call, ThreadPool.REMOTE_STORAGE),
             around.settings().custom_metadata_max_bytes,
             self._wait_for_quota,
+            around.stats(log.topic),
+            self.gauges,
         )
 
     async def _wait_for_quota(self, size_bytes: int) -> None:

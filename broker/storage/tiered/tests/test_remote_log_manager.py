@@ -8,6 +8,8 @@ from typing import Any
 
 import trio
 
+from ottla.broker.observability.metrics_builder import MetricsBuilder
+from ottla.broker.observability.remote_log_metrics import add_remote_log_metrics
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.storage.tiered.remote_log_manager import RemoteLogDependencies, RemoteLogManager
 from ottla.broker.storage.tiered.remote_log_manager_config import (
@@ -330,5 +332,46 @@ def test_copy_quota_and_thread_pools_follow_the_dynamic_settings() -> None:
         await fixture.commit()
         await trio.sleep(2 * ROUND_S)
         assert fixture.copies == len(fixture.replica.log.segments) - 1
+
+    fixture.play(scenario)
+
+
+def test_metrics_have_copies_errors_deletions_and_what_is_left_to_copy() -> None:
+    fixture = ManagerFixture()
+    prefix = "kafka_server_brokertopicmetrics_remote"
+
+    async def samples() -> dict[str, float]:
+        page = MetricsBuilder()
+        for _ in add_remote_log_metrics(page, fixture.manager):
+            await trio.lowlevel.checkpoint()
+        job = page.finish()
+        try:
+            while True:
+                next(job)
+        except StopIteration as done:
+            lines = b"".join(done.value).decode().splitlines()
+        return {name: float(value) for name, value in (x.rsplit(" ", 1) for x in lines if not x.startswith("#"))}
+
+    async def scenario() -> None:
+        await fixture.commit()
+        fixture.append(60)
+        log = fixture.replica.log
+        rolled = len(log.segments) - 1
+        fixture.store_fails = True
+        await trio.sleep(ROUND_S)
+        found = await samples()
+        at = '{topic="t"}'
+        assert found[f"{prefix}copyerrors_total{at}"] == found[f"{prefix}copyerrors_total"] > 0
+        assert found[f"{prefix}deleteerrors_total{at}"] > 0
+        assert found[f"{prefix}copylagsegments{at}"] == rolled
+        assert found[f"{prefix}copylagbytes{at}"] == log.size_bytes - log.segments.active.size_bytes
+        fixture.store_fails = False
+        await trio.sleep(2 * ROUND_S)
+        found = await samples()
+        assert found[f"{prefix}copylagsegments{at}"] == found[f"{prefix}copylagbytes"] == 0
+        assert found[f"{prefix}copybytes_total{at}"] == log.size_bytes - log.segments.active.size_bytes
+        assert found[f"{prefix}logmetadatacount{at}"] == rolled
+        assert found[f"{prefix}logsizebytes{at}"] == found[f"{prefix}copybytes_total{at}"]
+        assert found["kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent"] == 1.0
 
     fixture.play(scenario)
