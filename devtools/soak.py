@@ -87,6 +87,7 @@ CAMPAIGNS = (
         0,
         "OTTLA_DEATHS=20",
     ),
+    Campaign("tiered", "three nodes with tiered storage: a faulty remote store, kills", "--tiered", 300),
     Campaign("moves", "reassignments between five nodes", "--cluster --nodes 5 --moves", 100),
     Campaign(
         "apart", "reassignments between four brokers with separate controllers, transactions", SEPARATE_CONTROLLERS, 100

@@ -16,6 +16,7 @@ from ottla.broker.metadata.controller_forwarder import ControllerForwarder, Star
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.requests.purgatory import Purgatory
 from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
+from ottla.broker.storage.tiered.chunk_cache import ReadAhead
 from ottla.broker.storage.tiered.metadata_topic_client import MetadataTopicClient
 from ottla.broker.storage.tiered.remote_log_manager import RemoteLogDependencies, RemoteLogManager
 from ottla.broker.storage.tiered.remote_log_manager_config import (
@@ -116,7 +117,7 @@ def create_remote_log_manager(
     return made
 
 
-def _open_storage(env: Env, config: NodeConfig, prefix: str) -> RemoteStorage:
+def _open_storage(env: Env, config: NodeConfig, prefix: str, read_ahead: ReadAhead) -> RemoteStorage:
     """Open the remote store of the settings.
 
     A simulated environment has a store of its own (`open_remote_storage`).
@@ -136,6 +137,6 @@ def _open_storage(env: Env, config: NodeConfig, prefix: str) -> RemoteStorage:
     )
 
     try:
-        return open_remote_storage(parse_store_settings(store_values(config.values, prefix)), env.disk)
+        return open_remote_storage(parse_store_settings(store_values(config.values, prefix)), env.disk, read_ahead)
     except InvalidStoreError as error:
         raise ConfigException(str(error)) from None

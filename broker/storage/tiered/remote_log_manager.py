@@ -18,6 +18,7 @@ import trio
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.storage.log_dirs import DiskErrorHandler
+from ottla.broker.storage.tiered.chunk_cache import ReadAhead
 from ottla.broker.storage.tiered.leader_epoch_lineage import find_copied_offset
 from ottla.broker.storage.tiered.remote_log_manager_config import RemoteLogManagerConfig
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
@@ -30,7 +31,9 @@ from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges
 from ottla.broker.storage.tiered.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
-from ottla.env.env import Env
+from ottla.env.env import Env, ThreadPool
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.partition_log import PartitionLog
 
 T = TypeVar("T")
@@ -43,8 +46,8 @@ class RemoteLogDependencies(NamedTuple):
     broker_id: int
     replicas: ReplicaManager
     metadata: TopicBasedRemoteLogMetadataManager
-    open_storage: Callable[[], RemoteStorage]
-    """Function that opens the remote store; called in a thread."""
+    open_storage: Callable[[ReadAhead], RemoteStorage]
+    """Function that opens the remote store; called in a thread, with a function that runs reads ahead."""
     current_settings: Callable[[], RemoteLogManagerConfig]
     """Function that returns the settings with the current dynamic values."""
     persist_log_start: Callable[[PartitionLog], Awaitable[None]]
@@ -107,7 +110,16 @@ class RemoteLogManager:
         Raises:
             InvalidStoreError, OSError: It cannot be opened with the settings of this broker.
         """
-        self._storage = await self._around.env.in_thread(self._around.open_storage)
+        token = trio.lowlevel.current_trio_token()
+
+        def read_ahead(work: Callable[[], None]) -> None:
+            """Run a read ahead soon; called in a thread."""
+            token.run_sync_soon(self._around.start, partial(self._read_ahead, work))
+
+        self._storage = await self._around.env.in_thread(partial(self._around.open_storage, read_ahead))
+
+    async def _read_ahead(self, work: Callable[[], None]) -> None:
+        await self._around.env.in_thread(work, ThreadPool.REMOTE_STORAGE)
 
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
         """Return the remote segments of a partition; None while their metadata is not loaded.
@@ -238,12 +250,13 @@ class RemoteLogManager:
             nursery.start_soon(self._metadata.run)
             while True:
                 await self._around.env.sleep(self.settings.task_interval_ms / 1000)
-                self._update_followers()
+                await run_in_background(self._around.env, self._update_followers())
 
-    def _update_followers(self) -> None:
+    def _update_followers(self) -> Job[None]:
         """Set the highest remote offset of the partitions that this broker follows (``RLMFollowerTask``)."""
-        for key, replica in self._followers.items():
+        for key, replica in list(self._followers.items()):
+            yield None
             cache, log = self._metadata.cache(key), replica.log
-            if cache is not None and not log.closed:
+            if cache is not None and not log.closed and key in self._followers:
                 copied = find_copied_offset(cache, log.epochs, log.log_start_offset, log.log_end_offset)
                 log.raise_highest_remote_offset(copied)

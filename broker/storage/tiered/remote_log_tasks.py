@@ -45,12 +45,14 @@ from ottla.broker.storage.tiered.remote_storage import (
 )
 from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges, RemoteTopicStats
 from ottla.env.env import Env
+from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment.log_segment import LogSegment, segment_file_name
 
 T = TypeVar("T")
 logger = logging.getLogger("ottla.tiered")
+SEGMENTS_PER_STEP = 1000
 
 
 class RemoteLogMetadataWriter(Protocol):
@@ -272,15 +274,18 @@ class RemoteLogTasks:
             self._gauges.delete_lag_bytes -= metadata.segment_size_bytes
         return len(due)
 
-    def measure(self) -> None:
+    def measure_job(self) -> Job[None]:
         """Update the gauges of the partition, after a run of its tasks."""
         log, gauges = self.log, self._gauges
         rolled = [s.size_bytes for s in log.segments if s.base_offset > log.highest_remote_offset][:-1]
         gauges.copy_lag_segments, gauges.copy_lag_bytes = len(rolled), sum(rolled)
-        known = self._cache.list_segments()
-        gauges.metadata_count = len(known)
-        started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
-        gauges.size_bytes = sum(each.segment_size_bytes for each in known if each.state is not started)
+        known, size_bytes = self._cache.list_segments(), 0
+        for number, metadata in enumerate(known, 1):
+            if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+                size_bytes += metadata.segment_size_bytes
+            if number % SEGMENTS_PER_STEP == 0:
+                yield None
+        gauges.metadata_count, gauges.size_bytes = len(known), size_bytes
 
     async def delete_all_segments(self) -> None:
         """Delete all remote segments of the partition.

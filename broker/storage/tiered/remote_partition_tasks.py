@@ -25,6 +25,7 @@ from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges
 from ottla.broker.storage.tiered.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from ottla.env.env import Env, ThreadPool
 from ottla.jobs.supervision import supervise
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.partition_log import PartitionLog
 
 logger = logging.getLogger("ottla.tiered")
@@ -113,7 +114,7 @@ class RemotePartitionTasks:
             await work(tasks)
         except (RemoteStorageError, OSError) as error:  # a local segment may be deleted during its copy
             logger.warning("Tiered storage of %s failed, retrying with the next run: %s", log.label, error)
-        tasks.measure()
+        await run_in_background(self._around.env, tasks.measure_job())
 
     def _tasks_of(self, log: PartitionLog, cache: RemoteLogMetadataCache) -> RemoteLogTasks:
         """Return the tasks of the current log; a move to another directory replaces it.

@@ -53,7 +53,7 @@ class ManagerFixture(BrokerStorageFixture):
                 NODE_ID,
                 self.replica_manager,
                 metadata,
-                lambda: self.store,
+                self._open_store,
                 partial(remote_log_manager_config, self._setting),
                 self._persist,
                 self.failure_handler.handle_failure,
@@ -64,6 +64,10 @@ class ManagerFixture(BrokerStorageFixture):
         self.replica_manager.on_follower.append(self.manager.on_follower)
         self.replica_manager.on_resigned.append(self.manager.on_resigned)
         self.publisher.subscribe(self.manager.publish)
+
+    def _open_store(self, read_ahead: Callable[[Callable[[], None]], None]) -> MemoryRemoteStorage:
+        self.read_ahead = read_ahead
+        return self.store
 
     def _setting(self, name: str) -> str:
         return self.config.effective_value(self.image, name) or ""
@@ -375,3 +379,15 @@ def test_metrics_have_copies_errors_deletions_and_what_is_left_to_copy() -> None
         assert found["kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent"] == 1.0
 
     fixture.play(scenario)
+
+
+def test_store_reads_ahead_in_a_thread() -> None:
+    fixture = ManagerFixture()
+    done: list[bool] = []
+
+    async def scenario() -> None:
+        fixture.read_ahead(lambda: done.append(fixture.env.is_beside))
+        await trio.sleep(1)
+
+    fixture.play(scenario)
+    assert done == [True]
