@@ -44,8 +44,9 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
     from ottla.controller.config import broker_config_validation
 
     warnings = []
+    prefixes = ("listener.name.", *_plugin_prefixes(values))
     for name in values:
-        if broker_key(name) is None and not name.startswith("listener.name."):
+        if broker_key(name) is None and not name.startswith(prefixes):
             near = closest_match(name, BROKER_KEYS)
             warnings.append(f"unknown setting {name!r}" + (f"; did you mean {near!r}?" if near else ""))
     try:
@@ -69,6 +70,14 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
     if settings.number(heartbeat) * 2 > settings.number(session):
         warnings.append(f"{heartbeat} must be less than or equal to half of {session}")
     return warnings
+
+
+def _plugin_prefixes(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the prefixes of the settings of the remote store and of its metadata topic, with tiered storage."""
+    if values.get("remote.log.storage.system.enable", "").strip().lower() != "true":
+        return ()
+    keys = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.manager.impl.prefix")
+    return tuple(values.get(key, BROKER_KEYS[key].default or "") for key in keys)
 
 
 def _check_otlp_endpoint(values: Mapping[str, str]) -> None:

@@ -56,28 +56,28 @@ def remote_log_manager_config(get: Callable[[str], str]) -> RemoteLogManagerConf
     """Return the settings of tiered storage; ``get`` returns the current value of a broker setting, "" if unset."""
 
     def number(name: str) -> int:
-        return int(get(f"remote.{name}"))
+        return int(get(name))
 
     return RemoteLogManagerConfig(
         storage_prefix=get("remote.log.storage.manager.impl.prefix"),
         metadata_prefix=get("remote.log.metadata.manager.impl.prefix"),
         metadata_listener=get("remote.log.metadata.manager.listener.name").strip().upper(),
-        custom_metadata_max_bytes=number("log.metadata.custom.metadata.max.bytes"),
-        index_cache_bytes=number("log.index.file.cache.total.size.bytes"),
-        copier_threads=number("log.manager.copier.thread.pool.size"),
-        expiration_threads=number("log.manager.expiration.thread.pool.size"),
-        follower_threads=number("log.manager.follower.thread.pool.size"),
-        task_interval_ms=number("log.manager.task.interval.ms"),
-        reader_threads=number("log.reader.threads"),
-        reader_max_pending_tasks=number("log.reader.max.pending.tasks"),
-        copy_bytes_per_second=number("log.manager.copy.max.bytes.per.second"),
-        copy_quota_samples=number("log.manager.copy.quota.window.num"),
-        copy_quota_window_s=number("log.manager.copy.quota.window.size.seconds"),
-        fetch_bytes_per_second=number("log.manager.fetch.max.bytes.per.second"),
-        fetch_quota_samples=number("log.manager.fetch.quota.window.num"),
-        fetch_quota_window_s=number("log.manager.fetch.quota.window.size.seconds"),
-        fetch_max_wait_ms=number("fetch.max.wait.ms"),
-        list_offsets_timeout_ms=number("list.offsets.request.timeout.ms"),
+        custom_metadata_max_bytes=number("remote.log.metadata.custom.metadata.max.bytes"),
+        index_cache_bytes=number("remote.log.index.file.cache.total.size.bytes"),
+        copier_threads=number("remote.log.manager.copier.thread.pool.size"),
+        expiration_threads=number("remote.log.manager.expiration.thread.pool.size"),
+        follower_threads=number("remote.log.manager.follower.thread.pool.size"),
+        task_interval_ms=number("remote.log.manager.task.interval.ms"),
+        reader_threads=number("remote.log.reader.threads"),
+        reader_max_pending_tasks=number("remote.log.reader.max.pending.tasks"),
+        copy_bytes_per_second=number("remote.log.manager.copy.max.bytes.per.second"),
+        copy_quota_samples=number("remote.log.manager.copy.quota.window.num"),
+        copy_quota_window_s=number("remote.log.manager.copy.quota.window.size.seconds"),
+        fetch_bytes_per_second=number("remote.log.manager.fetch.max.bytes.per.second"),
+        fetch_quota_samples=number("remote.log.manager.fetch.quota.window.num"),
+        fetch_quota_window_s=number("remote.log.manager.fetch.quota.window.size.seconds"),
+        fetch_max_wait_ms=number("remote.fetch.max.wait.ms"),
+        list_offsets_timeout_ms=number("remote.list.offsets.request.timeout.ms"),
     )
 
 

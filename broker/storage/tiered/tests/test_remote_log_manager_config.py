@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.config.startup_checks import check_startup_values
 from ottla.broker.storage.tiered.remote_log_manager_config import (
     InvalidMetadataTopicConfig,
     RemoteLogMetadataTopicConfig,
@@ -48,3 +49,12 @@ def test_metadata_topic_has_the_settings_with_the_prefix() -> None:
 def test_invalid_setting_of_the_metadata_topic_is_rejected_by_name(key: str, value: str) -> None:
     with pytest.raises(InvalidMetadataTopicConfig, match=f"remote.log.metadata.{key}"):
         parse_metadata_topic_config({f"rlmm.config.remote.log.metadata.{key}": value}, "rlmm.config.", DEFAULTS)
+
+
+def test_settings_of_store_and_metadata_topic_are_known_with_tiered_storage_only() -> None:
+    values = {"rsm.config.url": "file:///store", "rlmm.config.remote.log.metadata.topic.min.isr": "1"}
+    assert len(check_startup_values(values)) == 2
+    values["remote.log.storage.system.enable"] = "true"
+    assert check_startup_values(values) == []
+    values["remote.log.storage.manager.impl.prefix"] = "store."
+    assert check_startup_values(values) == ["unknown setting 'rsm.config.url'"]
