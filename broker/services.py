@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ottla.broker.security.authz.audit_log import AuditLog
     from ottla.broker.security.authz.authorizer import Authorizer
     from ottla.broker.share_partitions.share_partition_manager import SharePartitionManager
-    from ottla.broker.storage.tiered.remote_log_manager import RemoteLogManager
     from ottla.broker.transactions.coordinator import TransactionCoordinator
     from ottla.broker.transactions.verification import TransactionVerifier
 
@@ -83,8 +82,6 @@ class BrokerServices:
     """Function that returns the client metrics manager, created on first use."""
     decompression_limiter: DecompressionLimiter = field(default_factory=DecompressionLimiter)
     """Limiter of concurrent decompressions that need much memory."""
-    remote_log_manager: RemoteLogManager | None = None
-    """Manager of tiered storage; None if it is not enabled."""
 
     @property
     def transaction_coordinator(self) -> TransactionCoordinator:

@@ -271,7 +271,6 @@ class BrokerComponents:
             security.create_audit_log(env, config),
             security.create_quota_holder(env, self.controller),
             self.client_metrics,
-            remote_log_manager=self.remote_log_manager,
         )
 
     def background_tasks(self) -> Iterator[tuple[str, BackgroundTask]]:
