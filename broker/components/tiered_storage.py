@@ -129,12 +129,8 @@ def _open_storage(env: Env, config: NodeConfig, prefix: str, read_ahead: ReadAhe
     if simulated is not None:
         return simulated()
     # lazy: 20 ms, 600 kB
-    from ottla.broker.storage.tiered.store_settings import (
-        InvalidStoreError,
-        open_remote_storage,
-        parse_store_settings,
-        store_values,
-    )
+    from ottla.broker.storage.tiered.cloud_store import InvalidStoreError
+    from ottla.broker.storage.tiered.store_settings import open_remote_storage, parse_store_settings, store_values
 
     try:
         return open_remote_storage(parse_store_settings(store_values(config.values, prefix)), env.disk, read_ahead)

@@ -179,7 +179,8 @@ class TieredClusterScenario(ClusterScenario):
     async def _read_tiers(self, replica: HostedPartition, cache: RemoteLogMetadataCache) -> list[Record]:
         """Return all records of a partition: those below the local segments from the store."""
         log, process = replica.log, self.simulation.process("reader")
-        store, out = self.store.segment_store(process), []
+        store = self.store.segment_store(process)
+        out: list[Record] = []
         for segment in self._remote_segments(replica, cache):
             data = await process.env.in_thread(partial(store.fetch_segment, segment, 0, segment.segment_size_bytes))
             out += [x for x in decode_records(data, len(out)) if x.offset < log.local_log_start_offset]

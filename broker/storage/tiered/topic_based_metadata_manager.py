@@ -19,7 +19,6 @@ from ottla.broker.storage.tiered.remote_log_manager_config import RemoteLogMetad
 from ottla.broker.storage.tiered.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,
     RemoteLogMetadata,
-    RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     encode_remote_log_metadata,
 )
@@ -30,7 +29,11 @@ from ottla.broker.storage.tiered.remote_partition_metadata_store import (
     RemotePartitionMetadataStore,
     TopicIdPartition,
 )
-from ottla.broker.storage.tiered.remote_storage import RemoteStorageError, RetriableRemoteStorageError
+from ottla.broker.storage.tiered.remote_storage import (
+    RemoteLogSegmentMetadata,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+)
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.env.env import Env
