@@ -96,7 +96,10 @@ class LogConfig:
 
 
 def topic_tiering(topic: str, get: Callable[[str], str]) -> TieringConfig:
-    """Return the tiered storage of a topic on a broker that has it enabled; ``get`` returns a topic setting."""
+    """Return the tiered storage settings of a topic, on a broker with tiered storage; `NO_TIERING` if it is off.
+
+    ``get`` returns the value of a topic setting.
+    """
     is_enabled = get("remote.storage.enable") == "true" and "compact" not in get("cleanup.policy").split(",")
     if not is_enabled or topic in LOCAL_TOPICS:
         return NO_TIERING

@@ -285,7 +285,7 @@ class _RecordRules:
 def validate_records(
     data: WritableBuffer, header: BatchHeader, settings: LogConfig, now_ms: int, where: str
 ) -> ValidationJob:
-    """Validate a batch's records, yielding after each piece; return the batch to append.
+    """Validate a batch's records and return the batch to append, as a job that yields after each piece.
 
     Recompresses them if ``compression.type`` is another codec, and fails as soon as the batch exceeds
     ``max.message.bytes``. Fails also if the decompressed size exceeds the limit of compaction, which could not read it.

@@ -423,7 +423,7 @@ class PartitionLog:
             pass
 
     def delete_segments_below_start_job(self, now_ms: int) -> Iterator[None]:
-        """Rename segments that end below the log start offset to ``.deleted``, yielding after each; stop at a close."""
+        """Rename the segments below the log start offset to ``.deleted`` until the log is closed, as a job."""
         while not self.closed and self.segments.retire_oldest_below(self.local_log_start_offset, now_ms):
             yield
 
@@ -483,7 +483,7 @@ class PartitionLog:
         return self.segments.aborted_txns_in_slice(part, offset, self.log_end_offset)
 
     def producer_state_below_job(self, offset: int) -> Generator[None, None, ProducerStateManager | None]:
-        """Compute the producer state as of ``offset`` for a later `truncate_to`, yielding between batches.
+        """Compute the producer state as of ``offset`` for a later `truncate_to`, as a job that yields between batches.
 
         Return None if the log cannot be read or has changed meanwhile: the truncation then replays the batches itself.
         """

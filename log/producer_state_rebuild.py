@@ -106,10 +106,10 @@ def _replay_batches_from(segments: LogSegments, states: ProducerStateManager, of
 def producer_state_below_job(
     segments: LogSegments, log_start: int, offset: int
 ) -> Generator[None, None, ProducerStateManager | None]:
-    """Compute the producer state as of ``offset``, as `rebuild_producer_state` after a truncation to ``offset``.
+    """Return the producer state that the log has after a later truncation to ``offset``, as a job.
 
-    Yields every 16 batches, since a whole segment may have to be read. Return None if the log cannot be read. Neither
-    snapshots nor transaction indexes are changed.
+    The result is that of `rebuild_producer_state` after the truncation, or None if the log cannot be read. The job
+    yields every 16 batches, since a whole segment may have to be read; it changes no snapshot or transaction index.
     """
     states, begin = ProducerStateManager(), log_start
     for name in sorted(list_snapshot_files(segments.disk, segments.directory), reverse=True):

@@ -118,7 +118,7 @@ def _find_batch_by_timestamp(
 
 
 def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
-    """Return the record with the largest timestamp, the first of several; yield between segments. None if empty.
+    """Return the first record with the largest timestamp, as a job; None if the log is empty.
 
     Neither the log start nor the high watermark bounds the look-up: the caller compares the offset, as Kafka does.
     """

@@ -128,7 +128,7 @@ def encode_request(key: ApiKey, version: int, correlation_id: int, client_id: st
 def encode_request_job(
     key: ApiKey, version: int, correlation_id: int, client_id: str | None, body: Message
 ) -> Generator[None, None, bytes]:
-    """Encode a request frame as `encode_request`, yielding often if it has many elements."""
+    """Encode a request frame like `encode_request`, as a job."""
     header = compiler.encode(
         RequestHeader(key, version, correlation_id, client_id), request_header_version(key, version)
     )
@@ -145,7 +145,7 @@ def encode_response(key: ApiKey, version: int, correlation_id: int, body: Messag
 def encode_response_job(
     key: ApiKey, version: int, correlation_id: int, body: Message
 ) -> Generator[None, None, list[compiler.Chunk]]:
-    """Encode a response frame as `encode_response`, yielding often if the response has many elements."""
+    """Encode a response frame like `encode_response`, as a job."""
     chunks = yield from compiler.encode_job(body, version)
     return _frame_response(key, version, correlation_id, chunks)
 

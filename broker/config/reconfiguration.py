@@ -75,9 +75,9 @@ class BrokerConfigChange(NamedTuple):
 
 
 def validate_reconfiguration(config: NodeConfig, image: MetadataImage, name: str, stored: ConfigValues) -> Job[None]:
-    """Check the dynamic settings to be stored for this broker, or as cluster default if ``name`` is empty.
+    """Check the dynamic settings to be stored for this broker, or as cluster default if ``name`` is empty, as a job.
 
-    ``stored`` has all dynamic settings of that level after the change. Yields between steps.
+    ``stored`` has all dynamic settings of that level after the change.
 
     Raises:
         ProtocolError: INVALID_REQUEST with Kafka's message.

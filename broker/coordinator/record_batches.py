@@ -63,7 +63,7 @@ class SteppedReplay(Protocol):
     """State machine that replays a large record in steps while its shard is loading."""
 
     def replay_job(self, offset: int, record: Any, replay: Callable[[int, Any], None], /) -> Iterator[None]:
-        """Replay a record as ``replay`` does; yield between two steps.
+        """Replay a record as ``replay`` does, as a job.
 
         The state must not be read before the last step.
         """
@@ -90,7 +90,7 @@ class Serde(NamedTuple, Generic[R]):
     base_sequence: int = 0
     """Base sequence of batches without a producer id: -1 in `__transaction_state`, as in Kafka."""
     encode_job: Callable[[R], Job[tuple[bytes, bytes | None]]] | None = None
-    """Encodes as ``encode`` does; yields between two steps of a large record."""
+    """Encodes a large record like ``encode``, as a job."""
 
 
 class CoordinatorBatch(NamedTuple):
@@ -222,7 +222,7 @@ def replay_batch(
 
 
 def decode_job(cls: type[M], version: int, raw: bytes) -> Generator[None, None, M]:
-    """Decode a message that is preceded by its int16 version; yield between two steps of a large one.
+    """Decode a message that is preceded by its int16 version, as a job that yields within a large one.
 
     Raises:
         WireError: the message is malformed, or would take far more memory than it has bytes.

@@ -104,7 +104,7 @@ class _RandomNumbers:
 
 
 class FaultRule:
-    """Active fault: its definition and limits, and the number of calls that matched."""
+    """Active fault: definition, limits, and counters of the calls that matched and of those that got the fault."""
 
     def __init__(self, number: int, spec: FaultSpec, limits: FaultLimits) -> None:
         self.id = number

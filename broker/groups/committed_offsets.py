@@ -215,9 +215,9 @@ def validate_offset_commit(
 def offset_commit_records(
     group_id: str, offsets: Iterable[OffsetToCommit], now_ms: int, expire_ms: int
 ) -> Iterator[GroupRecord]:
-    """Yield the offset commit records.
+    """Yield the records of `__consumer_offsets` that commit offsets of a group, one for each partition.
 
-    ``expire_ms`` (ms since the epoch) is -1 where `offsets.retention.minutes` applies.
+    ``expire_ms`` is the time in ms at which the offsets expire, or -1 if `offsets.retention.minutes` applies.
     """
     for new in offsets:
         yield GroupRecord(

@@ -30,7 +30,7 @@ MAX_RESTORED_PER_SLICE = 200
 MAX_NAMES_AT_ONCE = 4_000
 """Largest number of topic names that an update compares and counts without yielding to the event loop."""
 Update = Callable[[GroupEffects], Generator[None, None, None]]
-"""Update of a group: adds records, timers and replies to the `GroupEffects`, and yields between two steps."""
+"""Update of a group: adds records, timers and replies to the `GroupEffects`, as a job."""
 LEAVE_GROUP_MEMBER_EPOCH = -1
 """Member epoch of a heartbeat with which a member leaves the group."""
 
@@ -77,7 +77,7 @@ class AssignedGroup(Generic[M, T]):
             pass
 
     def update_job(self, member: M) -> Iterator[None]:
-        """Replay a member record as `update` does; yield between two steps of a large one."""
+        """Replay a member record as `update` does, as a job that yields within a large one."""
         raise NotImplementedError
 
     def remove(self, member_id: str) -> None:
@@ -96,7 +96,7 @@ class AssignedGroup(Generic[M, T]):
         raise NotImplementedError
 
     def finish_replay(self) -> Generator[None, None, None]:
-        """Count the large subscriptions whose counting was deferred at replay; yield between two steps."""
+        """Count the large subscriptions whose counting was deferred at replay, as a job."""
         yield from ()
 
 
@@ -131,7 +131,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
         return self.subscriptions.counts
 
     def finish_replay(self) -> Generator[None, None, None]:
-        """Count large subscriptions whose counting was deferred at replay; yield between two steps."""
+        """Count large subscriptions whose counting was deferred at replay, as a job."""
         return self.subscriptions.count_pending()
 
     def uses_any(self, topics: frozenset[str]) -> bool:
@@ -162,7 +162,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
         return names
 
     def subscribed_topics_after(self, old: N, new: N | None) -> Generator[None, None, SubscriptionCounts]:
-        """Return the topic counts after a member has changed or (``new`` None) left; yield between two steps."""
+        """Return the topic counts after a member has changed or (``new`` None) left, as a job."""
         yield from self.finish_replay()
         counts = dict(self.subscribed_topic_names)
         if new is None or old.subscribed_topic_names is not new.subscribed_topic_names:

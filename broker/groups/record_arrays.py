@@ -19,9 +19,9 @@ PARTITIONS_PER_ROW = 8
 def read_table(
     rows: Iterable[Any], key: Callable[[Any], K], value: Callable[[Any], V]
 ) -> Generator[None, None, dict[K, V]]:
-    """Return a dict of the array elements ``rows``, which have ``partitions``; the last wins where a key repeats.
+    """Return a dict of the array elements ``rows``, which have ``partitions``, as a job.
 
-    Yield between two steps. ``key`` and ``value``: functions of an element.
+    ``key`` and ``value`` are functions of an element; of elements with the same key, the last one wins.
     """
     out: dict[K, V] = {}
     work = 0
@@ -35,7 +35,7 @@ def read_table(
 
 
 def read_assignment(rows: Iterable[Any]) -> Generator[None, None, Assignment]:
-    """Return an assignment record's partitions by topic id, in Java's hash table order; yield between two steps."""
+    """Return an assignment record's partitions by topic id, in Java's hash table order, as a job."""
     partitions: dict[bytes, tuple[int, ...]] = {}
     work = 0
     for row in rows:
@@ -54,7 +54,7 @@ def read_assignment(rows: Iterable[Any]) -> Generator[None, None, Assignment]:
 
 
 def read_names(names: Sequence[str], most_chars: int | None = None) -> Generator[None, None, Set[str]]:
-    """Return the topic names of a record as a set; yield between two steps where they are many.
+    """Return the topic names of a record as a set, as a job that yields if they are many.
 
     Raises:
         OverflowError: many names have more than ``most_chars`` characters together.

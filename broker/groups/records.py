@@ -93,7 +93,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def encode_job(record: GroupRecord) -> Job[tuple[bytes, bytes | None]]:
-    """Return key and value as `encode` does; yield between two steps of a value with many elements."""
+    """Return key and value as `encode` does, as a job that yields within a value with many elements."""
     if record.value is None:
         return encode(record)
     kind, version = _type_and_version(record)

@@ -182,7 +182,7 @@ REPLAYS: dict[type[Message], tuple[GroupType, Replay]] = {
 
 
 def replay_record(machine: Any, record: GroupRecord) -> Generator[None, None, Group | None]:
-    """Replay a record of a consumer, share or streams group; yield between two steps.
+    """Replay a record of a consumer, share or streams group, as a job.
 
     Args:
         machine: the `GroupStateMachine`.

@@ -339,7 +339,7 @@ class GroupStateMachine:
     def replay_job(
         self, offset: int, record: GroupRecord, replay: Callable[[int, GroupRecord], None]
     ) -> Iterator[None]:
-        """Replay a large record as ``replay`` does; yield between two steps.
+        """Replay a large record as ``replay`` does, as a job.
 
         The state must not be read before the last step.
         """

@@ -50,7 +50,10 @@ def adjust_subscription_counts(
 def adjust_subscription_counts_job(
     counts: SubscriptionCounts, topics: Iterable[str], by_name: int = 0, by_regex: int = 0
 ) -> Generator[None, None, None]:
-    """Adjust the counts as `adjust_subscription_counts` does; yield between two steps."""
+    """Add ``by_name`` and ``by_regex`` to the subscription counts of ``topics``, as a job.
+
+    Topics without subscriptions are removed, as by `adjust_subscription_counts`.
+    """
     rest = iter(topics)
     while part := frozenset(islice(rest, NAMES_PER_STEP)):
         _adjust(counts, part, by_name, by_regex)
@@ -74,7 +77,7 @@ def _adjust(counts: SubscriptionCounts, topics: frozenset[str], by_name: int, by
 
 
 def distinct_counts_job(counts: SubscriptionCounts) -> Generator[None, None, set[SubscriptionCount]]:
-    """Return the distinct values of the topic counts; yield between two steps."""
+    """Return the distinct values of the topic counts, as a job."""
     out: set[SubscriptionCount] = set()
     rest = iter(counts.values())
     while part := set(islice(rest, COUNTS_PER_STEP)):
@@ -122,7 +125,7 @@ class CountedSubscriptions:
             self._pending.popleft()
 
     def count_pending(self) -> Generator[None, None, None]:
-        """Do the deferred changes of the counts; yield between two steps.
+        """Do the deferred changes of the counts, as a job.
 
         The rest stays deferred if the caller stops early.
         """

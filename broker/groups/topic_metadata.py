@@ -111,7 +111,7 @@ class GroupTopicMetadata:
         return list(found) if sum(_hashing_work(topics[name]) for name in found) > MAX_HASHED_PER_SLICE else []
 
     def topic_hashes_job(self, names: list[str], at_once: int = MAX_HASHED_PER_SLICE) -> Generator[None, None, None]:
-        """Compute and cache the hashes of topics; yield between two steps of ``at_once`` units of work."""
+        """Compute and cache the hashes of topics, as a job that yields every ``at_once`` units of work."""
         work = 0
         for name in names:
             topic = self.image.topics.get(name)

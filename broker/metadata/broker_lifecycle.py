@@ -232,7 +232,10 @@ class BrokerLifecycleManager:
         return broker is not None and broker.in_controlled_shutdown and not broker.fenced
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled or the controlled shutdown starts; register again if needed."""
+        """Send heartbeats until the controlled shutdown starts or the task is cancelled.
+
+        A heartbeat that is rejected with STALE_BROKER_EPOCH makes the broker register again, unlike Kafka's (L-102).
+        """
         pause_s = self._heartbeat_s
         while not self._is_shutting_down:
             with self._env.timeout(pause_s):
@@ -307,7 +310,10 @@ class BrokerLifecycleManager:
         self.state = BrokerState.SHUTTING_DOWN
 
     async def _request_shutdown(self) -> bool:
-        """Request the shutdown by a heartbeat; return True if it is granted, fails, or no controller responds."""
+        """Request the controlled shutdown by a heartbeat; return True if this broker may stop now.
+
+        It may stop if the controller grants the shutdown, rejects the heartbeat or does not respond in time.
+        """
         answer: BrokerHeartbeatResponse | None = None
         try:
             with self._env.timeout(

@@ -95,7 +95,7 @@ class ClientMetricsStore:
             self._size_bytes -= self._clients.pop(ident).size_bytes
 
     def render(self, now_ms: float) -> Generator[None, None, list[str]]:
-        """Return all samples in the Prometheus text format, grouped by name; yield between two steps."""
+        """Return all samples in the Prometheus text format, grouped by name, as a job."""
         self._remove_expired(now_ms)
         by_name: dict[str, list[tuple[str, Labels, _SeriesValue]]] = {}
         for kept in list(self._clients.values()):

@@ -45,7 +45,7 @@ class DelayedProduce(NamedTuple):
 
     @property
     def is_led_elsewhere(self) -> bool:
-        """True if this node no longer leads the partition; the new leader may have the batch."""
+        """True if this broker no longer leads the batch's partition; the new leader may still commit the batch."""
         return not self.replica.is_leader
 
     @property

@@ -127,7 +127,10 @@ class LogMaintenance:
         replica.is_flushing = False
 
     def apply_retention(self) -> Job[None]:
-        """Advance log start offsets by retention, checkpoint them, delete the segments below; expire producer ids."""
+        """Apply retention to all logs of the online log directories and expire idle producer ids, as a job.
+
+        The log start offsets are advanced and checkpointed before the segments below them are deleted.
+        """
         for directory in self._log_dirs.online:
             due = []
             for log in [x for x in directory.logs.values() if not x.is_future]:

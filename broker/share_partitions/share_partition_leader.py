@@ -243,7 +243,7 @@ class SharePartitionLeader:
     # ------------------------------------------------------------------ locks
 
     def _now_ms(self) -> int:
-        """Return the time of acquisition locks: the monotonic clock in ms."""
+        """Return the time of the monotonic clock in ms, in which the ends of acquisition locks are measured."""
         return int(self._dependencies.env.monotonic_ms())
 
     def _arm_lock_timer(self, end_ms: int) -> None:

@@ -48,7 +48,11 @@ _RETRIABLE_ERRORS = frozenset(
 
 
 class _PersisterCall:
-    """Pending call for a share partition, in order with the other calls for it."""
+    """Pending request to the share coordinator for a share partition.
+
+    The first attempts start in the order of the calls, without a wait for earlier responses. While a call is retried,
+    the later ones wait for it.
+    """
 
     __slots__ = (
         "attempts",

@@ -36,7 +36,10 @@ class IoThrottler:
         self._bytes = 0
 
     def maybe_throttle(self, size_bytes: int) -> None:
-        """Record bytes read or written, and sleep until the average rate is allowed again."""
+        """Count bytes read or written; block the cleaner's thread until the average rate is within the limit.
+
+        The average is taken over all bytes since this throttler was created.
+        """
         self._bytes += size_bytes
         ahead_s = self._bytes / self._rate - (self._now_s() - self._began_s)
         if ahead_s > 0:

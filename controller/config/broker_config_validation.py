@@ -284,7 +284,10 @@ def _groups(settings: BrokerConfigValues) -> Iterator[str]:
 
 
 def _bounded(settings: BrokerConfigValues, name: str) -> Iterator[str]:
-    """Generate the messages for a group setting ``group.NAME`` outside its minimum and maximum settings."""
+    """Yield Kafka's error messages if ``group.KIND.NAME`` exceeds ``group.KIND.min.NAME`` or ``group.KIND.max.NAME``.
+
+    ``name`` is ``KIND.NAME``, such as ``consumer.session.timeout.ms``.
+    """
     kind, _, rest = name.partition(".")
     own, least, most = f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
     value, low, high = (settings.number(x) for x in (own, least, most))
@@ -297,7 +300,7 @@ def _bounded(settings: BrokerConfigValues, name: str) -> Iterator[str]:
 
 
 def _share_groups(settings: BrokerConfigValues) -> Iterator[str]:
-    """Generate the messages of violated rules of ``ShareGroupConfig``."""
+    """Yield Kafka's error messages for the violated rules of ``ShareGroupConfig``."""
     for name in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"):
         own, least, most = f"group.share.{name}", f"group.share.min.{name}", f"group.share.max.{name}"
         value, low, high = (settings.number(x) for x in (own, least, most))

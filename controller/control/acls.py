@@ -219,7 +219,7 @@ class _DeleteMatches:
         self._repeated_chars = 0
 
     def collect(self, wanted: AclBindingFilter) -> Job[list[DeleteAclsMatchingAcl]]:
-        """Return the response rows of a filter; yields in between.
+        """Return the response rows of a filter, as a job.
 
         Raises ProtocolError: INVALID_REQUEST, too many rows.
         """
@@ -274,7 +274,7 @@ def _matching_acl_row(acl: StandardAcl) -> DeleteAclsMatchingAcl:
 
 
 def matching_acls(image: MetadataImage, wanted: AclBindingFilter) -> Job[list[StandardAcl]]:
-    """Return the ACLs that match a filter; yields to the event loop in between."""
+    """Return the ACLs that match a filter, as a job."""
     out: list[StandardAcl] = []
     for number, acl in enumerate(image.acls, 1):
         if wanted.matches(acl):

@@ -210,7 +210,7 @@ def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilt
 
 
 def matching_quotas(image: MetadataImage, wanted: QuotaEntityFilter) -> Job[dict[QuotaEntity, dict[str, float]]]:
-    """Return the quotas by key of each entity that matches a filter; yields to the event loop in between."""
+    """Return the quotas by key of each entity that matches a filter, as a job."""
     out: dict[QuotaEntity, dict[str, float]] = {}
     for number, about in enumerate(image.others, 1):
         if about[0] == "quota" and wanted.matches(about[1]):

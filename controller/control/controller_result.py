@@ -20,7 +20,7 @@ class ControllerResult:
 
 
 ControllerResultSteps = Job[ControllerResult]
-"""Decision on a request, as a job that yields to the event loop; the image it reads does not change meanwhile."""
+"""Decision on a request, as a job. The metadata image that it reads does not change while it runs."""
 
 
 class ControllerDefaults(NamedTuple):

@@ -87,7 +87,7 @@ def topic_name_error(name: str) -> str | None:
 
 
 def topic_config_error(values: Mapping[str, str | None]) -> str | None:
-    """Return Kafka's error message for an invalid config of a new topic, None if all are valid."""
+    """Return Kafka's error message for the first invalid config of a new topic; None if all are valid."""
     for name, value in values.items():
         key = topic_key(name)
         if key is None:

@@ -68,8 +68,8 @@ def owner_principal(request: CreateDelegationTokenRequest, principal: str) -> st
     return f"{request.owner_principal_type}:{request.owner_principal_name}"
 
 
-def iterate_tokens(image: MetadataImage) -> Job[list[DelegationTokenRecord]]:
-    """Return all delegation tokens of an image; yields to the event loop in between."""
+def list_tokens(image: MetadataImage) -> Job[list[DelegationTokenRecord]]:
+    """Return all delegation tokens of an image, as a job."""
     out: list[DelegationTokenRecord] = []
     for number, record in enumerate(image.others.values(), 1):
         if isinstance(record, DelegationTokenRecord):
@@ -95,7 +95,7 @@ def _find_by_hmac(image: MetadataImage, secret: str, shown: Buffer) -> Job[Deleg
     """
     if len(shown) != _HMAC_BYTES:
         return None
-    tokens = yield from iterate_tokens(image)
+    tokens = yield from list_tokens(image)
     for token in tokens:
         if hmac.compare_digest(token_hmac(secret, token.token_id), shown):
             return token
@@ -217,7 +217,7 @@ def _set_expiry(token: DelegationTokenRecord, expiry_ms: int, answer: Any) -> Co
 
 def sweep_expired_tokens(image: MetadataImage, now_ms: int) -> ControllerResultSteps:
     """Return the records that remove expired tokens, at most `MAX_SWEPT`; the response is True if there are more."""
-    tokens = yield from iterate_tokens(image)
+    tokens = yield from list_tokens(image)
     gone: list[Message] = []
     for number, token in enumerate(tokens, 1):
         if is_expired(token, now_ms):

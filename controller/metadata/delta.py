@@ -76,7 +76,7 @@ class MetadataDelta:
 
 
 def compare_images(old: MetadataImage, new: MetadataImage) -> Job[MetadataDelta]:
-    """Return the delta between two images, after a snapshot replaced the log; yields to the event loop in between."""
+    """Return the delta between two images, after a snapshot replaced the log, as a job."""
     topics: dict[str, TopicDelta] = {}
     for number, name in enumerate((yield from sort_job({*old.topics, *new.topics})), 1):
         if number % YIELD_EVERY == 0:

@@ -205,7 +205,7 @@ class ImageBuilder:
         self._elr_reset_topics = None
 
     def _reset_topic_elr(self, name: str) -> Job[None]:
-        """Clear the eligible leader replicas of a topic's partitions; yield after each."""
+        """Clear the eligible leader replicas of a topic's partitions, as a job that yields after each."""
         self._elr_reset_done.add(name)
         topic, changing = self._trie("topics").get(name), self._partitions.get(name)
         if topic is None:

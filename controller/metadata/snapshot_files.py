@@ -120,10 +120,10 @@ def encode_snapshot(
     metadata_version: int = NEWEST_METADATA_VERSION,
     records: Iterable[Message | None] | None = None,
 ) -> Job[bytes]:
-    """Encode a snapshot file.
+    """Return the bytes of a snapshot file, as a job.
 
-    ``epoch``: leader epoch of its batches. ``records`` are written instead of those of ``snapshot``; None among them is
-    no record, but yields to the event loop.
+    ``epoch`` is the leader epoch of the batches. ``records`` are written instead of those of ``snapshot``; None among
+    them is not a record, but lets the job yield.
     """
     head: list[Message] = [SnapshotHeaderRecord(0, snapshot.timestamp_ms)]
     if snapshot.kraft_version > 0:

@@ -104,7 +104,7 @@ def leader_and_isr_updates(
 
 
 def leads_any_partition(image: MetadataImage, broker_id: int) -> Job[bool]:
-    """Return True if a broker is the leader of a partition; yields to the event loop in between."""
+    """Return True if a broker is the leader of a partition, as a job."""
     seen = 0
     for topic in image.topics.values():
         for p in topic.partitions.values():
@@ -122,9 +122,9 @@ def is_leaderless(p: PartitionRegistration) -> bool:
 
 
 def leader_acceptor(image: MetadataImage, p: PartitionRegistration) -> Callable[[int], bool]:
-    """Return a predicate: True for a broker that is alive and may lead a partition (R-287).
+    """Return a predicate that is True for the id of a replica that is alive: R-287 without the check of ISR and ELR.
 
-    The broker must be one of its replicas, with an online log directory.
+    The broker must be a replica of partition ``p``, with an online log directory, unfenced and not shutting down.
     """
 
     def check(broker_id: int) -> bool:

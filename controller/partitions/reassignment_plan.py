@@ -59,7 +59,7 @@ class BrokerLoads:
 def count_partitions(
     brokers: BrokerLoads, partitions: Iterable[tuple[PlannedPartition, Sequence[int]]]
 ) -> PlanSteps[BrokerLoads]:
-    """Count the replicas of all partitions in ``brokers`` and return it; yields to the event loop in between."""
+    """Add the replicas of all partitions to the loads in ``brokers`` and return it, as a job."""
     for _, replicas in partitions:
         brokers.count(replicas)
         yield None

@@ -313,9 +313,10 @@ class SegmentRewriter:
     def _rebuild_batch(
         self, header: BatchHeader, data: bytes, slices: Iterable[list[RecordRange]], *, stamp: bool
     ) -> bytes:
-        """Return a batch with the records in ``slices``; ``stamp`` sets the delete horizon of its tombstones or marker.
+        """Return the batch reduced to the records in ``slices``.
 
-        Attribute bit 6 marks the base timestamp as the delete horizon; the timestamp deltas are relative to it.
+        With ``stamp``, attribute bit 6 is set and the base timestamp becomes the delete horizon: the time from which
+        the tombstones or the marker of the batch may be deleted. The timestamp deltas are then relative to that time.
         """
         base, attributes = header.base_timestamp, header.attributes
         if stamp:

@@ -297,7 +297,7 @@ class ProducerStateManager:
         return None if first < 0 else first
 
     def expire_job(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
-        """Remove producers without an open transaction inactive for ``expiration_ms``; yield every 5,000 producers."""
+        """Remove producers without an open transaction that were inactive for ``expiration_ms``, as a job."""
         expire_verifications(self.verification_states, now_ms, expiration_ms)
         return self.producers.expire_job(now_ms, expiration_ms, _PRODUCERS_PER_YIELD)
 

@@ -209,7 +209,7 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         return out
 
     def expire_job(self, now_ms: int, expiration_ms: int, at_once: int) -> Iterator[None]:
-        """Remove inactive producers without an open transaction, yielding after every ``at_once`` producers.
+        """Remove inactive producers without an open transaction, as a job that yields every ``at_once`` producers.
 
         Producers that wrote since the previous run are kept: their timestamps are the client's and may be old.
         """

@@ -129,7 +129,10 @@ def reject_token(env: Env, source: BearerTokenSource, token: str) -> None:
 
 
 def _back_off(env: Env, kept: CachedToken) -> None:
-    """Double the backoff of token requests, once for concurrent failures, and set the time of the next request."""
+    """Double the backoff of token requests up to its maximum and set the earliest time of the next request.
+
+    Of requests that fail at the same time, only the first doubles it.
+    """
     now_ms = env.monotonic_ms()
     if now_ms >= kept.not_before_ms:
         kept.backoff_ms = min(max(2 * kept.backoff_ms, MIN_BACKOFF_MS), MAX_BACKOFF_MS)
@@ -178,7 +181,7 @@ def _number(value: Any) -> float:
 
 
 def _expiry_claim(token: str) -> Any:
-    """Return the ``exp`` claim of a JWT without verification, in seconds since 1970; None if it is missing."""
+    """Return the ``exp`` claim of an unverified JWT in seconds since 1970; None if malformed or without the claim."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

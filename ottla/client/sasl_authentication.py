@@ -27,7 +27,10 @@ class AuthenticationChannel(Protocol):
     """Interface to a connection with known API versions: `ottla.client.channel.Channel`."""
 
     async def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request and return its response."""
+        """Send a request, in the newest common version or in ``version``, and return the response message.
+
+        Error codes in the response are left to the caller.
+        """
 
     def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
         """Return the newest version of an API, up to ``at_most``, that client and broker support."""

@@ -92,7 +92,7 @@ class CapturedExchange:
         return f"{self.key.api_name} v{self.version}"
 
     def request_fields(self) -> Job[tuple[bytes, FrameFieldList] | None]:
-        """Return the request frame without hidden bytes, and its fields; None if it was too large to be kept."""
+        """Return the masked request frame and its fields, as a job; None if the frame was too large to be captured."""
         if self.request is None:
             return None
         raw = len(self.request).to_bytes(_SIZE_BYTES, "big") + self.request
@@ -100,14 +100,14 @@ class CapturedExchange:
         return visible_request(self.key, raw, fields), fields
 
     def response_fields(self) -> Job[tuple[bytes, FrameFieldList] | None]:
-        """Return the response frame without hidden bytes, and its fields; None if there is none that was kept."""
+        """Return the masked response frame and its fields, as a job; None if no response frame was captured."""
         if self.response is None:
             return None
         fields = yield from response_fields(self.key, self.response_version, self.response)
         return visible_response(self.key, self.response, fields), fields
 
     def pcap_frames(self) -> Job[list[PcapFrame]]:
-        """Return the frames of request and response for a pcap file, with secrets masked; one too large is left out."""
+        """Return the captured frames of request and response for a pcap file, with secrets masked, as a job."""
         out = []
         sent_ms = self.time_ms + (self.elapsed_ms or 0.0)
         request, response = (yield from self.request_fields()), (yield from self.response_fields())
@@ -127,7 +127,7 @@ class CapturedExchange:
         self.stages = StageTimes(queued_ms, handled_ms, waited_ms, encoded_ms, float(peer.throttle_ms))
 
     def format(self) -> Job[None]:
-        """Set `request_text` and `response_text` once; yields for other tasks, since decoding may take long."""
+        """Decode request and response to `request_text` and `response_text` at the first call, as a job."""
         if not self.request_text:
             self.request_text = f"{self.request_bytes:,} bytes: too large to be shown"
             if self.request is not None:
@@ -211,7 +211,10 @@ class FrameCapture:
             self._number += count
 
     def read_exchanges(self) -> Job[list[CapturedExchange]]:
-        """Return the captured exchanges with their texts, the newest first; yields for other tasks."""
+        """Return the captured requests with their responses, decoded to text, newest first, as a job.
+
+        Resets `is_changed` and the number of requests that were captured since the last call.
+        """
         self.is_changed, self._unseen = False, 0
         for source in list(self._observed.values()):
             source.resume()

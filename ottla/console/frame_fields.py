@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from ottla.console.record_fields import CONTENT_FIELDS, record_spans
+from ottla.console.record_fields import CONTENT_FIELDS, record_field_spans
 from ottla.jobs.job import Job
 from ottla.tools.dump import is_secret
 from ottla.tools.trace import SECRET_FIELDS
@@ -105,13 +105,13 @@ def _collect(parts: Sequence[tuple[type[Message], int, str]], raw: bytes) -> tup
 
 
 def request_fields(key: ApiKey, version: int, raw: bytes) -> Job[FrameFieldList]:
-    """Return the fields of a request frame, including size and header; yields for other tasks."""
+    """Return the fields of a request frame, including size and header, as a job."""
     header = (RequestHeader, request_header_version(key, version), "header.")
     return _describe_messages([header, (request_class(key), version, "")], raw)
 
 
 def response_fields(key: ApiKey, version: int, raw: bytes) -> Job[FrameFieldList]:
-    """Return the fields of a response frame, including size and header; yields for other tasks."""
+    """Return the fields of a response frame, including size and header, as a job."""
     header = (ResponseHeader, response_header_version(key, version), "header.")
     return _describe_messages([header, (response_class(key), version, "")], raw)
 
@@ -124,7 +124,7 @@ def _describe_messages(parts: Sequence[tuple[type[Message], int, str]], raw: byt
 
 
 def describe_spans(spans: Iterable[tuple[FieldSpan, bool]]) -> Job[FrameFieldList]:
-    """Return spans, each with whether its content is hidden, as fields with texts; yields for other tasks."""
+    """Return spans, each with whether its content is hidden, as fields with texts, as a job."""
     out: list[FrameField] = []
     names: dict[str, Any] = {}
     try:
@@ -170,7 +170,7 @@ def _record_parts(part: FieldSpan, view: memoryview) -> Iterator[tuple[FieldSpan
         yield part, True
         return
     prefix = part.path.removesuffix("records")
-    for field in record_spans(view, part.start, part.stop, header.records_count, prefix):
+    for field in record_field_spans(view, part.start, part.stop, header.records_count, prefix):
         yield field, field.field in CONTENT_FIELDS
 
 
@@ -249,7 +249,7 @@ def _hide(cls: type[Message], raw: bytes, fields: FrameFieldList) -> bytes:
 
 
 def build_hex_dump(raw: bytes, fields: Sequence[FrameField]) -> Job[list[HexRow]]:
-    """Return a hex dump of at most `MAX_HEX_BYTES` bytes, each row split by fields; yields for other tasks.
+    """Return a hex dump of at most `MAX_HEX_BYTES` bytes, each row split by fields, as a job.
 
     Bytes of hidden fields, and those of no field, are shown as two asterisks.
     """

@@ -121,7 +121,7 @@ class RebalanceHistory:
         return [] if found is None else list(reversed(found.rebalances))
 
     def sample(self) -> Job[None]:
-        """Compare the groups with their last state; yields after each group."""
+        """Compare the groups with their last state, as a job that yields after each group."""
         machines = set()
         for shard in self._coordinator:
             if shard.state is CoordinatorState.ACTIVE:

@@ -46,8 +46,10 @@ class RecordFields:
     """Value of a header."""
 
 
-def record_spans(raw: Buffer, position: int, stop: int, count: int, prefix: str) -> Iterator[FieldSpan]:
-    """Yield the fields of ``count`` records of format 2, which are not compressed, in ``raw[position:stop]``.
+def record_field_spans(raw: Buffer, position: int, stop: int, count: int, prefix: str) -> Iterator[FieldSpan]:
+    """Yield the span of each field of ``count`` uncompressed records of format 2 in ``raw[position:stop]``.
+
+    A span names a field, such as ``record[0].key``, with its first byte, the byte after its last one, and its value.
 
     Raises:
         WireError: the records are malformed.
@@ -61,7 +63,7 @@ def record_spans(raw: Buffer, position: int, stop: int, count: int, prefix: str)
 
 
 def _one_record(view: memoryview, position: int, prefix: str) -> Generator[FieldSpan, None, int]:
-    """Yield the fields of a record; return the position after it."""
+    """Yield the span of each field of a record; return the position after the record."""
     size, start = read_varlong(view, position)
     yield _span(position, start, prefix, "size", size)
     position = start

@@ -95,7 +95,7 @@ class ScanRange(NamedTuple):
 
 
 class RecordScan:
-    """Scan of the partitions of a topic, one after the other."""
+    """Scan of the records of a topic for matches, partition by partition."""
 
     def __init__(
         self, env: Env, client: SessionClient, topic: str, ranges: list[ScanRange], criteria: RecordCriteria
@@ -157,7 +157,7 @@ class RecordScan:
         return answer.records or b""
 
     def _scan(self, raw: Any, part: ScanRange, found: list[MatchingRecord], limit: int) -> Job[ScanRange]:
-        """Append the matches in fetched batches to ``found``; return the rest of the range. Yields for other tasks."""
+        """Append the matches in fetched batches to ``found`` and return the rest of the range, as a job."""
         position = part.position
         for at, header in legacy_records.iterate_any_batches(raw):
             records = () if header.is_control else self._records(raw, at, header, part.partition)
@@ -193,10 +193,10 @@ class RecordScan:
 
 
 def decompress_gzip(raw: memoryview, header: BatchHeader) -> Generator[None, None, tuple[bytes, BatchHeader]]:
-    """Return a gzip batch uncompressed, with its header; yields None after each piece.
+    """Decompress a gzip batch and return it with its header, as a job that yields after each piece.
 
     Raises:
-        WireError: not data of its codec, or too much.
+        WireError: the batch is not gzip data, or its uncompressed data are too large.
     """
     plain = bytearray(HEADER_BYTES)
     for piece in StreamDecompressor(CompressionType.GZIP, raw[HEADER_BYTES:], PIECE_BYTES, MAX_CONSOLE_BATCH_BYTES):

@@ -45,7 +45,7 @@ class Remainder(Generic[T]):
 
 
 def sort_job(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Generator[None, None, list[T]]:
-    """Return the items sorted, as ``sorted``; sorts chunks and merges them, yielding in between."""
+    """Return the items sorted, as a job that sorts chunks and merges them."""
     every: list[Any] = list(items)
     if len(every) <= SORT_CHUNK:
         every.sort(key=key)
@@ -63,7 +63,7 @@ def sort_job(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Gener
 
 
 def free_job(items: dict[Any, Any] | set[Any] | list[Any]) -> Job[None]:
-    """Empty a collection, yielding every `YIELD_EVERY` items: freeing very many at once blocks the event loop."""
+    """Empty a collection, as a job: freeing very many items at once blocks the event loop."""
     pop: Callable[[], Any] = items.popitem if isinstance(items, dict) else items.pop
     for number in range(1, len(items) + 1):
         pop()
@@ -72,7 +72,7 @@ def free_job(items: dict[Any, Any] | set[Any] | list[Any]) -> Job[None]:
 
 
 def find_duplicates_job(keys: Iterable[Hashable]) -> Job[set[Hashable]]:
-    """Return the keys that occur more than once, yielding every `YIELD_EVERY_DECODED` keys."""
+    """Return the keys that occur more than once, as a job that yields every `YIELD_EVERY_DECODED` keys."""
     seen: set[Hashable] = set()
     twice: set[Hashable] = set()
     for number, key in enumerate(keys, 1):
@@ -84,7 +84,7 @@ def find_duplicates_job(keys: Iterable[Hashable]) -> Job[set[Hashable]]:
 
 
 def collect_job(items: Iterable[T]) -> Job[list[T]]:
-    """Return the items as a list, yielding every `YIELD_EVERY_DECODED` items, since iteration may decode them."""
+    """Return the items as a list, as a job that yields every `YIELD_EVERY_DECODED` items: iteration may decode them."""
     every: list[T] = []
     for number, item in enumerate(items, 1):
         every.append(item)
@@ -94,7 +94,7 @@ def collect_job(items: Iterable[T]) -> Job[list[T]]:
 
 
 def collect_distinct_job(items: Iterable[H]) -> Job[dict[H, None]]:
-    """Return the distinct items in their order, as the keys of a dictionary, yielding in between."""
+    """Return the distinct items in their order, as the keys of a dictionary, as a job."""
     every: dict[H, None] = {}
     for number, item in enumerate(items, 1):
         every[item] = None

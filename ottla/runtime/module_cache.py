@@ -85,7 +85,7 @@ class ModuleCache:
         return len(self._cached)
 
     def fill_job(self) -> Iterator[None]:
-        """Add all modules that are not imported yet to the cache, yielding after each, and install the importer.
+        """Add all modules that are not imported yet to the cache and install the importer, as a job.
 
         Raises:
             OSError: a file cannot be read; the next call continues with it.

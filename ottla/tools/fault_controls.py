@@ -30,7 +30,7 @@ class FaultControls:
 
     @property
     def faults(self) -> Faults:
-        """Injection of faults into the node: ``faults.error``, ``faults.delay``, ``faults.drop`` and others."""
+        """Injection of faults into the node; the methods of `Faults` add a fault each, such as ``faults.error``."""
         # lazy: 25 ms, 900 kB: only with faults
         from ottla.tools.fault_client import Faults
 

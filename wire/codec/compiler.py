@@ -111,7 +111,7 @@ def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> tuple[M, in
 def decode_job(
     cls: type[M], version: int, buf: Buffer, pos: int, budget: DecodeBudget
 ) -> Generator[None, None, tuple[M, int]]:
-    """Decode a message as `decode`, yielding often and charging a memory budget.
+    """Decode a message like `decode`, as a job that charges a memory budget.
 
     Raises:
         WireError: the bytes are not a valid message of this class and version, or the budget is exceeded.
@@ -169,7 +169,7 @@ def encode_element_chunks(whole: type[Message], version: int, part: Message) -> 
 
 
 def encode_job(message: Message, version: int) -> Generator[None, None, list[Chunk]]:
-    """Encode a message as `encode_chunks`, yielding often if it has many elements, and emptying its `ResponseArray`s.
+    """Encode a message like `encode_chunks`, as a job that empties the message's `ResponseArray`s.
 
     Adjacent small chunks are joined, to save memory.
 

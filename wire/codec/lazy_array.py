@@ -136,7 +136,9 @@ def read_array_job(
     end: int,
     budget: DecodeBudget,
 ) -> Generator[None, None, tuple[Any, int]]:
-    """Read an array of structs or strings, yielding often; return a list or `LazyArray` and the position after it.
+    """Read an array of structs or strings and return it with the position after it, as a job.
+
+    A long array is returned as a `LazyArray`, others as a list.
 
     ``read`` decodes an element, charging the budget and yielding; ``plain`` decodes a small one without both. In a list
     each element is charged ``each_bytes`` plus its contents, in a `LazyArray` `BUDGET_LAZY_ELEMENT_BYTES`.

@@ -193,7 +193,7 @@ class IncrementalRecordParser:
             self._partial_record = None
 
     def _parse_partial_record(self) -> Generator[None, None, RecordSummary]:
-        """Parse a long record, yielding whenever the next piece is needed; return its summary."""
+        """Parse a long record and return its summary; yield whenever the next piece of the data is needed."""
         yield from self._skip(1)
         time_delta = yield from self._read_number(read_varlong)
         yield from self._read_number()

@@ -40,10 +40,10 @@ class MemberSubscriptionAndAssignment(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """Group as input of an assignor.
+    """Subscriptions and current target assignments of a group's members, as the input of a server-side assignor.
 
-    Members are in Kafka's iteration order; ``homogeneous``: all members subscribe to the same topics; ``partitions``:
-    number of partitions by topic id.
+    The members are in the iteration order of Kafka's maps. ``homogeneous`` is True if all members subscribe to the same
+    topics. ``partitions`` has the number of partitions of each topic, by topic id.
     """
 
     members: Mapping[str, MemberSubscriptionAndAssignment]

@@ -55,7 +55,7 @@ def target_partition_hash(place: TargetPartition) -> int:
 
 
 def assign_simple(spec: ShareGroupSpec) -> AssignmentJob:
-    """Return the target assignment of a share group by member id; yield between two steps."""
+    """Return the target assignment of a share group by member id, as a job."""
     if not spec.members:
         return {}
     drafts = {name: {t: dict.fromkeys(parts) for t, parts in m.assignment.items()} for name, m in spec.members.items()}

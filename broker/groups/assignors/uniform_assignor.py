@@ -74,7 +74,7 @@ def _homogeneous(spec: GroupSpec) -> AssignmentJob:
 
 
 def _unassigned_partitions(spec: GroupSpec, topics: list[bytes]) -> Generator[None, None, list[tuple[bytes, int]]]:
-    """Return the partitions that no member is assigned, topic by topic; yield between two steps."""
+    """Return the partitions that no member is assigned, topic by topic, as a job."""
     taken: dict[bytes, set[int]] = {topic: set() for topic in topics}
     yield
     for claim in spec.members.values():

@@ -100,7 +100,7 @@ class _HeterogeneousAssignment:
         self.mutable_assignments: dict[int, MutableAssignment] = {}
 
     def initialize(self) -> Generator[None, None, None]:
-        """Collect the subscribers of each topic and the partitions that members retain; yield between two steps."""
+        """Collect the subscribers of each topic and the partitions that members retain, as a job."""
         for number, claim in enumerate(self.spec.members.values()):
             for topic in claim.topics:
                 if topic not in self.owners:

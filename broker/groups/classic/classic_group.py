@@ -262,7 +262,7 @@ class ClassicGroup:
         return group
 
     def restore(self, value: offset_records.GroupMetadataValue) -> Iterator[None]:
-        """Initialize this new group from its record: STABLE if it has members, else EMPTY. Yield between two steps.
+        """Initialize this new group from its record: STABLE if it has members, else EMPTY, as a job.
 
         Clients may write to the log: of members with the same member id or instance id, the last one remains.
         """

@@ -91,7 +91,7 @@ def _check(groups: ConsumerGroups, group: ConsumerGroup, request: join_group.Joi
 def _decode_subscription(
     request: join_group.JoinGroupRequest,
 ) -> Generator[None, None, tuple[ConsumerProtocolSubscription, Set[str]]]:
-    """Return the subscription of a member and the set of its topics; yield between two steps.
+    """Return the subscription of a member and the set of its topics, as a job.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR: the subscription is malformed, or the member's record would be too large.

@@ -151,7 +151,7 @@ def _heartbeat(
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-    """Return True if another member still owns a partition of this member's target assignment."""
+    """Return True if another member still owns at least one partition of this member's target assignment."""
     return any(
         number not in member.assigned.get(topic, ()) and group.owner_epoch(topic, number) != -1
         for topic, numbers in group.target.get(member.id, {}).items()

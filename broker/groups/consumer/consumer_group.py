@@ -110,7 +110,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     # ------------------------------------------------------------------ replay
 
     def update_job(self, member: ConsumerGroupMember) -> Iterator[None]:
-        """Replay a record of a member: add the member, or replace it by its new state. Yield between two steps."""
+        """Replay a record of a member: add the member, or replace it by its new state, as a job."""
         old = self.members.get(member.id)
         self.members[member.id] = member
         self._adjust_counts(old, member)

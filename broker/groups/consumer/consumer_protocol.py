@@ -46,7 +46,7 @@ def _decode(cls: type[M], raw: bytes) -> Generator[None, None, M]:
 
 
 def decode_subscription(raw: bytes) -> Generator[None, None, consumer_protocol.ConsumerProtocolSubscription]:
-    """Decode the embedded subscription of a member; yield between two steps.
+    """Decode the embedded subscription of a member, as a job.
 
     Raises:
         WireError: the bytes are malformed, or more than `LARGEST_BYTES`.
@@ -55,7 +55,7 @@ def decode_subscription(raw: bytes) -> Generator[None, None, consumer_protocol.C
 
 
 def decode_assignment(raw: bytes) -> Generator[None, None, consumer_protocol.ConsumerProtocolAssignment]:
-    """Decode the embedded assignment of a member, which may be empty; yield between two steps.
+    """Decode the embedded assignment of a member, which may be empty, as a job.
 
     Raises:
         WireError: the bytes are malformed, or too many.

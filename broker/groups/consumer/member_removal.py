@@ -35,7 +35,9 @@ RECORDS_PER_MEMBER = 3
 
 
 def leave_group(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms: int, fx: GroupEffects) -> str:
-    """Remove a leaving member, or set the epoch of a static member that leaves temporarily; return the member's id.
+    """Generate the records of a ConsumerGroupHeartbeat with which a member leaves; return the member's id.
+
+    A static member that leaves temporarily keeps its assignment and gets member epoch -2; any other member is removed.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.

@@ -95,10 +95,7 @@ class MemberUpdate(NamedTuple):
         run_update_with_hashes(self.groups.groups, group.id, self.groups.topics, names, fx, update)
 
     def new_epoch(self, fx: GroupEffects) -> Generator[None, None, tuple[int, bool]]:
-        """Return the group epoch, bumped after a change, and whether all members subscribe to the same topics.
-
-        Yield between two steps.
-        """
+        """Return the group epoch, bumped after a change, and if all members have the same subscription, as a job."""
         group, old, new = self.group, self.member, self.updated
         names = yield from group.subscribed_topics_after(old, new)
         regexes = dict(group.subscribed_regex_counts)

@@ -76,7 +76,7 @@ def capture_input(
 def compute_targets(
     plan: ConsumerAssignmentInput, topics: GroupTopicMetadata
 ) -> Generator[None, None, dict[str, Assignment]]:
-    """Return the new target assignment of every member, in Kafka's order; yield between two steps.
+    """Return the new target assignment of every member, in Kafka's order, as a job.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR: the assignor cannot continue from the current target assignment.

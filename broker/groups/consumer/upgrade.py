@@ -42,7 +42,7 @@ def work_units(classic: ClassicGroup) -> int:
 
 
 def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Generator[None, None, ConsumerGroup]:
-    """Return the converted group without writing records; yield between two steps.
+    """Return the converted group without writing records, as a job.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND: the group cannot be converted.

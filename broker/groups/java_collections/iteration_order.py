@@ -71,7 +71,7 @@ class JavaSortedStrings(Set[str]):
         return self._content_hash == other._content_hash and len(self) == len(other)
 
     def equals_job(self, other: Set[str]) -> Generator[None, None, bool]:
-        """Return True if the sets are equal, as ``==`` does; yield between two steps."""
+        """Compare two sets as ``==`` does, as a job."""
         if self is other or not isinstance(other, JavaSortedStrings) or not self._may_equal(other):
             return self == other
         ours, theirs = iter(self._keys), iter(other._keys)
@@ -99,7 +99,7 @@ def sort_strings(texts: Iterable[str]) -> Collection[str]:
 
 
 def sort_strings_job(texts: Iterable[str], most_chars: int | None = None) -> Generator[None, None, JavaSortedStrings]:
-    """Return the distinct strings in the order of Java's ``Collections.sort``; yield between two steps.
+    """Return the distinct strings in the order of Java's ``Collections.sort``, as a job.
 
     Raises:
         OverflowError: the strings have more than ``most_chars`` characters in total.
@@ -174,7 +174,7 @@ def hash_map_order(
 
 
 def hash_map_order_job(keys: Collection[str]) -> Generator[None, None, list[str]]:
-    """Return strings in the order of a ``HashMap`` with default capacity; yield between two steps."""
+    """Return strings in the order of a ``HashMap`` with default capacity, as a job."""
     buckets = _buckets_after_growth(len(keys), _MIN_BUCKETS)
     return (yield from sort_job(keys, lambda text: _bucket_index(string_hash(text), buckets)))
 
@@ -193,7 +193,7 @@ def uuid_hash_map_order(keys: Collection[bytes], *, copied_from: int | None = No
 
 
 def uuid_hash_map_order_job(keys: Collection[bytes]) -> Generator[None, None, list[bytes]]:
-    """Return topic ids in the order of a ``HashMap`` with default capacity; yield between two steps."""
+    """Return topic ids in the order of a ``HashMap`` with default capacity, as a job."""
     buckets = _buckets_after_growth(len(keys), _MIN_BUCKETS)
     return (yield from sort_job(keys, lambda uuid: _bucket_index(uuid_hash(uuid), buckets)))
 
@@ -210,7 +210,7 @@ def integer_hash_set_order(keys: Iterable[int]) -> tuple[int, ...]:
 
 
 def integer_hash_set_order_job(keys: Iterable[int]) -> Generator[None, None, tuple[int, ...]]:
-    """Return partition numbers as `integer_hash_set_order` does; yield between two steps."""
+    """Return partition numbers in the order of `integer_hash_set_order`, as a job."""
     every: dict[int, None] = {}
     rest = iter(keys)
     while part := list(islice(rest, MAX_COMPARED_PER_STEP)):

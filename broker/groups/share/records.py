@@ -96,7 +96,7 @@ def group_tombstones(group: ShareGroup) -> Iterator[GroupRecord]:
 def with_metadata(
     group: ShareGroup, member: ShareGroupMember, value: share_group_records.ShareGroupMemberMetadataValue
 ) -> Generator[None, None, ShareGroupMember]:
-    """Return a member with the fields of its metadata record (type 10); yield between two steps."""
+    """Return a member with the fields of its metadata record (type 10), as a job."""
     names = yield from group.shared_subscription(member, (yield from read_names(value.subscribed_topic_names)))
     return replace(
         member,
@@ -110,7 +110,7 @@ def with_metadata(
 def with_assignment(
     member: ShareGroupMember, value: share_group_records.ShareGroupCurrentMemberAssignmentValue
 ) -> Generator[None, None, ShareGroupMember]:
-    """Return a member with the fields of its current assignment record (type 14); yield between two steps."""
+    """Return a member with the fields of its current assignment record (type 14), as a job."""
     assigned = yield from read_assignment(value.assigned_partitions)
     return replace(member, epoch=value.member_epoch, previous_epoch=value.previous_member_epoch, assigned=assigned)
 
@@ -118,7 +118,7 @@ def with_assignment(
 def read_partitions_info(
     rows: list[share_group_records.TopicPartitionsInfo],
 ) -> Generator[None, None, dict[bytes, NamedTopicPartitions]]:
-    """Return topics of a state partition metadata record (type 15) by id; yield between two steps."""
+    """Return topics of a state partition metadata record (type 15) by id, as a job."""
     return (
         yield from read_table(
             rows, attrgetter("topic_id"), lambda row: NamedTopicPartitions(row.topic_name, frozenset(row.partitions))

@@ -167,7 +167,7 @@ class _StickyAssignment:
     # ------------------------------------------------------------------ active tasks
 
     def assign_active(self) -> Generator[None, None, None]:
-        """Assign the active tasks; yield between two steps.
+        """Assign the active tasks, as a job.
 
         A task is assigned to its previous active member, else to a previous standby member, else to the least loaded
         member.
@@ -229,7 +229,7 @@ class _StickyAssignment:
     # ------------------------------------------------------------------ standby tasks
 
     def assign_standby(self) -> Generator[None, None, None]:
-        """Assign the standby tasks, never two of a task in one process; yield between two steps.
+        """Assign the standby tasks, never two of a task in one process, as a job.
 
         A task is assigned to its previous active member, else to a previous standby member, else to the least loaded
         member.
@@ -287,7 +287,7 @@ class _StickyAssignment:
 
 
 def assign_sticky(spec: StreamsGroupSpec) -> TaskAssignmentJob:
-    """Return the target tasks by member id; yield between two steps."""
+    """Return the target tasks by member id, as a job."""
     assert spec.members
     work = _StickyAssignment(spec)
     yield from work.assign_active()

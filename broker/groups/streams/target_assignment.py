@@ -84,7 +84,7 @@ def work_units(todo: StreamsAssignmentInput) -> int:
 
 
 def compute_targets(todo: StreamsAssignmentInput) -> Generator[None, None, dict[str, TasksTuple]]:
-    """Return the target tasks by member id, without tasks if the topology is not ready; yield between two steps."""
+    """Return the target tasks by member id, without tasks if the topology is not ready, as a job."""
     if not todo.configured.is_ready:
         return dict.fromkeys(todo.members, EMPTY_TASKS)
     members = {

@@ -38,7 +38,7 @@ class StreamsTopology:
         return topology
 
     def index(self) -> Generator[None, None, None]:
-        """Fill the indices of subtopologies and topics from the value; yield between two steps."""
+        """Fill the indices of subtopologies and topics from the value, as a job."""
         named = {row.subtopology_id: row for row in self.value.subtopologies}
         for name in (yield from iteration_order.hash_map_order_job(named)):
             self.subtopologies[name] = row = named[name]

@@ -21,7 +21,7 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResu
 
 
 def topic_deletion_disabled(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
-    """Return the error response if ``delete.topic.enable`` is false; None otherwise."""
+    """Return a response with an error for each topic if ``delete.topic.enable`` is false; None otherwise."""
     if context.services.config.flag("delete.topic.enable"):
         return None
     code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED

@@ -106,8 +106,8 @@ def _topic_by_id(
     return (yield from _topic_response(context, context.image, topic, request))
 
 
-def _has_no_ids_yet(context: RequestContext, wanted: MetadataRequestTopic) -> bool:
-    """Return True if a request before v12 has a topic id or a null name, which makes it invalid."""
+def _names_topic_by_id_too_early(context: RequestContext, wanted: MetadataRequestTopic) -> bool:
+    """Return True if a topic of a request before v12 has a topic id or a null name: the request is invalid then."""
     return context.version < TOPIC_ID_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID)
 
 
@@ -139,7 +139,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> ResponseJob:
     requested: set[Hashable] = set()
     by_id = False
     for wanted in request.topics:
-        if _has_no_ids_yet(context, wanted):
+        if _names_topic_by_id_too_early(context, wanted):
             return (yield from _reject_request(context, request))
         by_id = by_id or wanted.topic_id != ZERO_UUID
         yield None

@@ -214,7 +214,7 @@ def _validate_deferred(context: RequestContext, request: ProduceRequest, outcome
 
 
 def _produce_many(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> ResponseJob:
-    """Process a request with many partitions, yielding after each partition."""
+    """Process a request with many partitions, as a job that yields after each partition."""
     corrupt = yield from _find_corrupt_batch(request)
     if corrupt is TRANSACTIONAL:
         return (yield from _transactional(context, request))

@@ -16,7 +16,7 @@ from collections.abc import Collection
 
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.security.delegation_tokens import may_use_tokens
-from ottla.controller.control.delegation_tokens import REQUESTER_SINCE, SECRET, iterate_tokens, token_hmac
+from ottla.controller.control.delegation_tokens import REQUESTER_SINCE, SECRET, list_tokens, token_hmac
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.errors import ErrorCode
@@ -50,7 +50,7 @@ def _describe_all(context: RequestContext, request: DescribeDelegationTokenReque
                 yield None
         if not owners:
             return response
-    tokens = yield from iterate_tokens(context.image)
+    tokens = yield from list_tokens(context.image)
     for token in tokens:
         if _matches_owners(token, owners) and _may_see(context, token):
             response.tokens.append(_row(token, secret, context.version))

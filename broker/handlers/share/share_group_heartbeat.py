@@ -101,7 +101,7 @@ async def initialize_share_state(
 async def report_initialization(
     context: RequestContext, group_id: str, places: TopicIdPartitions, *, done: bool
 ) -> None:
-    """Report to the group coordinator that the share state of partitions was initialized, or that this failed."""
+    """Report the result of InitializeShareGroupState to the group coordinator: ``done`` is False if it failed."""
     rule = partial(_initialized, group_id=group_id, places=places, done=done)
     await context.services.groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
 

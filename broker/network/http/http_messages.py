@@ -60,7 +60,7 @@ class HttpRequest(NamedTuple):
         return parse_fields(self.target.partition("?")[2].partition("#")[0])
 
     def parse_form(self) -> Job[dict[str, str]]:
-        """Return the fields of a form in the body, as `parse_fields` does, with pauses: a body may be large."""
+        """Return the fields of a form in the body like `parse_fields`, as a job: a body may be large."""
         fields: dict[str, str] = {}
         parts = self.body.split(b"&", MAX_HTTP_FORM_FIELDS)
         if len(parts) > MAX_HTTP_FORM_FIELDS:
@@ -73,7 +73,7 @@ class HttpRequest(NamedTuple):
 
 
 def _unquote(raw: bytes) -> Job[str]:
-    """Decode percent-encoded text, with pauses."""
+    """Decode percent-encoded text, as a job."""
     out, start = bytearray(), 0
     while start < len(raw):
         end = start + _UNQUOTE_BYTES
@@ -94,10 +94,10 @@ def parse_fields(text: str) -> dict[str, str]:
 
 
 class ResponseStream(Protocol):
-    """Pieces of a body that are made while the response is sent."""
+    """Body of an HTTP response as an asynchronous iterator of pieces, which are made while the response is sent."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Return the pieces."""
+        """Return the iterator of the pieces of the body."""
         ...
 
     async def aclose(self) -> None:

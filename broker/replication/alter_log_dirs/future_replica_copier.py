@@ -117,9 +117,9 @@ class FutureReplicaCopier:
             await trio.lowlevel.checkpoint()
 
     def _next_move(self) -> Job[LogDirMove | None]:
-        """Return the next ready move, or None; remove cancelled moves on the way.
+        """Remove cancelled moves from the scheduler and return the next ready move, or None, as a job.
 
-        Yields for each removed move, since the deletion of a topic may cancel very many at once.
+        The job yields for each removed move, since the deletion of a topic may cancel very many at once.
         """
         most = len(self._log_dirs.directories)
         while (move := self._scheduler.next_ready(self._env.monotonic_ms(), most)) is not None:

@@ -10,7 +10,10 @@ from ottla.broker.config.limits import MAX_PRE_AUTH_BYTES, UNCOUNTED_PRE_AUTH_BY
 
 
 class PreAuthMemoryLimit:
-    """Memory of the receive buffers of a listener's unauthenticated connections."""
+    """Limit of the memory in the receive buffers of all unauthenticated connections of a listener.
+
+    A connection whose buffer would exceed the limit is closed.
+    """
 
     def __init__(self) -> None:
         self._held_bytes = 0

@@ -159,7 +159,10 @@ class SaslAuthenticator:
         return self.complete_api_versions(request, cast("Message | None", answer))
 
     def complete_api_versions(self, request: RequestFrame | None, answer: Any) -> AuthResult:
-        """Return the result of ApiVersions; ``answer``: its response, None where the client gets none."""
+        """Return the step after an ApiVersions request; without an error in it the client may send SaslHandshake.
+
+        ``answer`` is the ApiVersions response to send, or None if the client has disconnected.
+        """
         if answer is not None and not answer.error_code:
             self.state = SaslState.VERSIONS_ANSWERED
         return AuthResult(request, answer)

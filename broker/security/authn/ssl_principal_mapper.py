@@ -19,7 +19,7 @@ _GROUP = re.compile(r"\\(.)|\$(\d)", re.DOTALL | re.ASCII)
 
 
 class InvalidMappingRule(Exception):
-    """Malformed principal mapping rule."""
+    """Rule of ``ssl.principal.mapping.rules`` is malformed."""
 
 
 PrincipalMapper = Callable[[str], "str | None"]

@@ -62,12 +62,17 @@ def _handle_allowed(asking: A, request: Any, handler: AuthorizedHandler[A], *, a
         hides_configs |= isinstance(rule, CreatedConfigsRule)
     answer = yield from as_job(handler(asking, request))
     if isinstance(answer, Message):
-        yield from _complete(asking, answer, denied, hides_configs=hides_configs)
+        yield from _append_denied_rows(asking, answer, denied, hides_configs=hides_configs)
     return answer
 
 
-def _complete(asking: AuthorizableRequest, answer: Message, denied: list[Any], *, hides_configs: bool) -> Job[None]:
-    """Append the rows of denied resources to a response, unless it has a top-level error."""
+def _append_denied_rows(
+    asking: AuthorizableRequest, answer: Message, denied: list[Any], *, hides_configs: bool
+) -> Job[None]:
+    """Append the rows of resources that were denied to the handler's response, as a job.
+
+    A response with a top-level error is left unchanged.
+    """
     if getattr(answer, "error_code", 0):
         return
     rows = getattr(answer, asking.spec.error_response.results[0].response_list)

@@ -240,7 +240,7 @@ class RaftLeaderState:
 
 @dataclass(slots=True)
 class RaftFollowerState:
-    """Follower: fetches the log from the leader of the epoch."""
+    """State of a voter or observer that fetches the log from the leader of its epoch."""
 
     leader_id: int
     deadline_ms: float

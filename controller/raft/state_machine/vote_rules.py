@@ -19,9 +19,10 @@ from ottla.wire.errors import ErrorCode
 
 
 def malformed_vote_error(vote: Vote) -> ErrorCode:
-    """Return INVALID_REQUEST for a malformed Vote (R-211), else NONE.
+    """Return INVALID_REQUEST for a Vote with impossible fields (last row of R-211's table), else NONE.
 
-    The last epoch of a candidate's log is below the epoch of the vote; in a pre-vote it may be equal.
+    The last epoch of the candidate's log must be below the epoch of the vote; in a pre-vote they may be equal. Neither
+    the last epoch nor the end offset may be negative.
     """
     wrong = vote.last_epoch > vote.epoch if vote.pre_vote else vote.last_epoch >= vote.epoch
     return ErrorCode.INVALID_REQUEST if wrong or vote.last_epoch < 0 or vote.end_offset < 0 else ErrorCode.NONE

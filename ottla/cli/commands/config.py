@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _find(client: ClusterClient, options: argparse.Namespace) -> tuple[Resource, Channel]:
-    """Return the config resource of the options, and a connection to a broker that serves its configuration.
+    """Return the config resource that the options name, and a connection to a broker that can describe and alter it.
 
     Raises:
         CommandFailed: the broker does not exist.

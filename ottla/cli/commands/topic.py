@@ -94,10 +94,13 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _offset(client: ClusterClient, topic: str, partition: int, timestamp: int) -> int | None:
-    """Return the offset of a partition for a timestamp in ms, or -1 (latest) or -2 (earliest).
+    """Return the offset that ListOffsets finds in a partition; None if no leader responds.
 
-    Returns:
-        The offset; None if no leader answers.
+    Args:
+        client: client of the cluster.
+        topic: topic name.
+        partition: number of the partition.
+        timestamp: time in ms, -1 for the end of the log, -2 for its start.
     """
     try:
         return await client.list_offset(topic, partition, timestamp)

@@ -32,7 +32,7 @@ AssignedPartitions = Mapping[str, list[int]]
 
 
 class GroupDescription(NamedTuple):
-    """Group with its type, its row in the Describe response, and node id and connection of its coordinator."""
+    """Group with its type, its element of the Describe response, and node id and connection of its coordinator."""
 
     id: str
     group_type: str

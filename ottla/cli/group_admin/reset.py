@@ -112,7 +112,7 @@ def duration_ago_ms(text: str, now_ms: int) -> int:
 
 
 def load_offsets_file(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
-    """Return the offsets of a CSV file by group and partition.
+    """Return the offsets in a CSV file by group and then by topic and partition.
 
     Raises:
         CommandFailed: the file cannot be read or parsed.

@@ -156,7 +156,7 @@ class AclPlan:
         self._pattern = PatternType[(options.resource_pattern_type or "literal").upper()]
 
     def patterns(self, *, required: bool) -> list[Pattern]:
-        """Return the resource patterns of the options."""
+        """Return the resource patterns that the options name; end the tool if there is none and one is ``required``."""
         options = self._options
         out = [
             Pattern(kind, name.strip(), self._pattern)

@@ -48,7 +48,9 @@ def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tup
 def _security_setup(
     options: argparse.Namespace, values: dict[str, str], config: NodeConfig, directory: str
 ) -> security_setup.SecuritySetup:
-    """Return the security setup of the node's directory; create it at the first start.
+    """Return the certificates and credentials of a node for ``ottla serve --secure``; create them at the first start.
+
+    A node that joins a cluster uses the CA and the password in the file of ``--join-credentials``.
 
     Raises:
         SecuritySetupFailed: the setup cannot be created, or ``--join`` lacks credentials.

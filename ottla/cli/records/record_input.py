@@ -73,7 +73,7 @@ class RecordBatches:
         return bool(self._count) and self._env.monotonic_ms() - self._since_ms >= LINGER_MS
 
     async def flush(self) -> None:
-        """Send all buffered records and wait until they are acknowledged."""
+        """Send all buffered records and wait until they are acknowledged; an error of a batch is raised."""
         pending, self._pending = self._pending, {}
         self._turn += bool(self._count)
         self._count = self._bytes = 0

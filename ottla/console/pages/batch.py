@@ -8,7 +8,7 @@ from ottla.broker.config.limits import MAX_CONSOLE_BATCH_BYTES
 from ottla.console.frame_fields import FrameFieldList, build_hex_dump, describe_spans
 from ottla.console.page import InvalidInput, PageRequest, View
 from ottla.console.pages.topics import find_topic
-from ottla.console.record_fields import record_spans
+from ottla.console.record_fields import record_field_spans
 from ottla.console.record_scan import RecordCriteria, RecordScan, ScanRange, decompress_gzip
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
@@ -41,7 +41,9 @@ def _describe_batch(raw: memoryview, header: BatchHeader) -> Job[list[dict[str, 
     parts: list[tuple[str, bytes, FrameFieldList]] = []
     if compression_type_of(header.attributes) is CompressionType.NONE:
         del spans[-1]
-        records = ((span, False) for span in record_spans(data, HEADER_BYTES, len(data), header.records_count, ""))
+        records = (
+            (span, False) for span in record_field_spans(data, HEADER_BYTES, len(data), header.records_count, "")
+        )
         fields = yield from describe_spans(part for group in (spans, records) for part in group)
         parts.append(("Batch", data, fields))
     else:
@@ -51,7 +53,7 @@ def _describe_batch(raw: memoryview, header: BatchHeader) -> Job[list[dict[str, 
         except WireError as error:
             parts.append(("Uncompressed records", b"", FrameFieldList([], str(error))))
         else:
-            found = ((span, False) for span in record_spans(plain, 0, len(plain), header.records_count, ""))
+            found = ((span, False) for span in record_field_spans(plain, 0, len(plain), header.records_count, ""))
             parts.append(("Uncompressed records", plain, (yield from describe_spans(found))))
     out: list[dict[str, Any]] = []
     first = 0

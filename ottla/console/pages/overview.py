@@ -45,7 +45,7 @@ class ClusterState(NamedTuple):
 
 
 def count_partitions(topics: Sequence[md.MetadataResponseTopic]) -> Job[TopicTotals]:
-    """Return the number of topics, partitions, under-replicated and offline ones; yields after each topic."""
+    """Return the number of topics, partitions, under-replicated and offline partitions, as a job."""
     partitions = under_replicated = offline = 0
     for topic in topics:
         partitions += len(topic.partitions)
@@ -73,7 +73,7 @@ async def fetch_cluster_state(page: PageRequest) -> ClusterState:
 
 
 def describe_nodes(state: ClusterState) -> Job[list[dict[str, Any]]]:
-    """Return a row for each broker, voter and observer, sorted by node id; yields for other tasks."""
+    """Return a row for each broker, voter and observer, sorted by node id, as a job."""
     quorum = state.quorum
     brokers = {b.broker_id: b for b in state.cluster.brokers}
     voters = {} if quorum is None else {v.replica_id: v for v in quorum.current_voters}

@@ -18,7 +18,7 @@ MAX_READERS = 10_000
 
 
 def _list_positions(sessions: FetchSessionCache, wanted: str, now_ms: float) -> Job[list[dict[str, Any]]]:
-    """Return a row for each partition of the consumers' fetch sessions; yields after each session."""
+    """Return a row for each partition of the consumers' fetch sessions, as a job that yields after each session."""
     rows: list[dict[str, Any]] = []
     for session in list(sessions):
         yield None

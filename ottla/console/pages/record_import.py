@@ -24,7 +24,10 @@ async def get_import(page: PageRequest) -> View:
 
 
 def _parse_records(lines: list[str], partitions: list[int], now_ms: int) -> Job[dict[int, list[NewRecord]]]:
-    """Return the records of lines by partition: that of the line, or of the key, or one after the other.
+    """Parse lines of JSON to records and return the records by partition, as a job.
+
+    A line may name its partition. Without one, the hash of the record's key selects the partition; records without a
+    key are spread over the partitions in turn.
 
     Raises:
         InvalidInput: a line is not the JSON form of a record, or names a partition that does not exist.

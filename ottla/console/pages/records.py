@@ -227,7 +227,7 @@ async def export_records(page: PageRequest) -> HttpResponse:
 
 
 def encode_json_records(topic: str, found: list[MatchingRecord]) -> Job[list[bytes]]:
-    """Return the lines of records in pieces; yields after each piece, since a record may have megabytes."""
+    """Return the lines of records in pieces, as a job that yields after each: a record may have megabytes."""
     out = []
     for each in found:
         row = record_to_json(topic, each.partition, each.record)
@@ -279,7 +279,7 @@ def _join_pieces(pieces: list[bytes]) -> Iterator[bytes]:
 
 
 async def _export(env: Env, topic: str, scan: RecordScan, found: list[MatchingRecord]) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of the records in pieces, with pauses for other tasks.
+    """Yield the lines of the records in pieces; other tasks run in between.
 
     Raises:
         OSError: a record cannot be read; the client notices that the response is not complete.
