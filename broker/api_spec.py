@@ -28,7 +28,7 @@ class Permission(NamedTuple):
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """This permission as a tuple."""
+        """The permission itself, in the form of the rules that check several."""
         return (self,)
 
 

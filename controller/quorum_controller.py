@@ -120,7 +120,7 @@ class QuorumController:
 
     @property
     def node_id(self) -> int:
-        """Node id of this node."""
+        """``node.id`` of this controller."""
         return self._identity.node_id
 
     @property

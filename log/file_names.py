@@ -93,7 +93,7 @@ def base_offsets_of(names: Iterable[str], kind: str, state: str = "") -> list[in
 
 
 def is_log_file(name: str) -> bool:
-    """Return whether ``name`` is that of a segment's ``.log`` file without a state suffix."""
+    """Return whether ``name`` is the name of a segment's ``.log`` file without a suffix such as ``.deleted``."""
     return name.endswith(".log") and parse_segment_file(name) is not None
 
 

@@ -52,7 +52,7 @@ MAX_UNSYNCED_SNAPSHOT_LOG_BYTES = 1 << 20
 
 
 class LoadedLogOffsets(NamedTuple):
-    """Offsets of a log as of its load or creation."""
+    """Offsets with which a log is opened: those found by the load of its files, or those of a new log."""
 
     log_start_offset: int
     log_end_offset: int

@@ -281,7 +281,7 @@ class Cluster(ClusterFaultControls):
         return self
 
     def _secure(self) -> None:
-        """Create certificates and a user for all nodes, or read those of an earlier start.
+        """Create certificates and a user for all nodes, or read the ones that an earlier start created.
 
         Raises:
             ClusterFailed: the nodes were formatted without security, or the setup cannot be created.

@@ -192,7 +192,7 @@ class Broker(FaultControls):
         return self
 
     def _secure(self, directory: str) -> None:
-        """Create certificates and a user, or read those of an earlier start."""
+        """Create certificates and a user, or read the ones that an earlier start created."""
         tls, mechanism = self._security
         try:
             self._secured = security_setup.ensure_security_setup(directory, (self.host,), tls=tls, mechanism=mechanism)
@@ -353,7 +353,7 @@ class AsyncBroker(AsyncFaultControls):
         return self.broker.port
 
     def client_config(self, kind: str = "confluent") -> dict[str, str]:
-        """Return client settings, as `Broker.client_config`."""
+        """Return the settings with which a client library connects to this broker, as `Broker.client_config`."""
         return self.broker.client_config(kind)
 
     async def produce(

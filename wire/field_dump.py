@@ -116,7 +116,7 @@ def request_spans(raw: Buffer) -> list[FieldSpan]:
 
 
 def response_spans(key: ApiKey, version: int, raw: Buffer) -> list[FieldSpan]:
-    """Return the fields of a response frame, including size and header; API and version are those of its request.
+    """Return the fields of a response frame, including size and header; ``key`` and ``version`` are the request's.
 
     Raises:
         WireError: the frame is not a valid response of this API and version.

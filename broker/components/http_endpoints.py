@@ -54,7 +54,7 @@ def start_observability(env: Env, made: BrokerComponents, listening: BoundListen
 
 
 def allowed_hosts(config: NodeConfig, key: str) -> frozenset[str]:
-    """Return the host names that HTTP requests may have: configured ones, and those of the node's listeners.
+    """Return the host names that HTTP requests may name: the configured names and the names of the node's listeners.
 
     ``key``: the setting of the HTTP listener.
     """
@@ -97,7 +97,7 @@ def create_metrics_page(env: Env, made: BrokerComponents, listening: BoundListen
 
 
 def http_handlers(made: BrokerComponents, listening: BoundListeners, metrics: MetricsPage) -> dict[str, HttpHandler]:
-    """Return the handlers of the HTTP listener by path."""
+    """Return the handlers of the node's HTTP listener by path, such as ``/metrics`` and ``/readyz``."""
     env, config = made.services.env, made.services.config
     is_broker, is_controller = bool(listening.clients), bool(config.controller_listeners)
     health = HealthSources(

@@ -28,7 +28,7 @@ class _ArmedTimer:
         self.heap_position_ms = due
 
     def disarm(self) -> None:
-        """Cancel the timer. Its heap entry remains until its time, without key and callback."""
+        """Cancel the timer. The heap entry stays until the timer would have expired, without key and callback."""
         self.key = self.callback = None
 
 

@@ -75,7 +75,7 @@ class RequestContext:
 
     @property
     def has_authorizer(self) -> bool:
-        """True if this node has an authorizer."""
+        """True if ``authorizer.class.name`` is set: requests of clients are checked against ACLs."""
         return self.services.authorizer is not None
 
     def may(
@@ -173,7 +173,7 @@ class Dispatcher:
 
     @property
     def serves_controllers(self) -> bool:
-        """True for the dispatcher of a controller listener."""
+        """True if this dispatcher serves a controller listener, with the controller's APIs, instead of a broker's."""
         return ApiKey.ENVELOPE in self.apis
 
     @cached_property

@@ -56,12 +56,12 @@ class FaultClock:
         return self._env.now_ms() + self.offset_ms
 
     def monotonic_ms(self) -> float:
-        """Return the monotonic clock in ms."""
+        """Return the monotonic time in ms, plus the time by which a fault has advanced this clock."""
         return self._env.monotonic_ms() + self.offset_ms
 
     @contextmanager
     def timeout(self, seconds: float) -> Iterator[Deadline]:
-        """Return a context manager that cancels its block after a time in seconds of this clock."""
+        """Return a context manager that cancels its block when this clock has moved by ``seconds``."""
         with self._env.timeout(seconds) as deadline:
             scope = cast("trio.CancelScope", deadline)
             self._scopes.add(scope)
@@ -71,7 +71,7 @@ class FaultClock:
                 self._scopes.discard(scope)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for a time in seconds of this clock."""
+        """Sleep until this clock has moved by ``seconds``; an advance of the clock ends the sleep early."""
         if seconds <= 0:
             await self._env.sleep(0)
             return
@@ -102,7 +102,7 @@ class NetworkGate:
 
 
 class _GatedStream:
-    """Connection that delays its bytes while its `NetworkGate` is closed; no bytes are lost."""
+    """Connection that delays received and sent bytes while a `NetworkGate` is closed; no bytes are lost."""
 
     def __init__(self, stream: Stream, gate: NetworkGate, remote: Address | None) -> None:
         self._stream = stream
@@ -113,7 +113,7 @@ class _GatedStream:
         return getattr(self._stream, name)
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive bytes, and return their number once the gate is open.
+        """Receive bytes, wait until the gate is open, and return the number of bytes.
 
         Raises:
             OSError: The connection failed.

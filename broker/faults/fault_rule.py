@@ -95,7 +95,7 @@ class _RandomNumbers:
         self._state = seed & _MASK
 
     def next(self) -> float:
-        """Return the next number."""
+        """Return the next pseudo-random number in [0, 1); the same seed gives the same numbers (SplitMix64)."""
         self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
         mixed = self._state
         mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK

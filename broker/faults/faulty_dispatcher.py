@@ -117,7 +117,7 @@ class FaultyDispatcher(Dispatcher):
             return None
 
     def _topics(self, body: Any) -> Iterable[str]:
-        """Yield the topics of a request; for a Fetch in a session, those of the session too."""
+        """Yield the topics of a request; for a Fetch in a fetch session, also the topics of the session."""
         if body is None:
             return
         yield from named_topics(body, self.services.metadata.image.topic_names)
@@ -207,7 +207,7 @@ class FaultyDispatcher(Dispatcher):
 
 
 def _is_follower(body: Any) -> bool:
-    """Return whether a Fetch is that of a follower."""
+    """Return True if a Fetch request has a replica id, which a follower sets and a consumer does not."""
     return body is not None and (body.replica_id >= 0 or body.replica_state.replica_id >= 0)
 
 

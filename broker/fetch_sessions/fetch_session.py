@@ -75,10 +75,10 @@ class CachedPartition:
 
 
 class FetchRowBuffer(Protocol):
-    """Interface of a buffer for the rows of partitions that were read, in order."""
+    """Interface of a buffer for the response elements of partitions that were read, in order."""
 
     def append(self, row: tuple[CachedPartition, PartitionData], /) -> None:
-        """Append a partition and its row."""
+        """Append a partition of the session and its element of the Fetch response."""
 
 
 class FetchContext(Protocol):
@@ -95,7 +95,7 @@ class FetchContext(Protocol):
 
     @property
     def is_follower(self) -> bool:
-        """True for a fetch by a follower."""
+        """True if the replica id of the request is that of a follower, not -1 of a consumer."""
 
     @property
     def is_session_owner(self) -> bool:
@@ -164,7 +164,7 @@ class FetchSession:
             known.update_request_params(part)
 
     def remove(self, key: PartitionKey) -> None:
-        """Remove a partition from the session."""
+        """Remove a partition that the client no longer fetches; do nothing if the session does not have it."""
         self.partitions.pop(key, None)
 
     def partitions_to_read(self) -> list[CachedPartition]:

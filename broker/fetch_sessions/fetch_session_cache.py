@@ -82,7 +82,7 @@ class _FullFetchContext:
         return self.session is not None and self.session.is_privileged
 
     def requested_partitions(self) -> list[CachedPartition]:
-        """Return all partitions of the request."""
+        """Return all partitions of the request: a full fetch reads each of them."""
         return list(self._partitions.values())
 
     def create_row_buffer(self) -> FetchedPartitions:
@@ -188,7 +188,7 @@ class _LargeFetchContext:
         return self
 
     def create_row_buffer(self) -> _TopicGrouper:
-        """Return a buffer that groups rows by topic."""
+        """Return a buffer that groups the read partitions by topic, in the form of the Fetch response."""
         return _TopicGrouper(self._version)
 
     def build_response(self, rows: _TopicGrouper) -> Job[FetchResponse]:

@@ -131,7 +131,7 @@ class CommittedOffsets:
             del self._stored[group]
 
     def get(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None:
-        """Return the committed offset of a partition; None if there is none."""
+        """Return the offset that a group has committed for a partition, with its metadata; None if there is none."""
         raw = self.topic_offsets(group, topic).get(partition)
         return None if raw is None else unpack_offset(raw)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class GroupTopicPartition(NamedTuple):
-    """Group, topic and partition of a committed offset."""
+    """Key of a committed offset: a group has one for each partition that it has committed."""
 
     group: str
     topic: str
@@ -78,7 +78,7 @@ class PendingTransactionalOffsets:
                 yield topic, partition
 
     def has_group(self, group: str) -> bool:
-        """Return True if a group has pending transactional offsets."""
+        """Return True if an open transaction has committed offsets of a group, which its end commits or drops."""
         return group in self._by_group
 
     def groups(self) -> list[str]:

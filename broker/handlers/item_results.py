@@ -73,6 +73,6 @@ def wait_for_success(pending: PendingBrokerRequest) -> Job[Any]:
 
 
 def wait_for_result(pending: PendingBrokerRequest) -> Job[Any]:
-    """Wait for the result of a pending request and return it."""
+    """Return the response to a request that waits at a coordinator or the controller, as a job that awaits it."""
     yield pending.wait() if pending.answer is None else None
     return pending.answer

@@ -28,7 +28,7 @@ class InterBrokerDependencies(Protocol):
 
     @property
     def node_id(self) -> int:
-        """Id of this node."""
+        """``node.id`` of this broker, which is the client of the connections."""
 
     def image(self) -> MetadataImage:
         """Return the newest committed metadata image."""
@@ -94,6 +94,6 @@ class BrokerConnections:
         return await connection.exchange(send)
 
     def close(self) -> None:
-        """Close the connections to all brokers."""
+        """Close the connections to all brokers, with which this broker requests data from them."""
         for connection in self._connections.values():
             connection.close()

@@ -55,7 +55,7 @@ class ControllerRegistration:
         self._wakeup = trio.Event()
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Process committed metadata: request a registration if the image lacks that of this process."""
+        """Request a registration if the committed metadata do not have the registration of this process."""
         if not delta.features and self._node_id not in delta.controllers:
             return
         known = image.controllers.get(self._node_id)

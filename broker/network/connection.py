@@ -131,7 +131,7 @@ class Connection:
         )
 
     def byte_counts(self) -> tuple[int, int] | None:
-        """Return the bytes received and sent, with those of TLS; None if the system does not count them."""
+        """Return the bytes received and sent, including the bytes of TLS; None if the system does not count them."""
         return self._stream.byte_counts()
 
     def observe(self, observer: RequestObserver) -> Callable[[], None]:

@@ -34,7 +34,7 @@ class LimitedConnection(Protocol):
         """Return the connection's idle time in ms."""
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the socket; the connection's task ends by itself."""
 
 
 class LimitedListener(Protocol):

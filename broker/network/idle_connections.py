@@ -31,7 +31,7 @@ class ClosableConnection(Protocol):
         """Return the time in ms waited for the client to send or read; 0 while a request is processed."""
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the socket; the connection's task ends by itself."""
 
 
 def close_most_idle(connections: Iterable[ClosableConnection], now_ms: float) -> int:

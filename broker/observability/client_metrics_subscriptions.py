@@ -88,7 +88,7 @@ def _interval_ms(name: str, text: str | None) -> int:
 
 
 def read_subscriptions(image: MetadataImage) -> list[ClientMetricsSubscription]:
-    """Return the client metrics subscriptions in the metadata image."""
+    """Return the subscriptions for client metrics (KIP-714): configs of the resources of type CLIENT_METRICS."""
     out = []
     for kind, name in image.configs:
         if kind == RESOURCE_CLIENT_METRICS:

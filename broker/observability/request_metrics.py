@@ -155,7 +155,7 @@ def error_codes(response: Message) -> Iterator[int]:
 
 @cache
 def _list_fields(message_class: Any) -> tuple[str, ...]:
-    """Return the names of the list fields of a message class."""
+    """Return the names of the array fields of a message class, in which error codes of rows are counted."""
     return tuple(name for name, hint in message_class.__annotations__.items() if "list[" in str(hint))
 
 

@@ -86,5 +86,5 @@ def combine_observers(observers: Sequence[RequestObserver]) -> RequestObserver |
 
 
 def create_request_observer(services: Any, own: Sequence[RequestObserver]) -> RequestObserver | None:
-    """Return the observer of a node's broker listeners: ``own`` and those of `request_observer_factories`."""
+    """Return one observer that calls ``own`` and the observers of `request_observer_factories` for each request."""
     return combine_observers([*own, *(make(services) for make in request_observer_factories)])

@@ -29,7 +29,7 @@ class RequestTimeQuota(Protocol):
         """Record the time of a request before its response is sent, and return its throttle time in ms."""
 
     def record_response(self, peer: Peer, client_id: str) -> None:
-        """Record the time of sending a response."""
+        """Charge the time that encoding and sending a response took to the client's request quota."""
 
 
 class RequestQuotaSource(Protocol):

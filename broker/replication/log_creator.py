@@ -52,7 +52,7 @@ class LogCreationRequest(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Topic and partition number."""
+        """Name of the topic and number of the partition, the key under which the request is queued."""
         return self.topic, self.partition
 
 

@@ -152,7 +152,7 @@ class InFlightRun(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """Number of records of the run."""
+        """Number of offsets from ``first_offset`` to ``last_offset``, both included."""
         return self.last_offset - self.first_offset + 1
 
 
@@ -187,7 +187,7 @@ class InFlightBatch:
         return self._run_starts[at + 1] - 1 if at + 1 < len(self._run_starts) else self.last_offset
 
     def state_at(self, offset: int) -> InFlightState:
-        """Return the state of the record at an offset."""
+        """Return delivery state, delivery count and lock of the record at ``offset``, by binary search in the runs."""
         return self._states[bisect_right(self._run_starts, offset) - 1]
 
     def runs(self, first: int, last: int) -> list[InFlightRun]:

@@ -33,7 +33,7 @@ _PERSISTED_STATES = frozenset(RecordState) - {RecordState.ACQUIRED}
 
 
 class InvalidShareState(Exception):
-    """Persisted state of a share partition is invalid."""
+    """Share state that the persister returned is inconsistent, such as records before the start offset."""
 
 
 class SharePartition:

@@ -107,7 +107,7 @@ class SharePartitionLeader:
 
     @property
     def purgatory_key(self) -> tuple[str, SharePartitionKey]:
-        """Key of the delayed share fetches of this share partition, besides that of the partition's log."""
+        """Purgatory key of the share fetches that wait for this share partition, in addition to the key of the log."""
         return "share", self.key
 
     async def _load(self, reading: Awaitable[ShareGroupOffset]) -> None:

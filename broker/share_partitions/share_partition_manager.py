@@ -76,7 +76,7 @@ class SharePartitionManager:
         self._initializations: dict[str, list[list[ProtocolError]]] = {}
         """Running calls of `initialize_each` by group id: each a list; an error appended to it stops the call."""
         self._removals: deque[Job[None]] = deque()
-        """Removals of share partitions and releases of records, run one after the other in time slices."""
+        """Queue of removals of share partitions and releases of records; one runs at a time, in time slices."""
         replicas.on_resigned.append(self.on_resignation)
 
     async def run(self) -> None:
@@ -223,7 +223,7 @@ class SharePartitionManager:
             yield None
 
     def _run_removal(self, removal: Job[None]) -> None:
-        """Run a removal for one time slice, and the rest in the background; removals run one after the other."""
+        """Run a removal for one time slice, and the rest in the background, where one removal runs at a time."""
         self._removals.append(removal)
         if len(self._removals) == 1:
             rest = TimeSlice(self._env, BACKGROUND_SLICE_MS).start(self._run_removals())

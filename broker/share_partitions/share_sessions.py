@@ -21,7 +21,7 @@ _MAX_EPOCH = 2**31 - 1
 
 
 class TopicIdPartition(NamedTuple):
-    """Partition of a topic, by topic id."""
+    """Key of a partition in a share session: topic id and partition number."""
 
     topic_id: bytes
     partition: int
@@ -80,7 +80,7 @@ class ShareSessionCache:
         return len(self._by_member)
 
     def is_open(self, group_id: str, member_id: str) -> bool:
-        """Return True if a member has a session."""
+        """Return True if a member of a share group has an open share session (KIP-932) at this broker."""
         return (group_id, member_id) in self._by_member
 
     def has_sessions(self, group_id: str) -> bool:
@@ -111,7 +111,7 @@ class ShareSessionCache:
         return session
 
     def continue_session(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """Check the epoch of a request, increment that of its session, and return the session.
+        """Check the session epoch of a request, increment the epoch of the share session, and return the session.
 
         Epoch -1 is always valid and does not close the session here.
 

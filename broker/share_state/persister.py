@@ -203,7 +203,7 @@ class Persister:
     # ------------------------------------------------------------------ calls of the coordinator
 
     def _enqueue(self, at: SharePartitionKey) -> _PersisterCall:
-        """Append a call to those of a share partition; the order of calls does not depend on which task runs first."""
+        """Append a call to the queue of a share partition: the order must not depend on which task runs first."""
         calls = self._calls.setdefault(at, [])
         own = _PersisterCall(list(calls))
         calls.append(own)

@@ -21,7 +21,7 @@ UNINITIALIZED = -1
 
 
 class SharePartitionKey(NamedTuple):
-    """Share partition: a topic partition of a share group."""
+    """Key of a share partition's state: group id, topic id and partition number."""
 
     group_id: str
     topic_id: bytes

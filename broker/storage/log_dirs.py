@@ -191,7 +191,7 @@ class LogDirs:
         return next((d for d in self.directories if d.full_path == path), None)
 
     def directory_of(self, log: PartitionLog) -> LogDirectory:
-        """Return the log directory that contains a log."""
+        """Return the element of ``log.dirs`` in which the directory of a partition's log lies."""
         path = log.directory.rpartition("/")[0]
         return next(d for d in self.directories if d.path == path)
 

@@ -186,7 +186,7 @@ class TxnMarkerSender:
     # ------------------------------------------------------------------ requests
 
     async def _send_queued(self, leader: int, nursery: trio.Nursery) -> None:
-        """Send a leader its queued markers, one request after the other, until the queue is empty."""
+        """Send the queued markers for a leader, one request at a time, until the queue is empty."""
         queue = self._queues[leader]
         while queue:
             batches, count = [], 0

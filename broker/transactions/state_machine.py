@@ -75,7 +75,7 @@ class TransactionStateMachine:
     # ------------------------------------------------------------------ reading
 
     def committed_transaction(self, transactional_id: str) -> TransactionMetadata | None:
-        """Return the committed state of a transactional id; None if it is unknown."""
+        """Return the last state of a transactional id whose record is committed; None if the id is unknown."""
         pending = self.pending_transitions.get(transactional_id)
         return self._transactions.get(transactional_id) if pending is None else pending.visible_transaction()
 

@@ -82,7 +82,7 @@ class _TopicSettings:
 
     @property
     def cleanup_policy(self) -> list[str]:
-        """Elements of ``cleanup.policy``."""
+        """Elements of the topic's ``cleanup.policy``, or of the broker's ``log.cleanup.policy`` if it is not set."""
         name = "cleanup.policy"
         if name in self._values:
             return parse_list(canonical_value(TOPIC_KEYS[name], self._values[name]))

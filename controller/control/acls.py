@@ -70,7 +70,7 @@ class AclBindingFilter(NamedTuple):
         return 0 in (self.resource, self.pattern, self.operation, self.permission)
 
     def matches(self, acl: StandardAcl) -> bool:
-        """Return True if an ACL matches the filter."""
+        """Return True if an ACL matches all fields of the filter; None and ANY match every value."""
         return (
             self.resource in (ResourceType.ANY, acl.resource)
             and self.operation in (AclOperation.ANY, acl.operation)
@@ -274,7 +274,7 @@ def _matching_acl_row(acl: StandardAcl) -> DeleteAclsMatchingAcl:
 
 
 def matching_acls(image: MetadataImage, wanted: AclBindingFilter) -> Job[list[StandardAcl]]:
-    """Return the ACLs that match a filter, as a job."""
+    """Return the ACLs of the metadata image that match a filter, as a job."""
     out: list[StandardAcl] = []
     for number, acl in enumerate(image.acls, 1):
         if wanted.matches(acl):

@@ -160,7 +160,7 @@ EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 
 
 class QuotaEntityFilter(NamedTuple):
-    """Filter of quota entities in DescribeClientQuotas."""
+    """Components of a DescribeClientQuotas request: the entity types and names that a quota entity must have."""
 
     exact: Mapping[str, str | None]
     """Entity types with the name to match; None matches the default entity."""
@@ -169,7 +169,7 @@ class QuotaEntityFilter(NamedTuple):
     """True if only entities without further types match."""
 
     def matches(self, entity: QuotaEntity) -> bool:
-        """Return True if a quota entity matches the filter."""
+        """Return True if a quota entity has every type of the filter, with the name to match."""
         kinds = dict(entity)
         if self.strict and len(kinds) != len(self.exact) + len(self.any_name):
             return False

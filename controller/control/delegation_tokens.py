@@ -69,7 +69,7 @@ def owner_principal(request: CreateDelegationTokenRequest, principal: str) -> st
 
 
 def list_tokens(image: MetadataImage) -> Job[list[DelegationTokenRecord]]:
-    """Return all delegation tokens of an image, as a job."""
+    """Return all delegation tokens in the metadata image, expired ones included, as a job."""
     out: list[DelegationTokenRecord] = []
     for number, record in enumerate(image.others.values(), 1):
         if isinstance(record, DelegationTokenRecord):

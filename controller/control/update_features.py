@@ -36,7 +36,7 @@ _PREFIX = "The update failed for all features since the following feature had an
 
 
 class UpgradeType(IntEnum):
-    """Upgrade type of a feature update."""
+    """Changes that an UpdateFeatures request permits: upgrades only, or also safe or unsafe downgrades (KIP-584)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2

@@ -97,7 +97,7 @@ class MetadataImage:
         return None if known is None or known.fenced else self.broker_address(broker_id, listener)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
-        """Return the topic with that id; None if there is none."""
+        """Return the topic with an id, which stays the same for its lifetime; None if there is none."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
 
@@ -111,7 +111,7 @@ class MetadataImage:
 
 
 def partition_from_record(record: PartitionRecord) -> PartitionRegistration:
-    """Return the partition in a PartitionRecord."""
+    """Return the state that a PartitionRecord of the metadata log gives to a partition."""
     return PartitionRegistration(
         tuple(record.replicas),
         tuple(record.isr),

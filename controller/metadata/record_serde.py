@@ -61,7 +61,10 @@ def record_version(cls: type[Message], metadata_version: int) -> int:
 
 
 def encode_record(record: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> bytes:
-    """Return the value bytes of a metadata record, in the record version of a metadata.version."""
+    """Return the value of a metadata record: frame version, type, version of the record, and its fields.
+
+    The version of the record is the newest one that brokers of the ``metadata_version`` can read.
+    """
     version = record_version(type(record), metadata_version)
     head = write_uvarint(FRAME_VERSION) + write_uvarint(spec_of(type(record)).key) + write_uvarint(version)
     return head + compiler.encode(record, version)
@@ -114,7 +117,7 @@ class MetadataBatchWriter:
         self.size_bytes += len(raw)
 
     def add_message(self, message: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> None:
-        """Add a metadata record, in the record version of a metadata.version."""
+        """Encode a metadata record for brokers of a ``metadata_version`` and add it to the batch."""
         self.add(batch_records.NewRecord(None, encode_record(message, metadata_version), self._now_ms))
 
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
@@ -140,7 +143,7 @@ class MetadataBatchWriter:
 
 
 def control_batch(controls: Iterable[Message], now_ms: int, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
-    """Return the bytes of a batch of control records."""
+    """Return the bytes of a batch with control records of the quorum, such as SnapshotHeader and Voters."""
     writer = MetadataBatchWriter(now_ms, control=True)
     for control in controls:
         writer.add(build_control_record(control, now_ms))

@@ -44,7 +44,7 @@ RECORDS_PER_BATCH = 1024
 
 
 class SnapshotId(NamedTuple):
-    """Id of a snapshot: it covers all offsets below ``end_offset``; ``epoch`` is that of the last covered record."""
+    """Id of a snapshot: the end offset, below which it covers all records, and the epoch of the last covered record."""
 
     end_offset: int
     epoch: int

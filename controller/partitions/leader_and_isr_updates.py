@@ -104,7 +104,7 @@ def leader_and_isr_updates(
 
 
 def leads_any_partition(image: MetadataImage, broker_id: int) -> Job[bool]:
-    """Return True if a broker is the leader of a partition, as a job."""
+    """Return True if a broker leads at least one partition in the metadata image, as a job."""
     seen = 0
     for topic in image.topics.values():
         for p in topic.partitions.values():

@@ -13,7 +13,7 @@ from ottla.controller.metadata.image import PartitionRegistration
 
 
 class Reassignment(NamedTuple):
-    """Replicas of a partition, and those of them that are being added and removed."""
+    """Replicas of a partition during a reassignment: all, those being added, and those being removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()

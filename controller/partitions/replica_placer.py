@@ -84,7 +84,7 @@ def _refuse(factor: int, why: str) -> ProtocolError:
 
 
 class StripedReplicaPlacer:
-    """Placer of a topic's partitions, one after the other.
+    """Placer of the replicas of a topic, which returns the brokers of one partition after another.
 
     Raises:
         ProtocolError: INVALID_REPLICATION_FACTOR: too few usable brokers, or all are fenced.

@@ -45,7 +45,7 @@ class LeaderEpochFileCache:
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def copy_from(self, other: LeaderEpochFileCache) -> None:
-        """Replace the entries by those of another log with the same records, and write the file.
+        """Replace the entries by the entries of another log with the same records, and write the checkpoint file.
 
         Raises:
             OSError: it could not be written.

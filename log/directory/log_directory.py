@@ -97,7 +97,7 @@ class LogDirectory:
         return found
 
     def write_meta_properties(self, identity: MetaProperties, now_ms: int) -> None:
-        """Write ``meta.properties`` and set `meta_properties`."""
+        """Write ``meta.properties`` with cluster id, node id and directory id, and set `meta_properties`."""
         write_meta_properties(self.disk, self.path, identity, now_ms)
         self.meta_properties = identity
 

@@ -97,7 +97,7 @@ class DryRunDisk:
         """Paths of files of the real disk that would be removed."""
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open a file with its changes so far."""
+        """Open a file with the changes that the dry run has made to it in memory."""
         known = self._files.get(path)
         if known is not None:
             return known

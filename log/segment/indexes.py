@@ -138,7 +138,7 @@ class TimeIndex:
             self.offsets.append(offset - self.base_offset)
 
     def entries_below(self, offset: int) -> TimeIndex:
-        """Return a new index with the entries of offsets below ``offset``."""
+        """Return an index in memory with the entries whose offset is below ``offset``; this index is not changed."""
         index, at = TimeIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
         index.timestamps, index.offsets = self.timestamps[:at], self.offsets[:at]
         return index
@@ -206,7 +206,7 @@ def read_last_time_entry(disk: Disk, path: str, base_offset: int) -> tuple[int, 
 
 
 class AbortedTxn(NamedTuple):
-    """Aborted transaction: ``last_offset`` is its marker's, ``last_stable_offset`` the LSO after the marker."""
+    """Aborted transaction; ``last_offset`` is the offset of the marker, ``last_stable_offset`` the LSO after it."""
 
     producer_id: int
     first_offset: int

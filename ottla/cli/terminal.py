@@ -60,7 +60,7 @@ class StandardOutput(EscapingOutput):
         self._is_closed = stream is None
 
     def write(self, text: str) -> int:
-        """Write a text with escapes."""
+        """Write a text with control characters replaced by escapes, so that it cannot control the terminal."""
         if self._is_closed:
             raise OutputFailed("is closed")
         try:

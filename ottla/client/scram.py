@@ -156,7 +156,7 @@ def parse_client_final(raw: bytes) -> ClientFinalMessage:
 
 
 def server_final_message(signature: bytes) -> bytes:
-    """Return the server-final-message with the server signature."""
+    """Return the server's last SCRAM message (RFC 5802): ``v=`` and the base64 form of the server signature."""
     return b"v=" + b64encode(signature)
 
 
@@ -173,7 +173,7 @@ class ScramClient:
         self.is_done = False
 
     def first_message(self) -> bytes:
-        """Return the client-first-message."""
+        """Return the client's first SCRAM message (RFC 5802): user name and nonce, without channel binding."""
         return f"n,,{self._bare}".encode()
 
     def evaluate_challenge(self, raw: bytes) -> bytes | None:

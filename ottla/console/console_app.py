@@ -334,7 +334,7 @@ class _CountedStream:
         return piece
 
     async def aclose(self) -> None:
-        """End the stream."""
+        """Close the iterator of the pieces and count the stream as closed; a second call does nothing."""
         if self._is_open:
             self._is_open = False
             self._console.stream_count -= 1

@@ -179,7 +179,7 @@ class FrameCapture:
         """False after `close`."""
 
     def observe(self, connections: Iterable[tuple[int, Connection]]) -> None:
-        """Observe connections, given with their numbers, which are not observed yet; forget those that are closed."""
+        """Start to observe new connections, given with their numbers, and forget closed ones."""
         if not self.is_open:
             return
         found = {connection: number for number, connection in connections}
@@ -267,7 +267,7 @@ class ConnectionCapture:
             self.connection.update_observation()
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
-        """Store a request."""
+        """Add a received request to the capture as the one in progress on this connection."""
         if self.needs_messages and self._capture.is_full:
             self.needs_messages = False
             self.connection.update_observation()
@@ -310,7 +310,7 @@ class FrameCaptures:
         self._captures[capture.id] = capture
 
     def find(self, capture_id: str, session_id: str) -> FrameCapture | None:
-        """Return a capture of a session; None if it was replaced, or is that of another session."""
+        """Return a capture of a console session; None if it was replaced, or belongs to another session."""
         found = self._captures.get(capture_id)
         return found if found is not None and found.session_id == session_id else None
 

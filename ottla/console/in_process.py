@@ -142,7 +142,7 @@ class LocalNode:
             peer.mark_disconnected()
 
     async def _handle(self, peer: Peer, frame: memoryview, key: ApiKey, version: int) -> list[Any]:
-        """Handle a request; its time counts for the request quota (KIP-124), as that of a client's request does."""
+        """Handle a request; the time counts for the principal's request quota (KIP-124), as for any client."""
         holder = self.services.quota_holder
         if not holder.times_requests:
             return await self._answer(peer, frame, key, version)
@@ -250,7 +250,7 @@ class SessionClient(ClusterClient):
         self._principal = principal
 
     async def bootstrap_channel(self) -> Channel:
-        """Return the channel to this node."""
+        """Return a channel that passes requests to this node's dispatcher, in the name of the session's principal."""
         return SessionChannel(self._local, self._principal, self._local.node_id)
 
     async def brokers(self) -> list[int]:

@@ -53,7 +53,7 @@ class MetadataChanges:
             self._changes.append(MetadataChange(now_ms, image.offset, "", "Further changes at the same time."))
 
     def newest(self) -> list[MetadataChange]:
-        """Return the changes, the newest first."""
+        """Return the recorded changes of the cluster metadata, newest first."""
         return list(reversed(self._changes))
 
 

@@ -154,7 +154,7 @@ class RebalanceHistory:
                     self._reasons[group_id, member.member_id] = f"{LEFT}: {member.reason[:_REASON_CHARS]}"
 
     def _compare(self, group: Any, *, is_new: bool) -> None:
-        """Compare a group with its last state; ``is_new``: its shard was not followed before."""
+        """Compare a group with the last state seen; ``is_new`` is True if the group's shard was not followed before."""
         group_id, epoch = group.id, _epoch_of(group)
         followed = self._groups.get(group_id)
         if followed is None:

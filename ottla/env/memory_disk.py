@@ -199,7 +199,7 @@ class DiskSession:
             self.on_call(call)
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open a file as `Disk.open`."""
+        """Open a file like `Disk.open`; the name of a new file is not durable before its directory is synced."""
         self.enter("open", path)
         inode = self.disk.files.get(path)
         if inode is None:

@@ -50,7 +50,7 @@ class BlockingStream:
             return 0
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Send all chunks, blocking."""
+        """Send the chunks with one system call or more; the thread is blocked until all bytes are sent."""
         self._sock.sendall(b"".join(chunks))
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class BlockingEnv(SystemEnv):
         return time.monotonic() * 1000
 
     async def sleep(self, seconds: float) -> None:
-        """Block for ``seconds``."""
+        """Block the thread for ``seconds``; no other task runs meanwhile."""
         time.sleep(seconds)  # noqa: ASYNC251 - nothing else waits
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:

@@ -125,7 +125,7 @@ class ModuleCache:
         return importlib.import_module(name)
 
     def get_code(self, name: str) -> CodeType:
-        """Return the code object of a cached module."""
+        """Return the code object of a cached module, from the cache file instead of the module's own files."""
         kept = self._cached[name]
         assert self._store is not None
         raw = zlib.decompress(self._store.read(kept.location))

@@ -19,7 +19,7 @@ _LONGEST_CHARS = 255
 
 
 def _describe_error(error: Any) -> str:
-    """Return the text of a GSS-API error in one line: that of the mechanism, or of GSS-API if that is empty.
+    """Return the text of a GSS-API error in one line: the mechanism's text, or GSS-API's own if the mechanism has none.
 
     It may contain the service name of the ticket, which the client has chosen.
     """

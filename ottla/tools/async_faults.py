@@ -106,11 +106,11 @@ class AsyncFaults:
 
 
 class AsyncNodeClock:
-    """Clock of a node, as `NodeClock`."""
+    """Clock of a node that a test can advance: `NodeClock` with coroutines."""
 
     def __init__(self, clock: Callable[[], NodeClock]) -> None:
         self._clock = clock
 
     async def advance(self, **duration: float) -> None:
-        """Advance the clock by a duration, such as ``advance(days=7)``; arguments as those of `NodeClock.advance`."""
+        """Advance the clock by a duration, such as ``advance(days=7)``, with the arguments of `NodeClock.advance`."""
         await run_in_thread(lambda: self._clock().advance(**duration))

@@ -45,7 +45,7 @@ LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 
 
 class StoredSegment(NamedTuple):
-    """Segment of a remote store, by its object."""
+    """Object of a remote store with the segment metadata that its descriptor has."""
 
     object: StoredObject
     metadata: RemoteLogSegmentMetadata

@@ -91,7 +91,7 @@ class EncoderGenerator(CodecGenerator):
             )
 
     def generate_array(self, spec: FieldSpec, value: str, depth: int) -> None:
-        """Generate the write of an array."""
+        """Generate the code that writes an array: its length, or null, and then the elements."""
         kind, compact = spec.element, self.is_compact(spec)
         self.emit(f"a = {value}", depth)
         self.emit("if a is None:", depth)

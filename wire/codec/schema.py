@@ -163,7 +163,7 @@ class FieldSpec(NamedTuple):
 
     @property
     def is_array(self) -> bool:
-        """True if the field is an array."""
+        """True if the type of the field is an array, such as ``[]int32``."""
         return self.kind.startswith("[]")
 
     @property

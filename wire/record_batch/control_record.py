@@ -26,7 +26,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlRecordType(IntEnum):
-    """Type of a control record, in its key."""
+    """Number in the key of a control record that says what the record is."""
 
     ABORT = 0
     COMMIT = 1

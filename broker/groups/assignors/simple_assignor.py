@@ -94,7 +94,7 @@ class _ShareQuota(NamedTuple):
 
 
 class _ShareBalancer(Generic[P]):
-    """Balancer of partitions among members: of all partitions of a homogeneous group, or those of one topic.
+    """Balancer of partitions among members, for all partitions of a homogeneous group, or for one topic otherwise.
 
     Members are indices into ``drafts``; ``place`` converts a partition of type P to (topic id, partition).
     """

@@ -64,7 +64,7 @@ class GroupRequest(NamedTuple):
 
 @dataclass(slots=True)
 class ClassicGroupMember:
-    """Member of a classic group."""
+    """Member of a classic group: JoinGroup fields, assignment, and the requests that wait for the rebalance."""
 
     id: str
     instance_id: str | None
@@ -255,7 +255,7 @@ class ClassicGroup:
 
     @classmethod
     def from_record_value(cls, group_id: str, value: offset_records.GroupMetadataValue) -> ClassicGroup:
-        """Return the group of a group metadata record."""
+        """Return the group that a GroupMetadata record of `__consumer_offsets` describes."""
         group = cls(group_id)
         for _ in group.restore(value):
             pass

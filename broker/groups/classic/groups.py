@@ -268,7 +268,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ sync
 
     def sync(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Handle a SyncGroup request; that of the leader contains the assignments of all members."""
+        """Handle a SyncGroup request; the group leader's request contains the assignments of all members."""
         fx = GroupEffects()
         try:
             self._sync(call, call.request, fx)
@@ -315,7 +315,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ heartbeat, leave
 
     def heartbeat(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Handle a Heartbeat request; its error code is REBALANCE_IN_PROGRESS during the join phase."""
+        """Handle a Heartbeat request; during the join phase, respond with REBALANCE_IN_PROGRESS."""
         fx = GroupEffects()
         request: hb.HeartbeatRequest = call.request
         code = ErrorCode.NONE

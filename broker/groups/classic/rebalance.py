@@ -166,7 +166,7 @@ def rebalance_timeout_of(request: join_group.JoinGroupRequest) -> int:
 def update_member_and_hold_join(
     group: ClassicGroup, member: ClassicGroupMember, call: GroupRequest, fx: GroupEffects
 ) -> None:
-    """Update a member by its JoinGroup and hold the request; a previous one fails with REBALANCE_IN_PROGRESS."""
+    """Update a member from a JoinGroup and hold the request; an older held request fails with REBALANCE_IN_PROGRESS."""
     request: join_group.JoinGroupRequest = call.request
     group.set_protocols(member, protocols_of(request))
     member.session_timeout_ms = request.session_timeout_ms

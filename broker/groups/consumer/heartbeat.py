@@ -105,7 +105,7 @@ def _answer(
 
 
 def error_response(error: ProtocolError) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
-    """Return the ConsumerGroupHeartbeat response of an error."""
+    """Return a ConsumerGroupHeartbeat response with the code and message of ``error``."""
     return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 

@@ -21,7 +21,7 @@ class ShareGroupMember(ModernGroupMember):
 
 
 class NamedTopicPartitions(NamedTuple):
-    """Name of a topic and a set of its partitions."""
+    """Partitions of a topic, with the topic name; the key of a map of these is the topic id."""
 
     name: str
     partitions: frozenset[int]

@@ -72,7 +72,7 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
             fx.timers.append(ScheduleTimer((INITIAL_DELAY_TIMER, group.id), now_ms + wait))
 
     def cancel_initial_delay(self, group_id: str, fx: GroupEffects) -> None:
-        """Cancel the initial rebalance delay of a group."""
+        """Cancel the timer that delays the first assignment of a new streams group; do nothing if it has expired."""
         if group_id in self.delayed_groups:
             self.delayed_groups.discard(group_id)
             fx.timers.append(CancelTimer((INITIAL_DELAY_TIMER, group_id)))

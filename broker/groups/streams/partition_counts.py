@@ -49,7 +49,7 @@ def _invalid(why: str) -> ProtocolError:
 def repartition_topic_counts(
     rows: Sequence[streams_group_records.Subtopology], counts: PartitionCounts
 ) -> dict[str, int]:
-    """Return the number of partitions of each repartition topic: set by the application, or that of its sources.
+    """Return the number of partitions of each repartition topic: as the application set it, or as its sources have.
 
     ``rows``: the subtopologies; ``counts``: the known numbers of partitions.
 

@@ -182,6 +182,6 @@ def with_assignment(
 
 
 def group_tombstones(group: StreamsGroup) -> Iterator[GroupRecord]:
-    """Yield the tombstones of a streams group."""
+    """Yield the records that delete a streams group: tombstones of its members, its metadata and its topology."""
     yield from RECORDS.group_tombstones(group.id, group.members)
     yield GroupRecord(streams_group_records.StreamsGroupTopologyKey(group.id), None)

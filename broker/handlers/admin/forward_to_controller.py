@@ -16,5 +16,5 @@ from ottla.wire.codec.schema import Message
 
 
 def handle(context: RequestContext, request: Message) -> ResponseJob:
-    """Forward the request to the active controller and return its response."""
+    """Send the request to the active controller in an Envelope request (KIP-590) and return the inner response."""
     return (yield context.services.controller_forwarder.forward(context, request))  # type: ignore[no-any-return]

@@ -157,7 +157,7 @@ def _recover_future_log(
 
 
 def _mark_offline(replicas: ReplicaManager, one: LeftoverFutureLog) -> None:
-    """Mark a partition offline: its current log is missing, and its future log is unreadable or may be older."""
+    """Mark a partition offline: the current log is missing, and the future log may lack records of it."""
     replicas.offline_partitions.add(one.topic_partition)
     logger.warning(
         "Partition %s-%d is offline: a failed log directory may have its log, and the future log in %s may be older. "

@@ -99,7 +99,7 @@ class ReplicaFetcher:
         self._wakeup.set()
 
     def remove_partition(self, replica: HostedPartition) -> None:
-        """Stop fetching a partition."""
+        """Stop fetching a partition and forget its fetch state; a response that is in flight is ignored."""
         key = (replica.topic_id, replica.partition)
         if self._partitions.get(key) is replica:
             del self._partitions[key]

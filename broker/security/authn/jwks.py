@@ -131,7 +131,7 @@ class JsonWebKeySet:
             raise InvalidToken(f"the keys in {path} cannot be read: {error}") from None
 
     def _replace_keys(self, raw: bytes) -> None:
-        """Replace the keys by those of a JWKS document. Raises ValueError if it is invalid."""
+        """Replace the keys by the keys in a JWKS document (RFC 7517). Raises ValueError if the document is invalid."""
         try:
             keys = loads(raw)["keys"]
         except (KeyError, TypeError, RecursionError):

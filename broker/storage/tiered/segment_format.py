@@ -45,7 +45,7 @@ _CUSTOM_METADATA = struct.Struct(">BqII")
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """Part of a segment object."""
+    """Byte range of a segment object in remote storage that holds one file: records, an index or a snapshot."""
 
     name: str
     position: int

@@ -82,7 +82,7 @@ def _voter_endpoints(listeners: Iterable[_ListenerLike]) -> tuple[VoterEndpoint,
 
 
 def to_fetch_snapshot_request(request: FetchSnapshot, cluster_id: str) -> FetchSnapshotRequest:
-    """Return the FetchSnapshot request message (R-234)."""
+    """Return the request message for the next piece of a snapshot, from the state machine's `FetchSnapshot` (R-234)."""
     part = FetchSnapshotRequestPartitionSnapshot(
         0,
         request.epoch,

@@ -128,7 +128,7 @@ class PendingVoterChange:
         return True
 
     def record_append(self, offset: int) -> None:
-        """Record the offset of the appended VotersRecord."""
+        """Store the offset of the VotersRecord: the change is complete when the high watermark has passed it."""
         self.offset = offset
 
     def pop_request(self) -> Any:

@@ -118,7 +118,7 @@ class VoterSetHistory:
 
     @property
     def current(self) -> tuple[ReplicaKey, ...]:
-        """Keys of the current voters."""
+        """Id and directory id of each voter in the latest voter set of the log, committed or not."""
         return self._sets[-1][1]
 
     @property
@@ -166,7 +166,7 @@ class VoterSetHistory:
 
 
 def voter_keys(record: VotersRecord) -> list[ReplicaKey]:
-    """Return the replica keys in a VotersRecord."""
+    """Return id and directory id of each voter in a VotersRecord."""
     return [ReplicaKey(v.voter_id, v.voter_directory_id) for v in record.voters]
 
 

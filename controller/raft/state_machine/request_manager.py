@@ -48,7 +48,7 @@ class RaftRequestManager:
         self.next_request_ms[peer] = until_ms
 
     def clear_backoff(self, peer: int) -> None:
-        """End the backoff of a peer."""
+        """Allow the next request to a peer at once, without the wait after an earlier failure."""
         self.next_request_ms.pop(peer, None)
 
     def start(self, peer: int, request: Fetch | AddVoter | RemoveVoter | UpdateVoter, deadline_ms: float) -> None:

@@ -130,7 +130,7 @@ def _handle_leader_epoch(raft: RaftState, begin: BeginEpoch) -> RaftResponse:
 
 
 def _handle_end_epoch(raft: RaftState, end: EndEpoch) -> RaftResponse:
-    """Return the response to EndQuorumEpoch; the preferred successors start elections one after the other (R-215).
+    """Return the response to EndQuorumEpoch; preferred successors start elections with increasing delays (R-215).
 
     The first one starts at once; each further one waits twice as long as the one before.
     """

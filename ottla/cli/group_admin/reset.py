@@ -232,7 +232,7 @@ async def _selected_partitions(
     to: ResetTarget,
     have: Mapping[TopicPartitionKey, int],
 ) -> list[TopicPartitionKey]:
-    """Return the partitions to reset: those of the file, of ``--topic``, or all with an offset.
+    """Return the partitions to reset: the partitions in the file or of ``--topic``, or all with a committed offset.
 
     Args:
         client: client of the cluster.

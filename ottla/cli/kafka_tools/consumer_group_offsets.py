@@ -111,7 +111,7 @@ class OffsetReset:
         return found
 
     async def _partitions(self, committed: Mapping[TopicPartitionKey, int]) -> list[TopicPartitionKey]:
-        """Return the partitions of ``--all-topics`` or ``--topic``."""
+        """Return the partitions to reset: those with committed offsets (``--all-topics``), or those of ``--topic``."""
         options = self._options
         if options.all_topics:
             return sorted(committed)

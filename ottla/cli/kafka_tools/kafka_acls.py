@@ -63,7 +63,7 @@ class Pattern(NamedTuple):
     pattern: PatternType
 
     def text(self) -> str:
-        """Return ``ResourcePattern.toString``."""
+        """Return the pattern as Kafka's tools print it (``ResourcePattern.toString``)."""
         return f"ResourcePattern(resourceType={self.kind.name}, name={self.name}, patternType={self.pattern.name})"
 
 

@@ -220,7 +220,7 @@ async def _channel(client: ClusterClient, options: argparse.Namespace, kind: str
 
 
 async def _described(client: ClusterClient, options: argparse.Namespace, kind: str, name: str) -> list[Any]:
-    """Return the settings of a resource: those of ``--all``, or those that its own dynamic configuration has."""
+    """Return the settings of a resource: with ``--all`` all of them, otherwise only those set dynamically for it."""
     wanted = dc.DescribeConfigsResource(RESOURCE_TYPES[kind], name, None)
     channel = await _channel(client, options, kind, name)
     row = (await channel.call(dc.DescribeConfigsRequest([wanted], include_synonyms=True))).results[0]

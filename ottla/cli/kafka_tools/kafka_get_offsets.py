@@ -35,7 +35,7 @@ TopicPartitionKey = tuple[str, int]
 
 
 class PartitionRule:
-    """Condition for topics and their partitions.
+    """Condition that selects topics, and partitions of a selected topic.
 
     Raises:
         ToolFailed: the regular expression is invalid.

@@ -71,7 +71,7 @@ class _StoreOnce(argparse.Action):
     """Action that stores a value, and refuses a second one as Kafka's tools do."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
-        """Store the value."""
+        """Store the value of an option; end the tool if the option is given a second time."""
         if getattr(namespace, self.dest) is not None:
             name = self.option_strings[0].lstrip("-")
             parser.error(f"Found multiple arguments for option {name}, but you asked for only one")

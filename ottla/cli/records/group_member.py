@@ -102,7 +102,7 @@ class GroupMember:
         return before != self.assigned
 
     async def committed(self) -> dict[TopicPartitionKey, int]:
-        """Return the committed offsets of the group."""
+        """Request and return the offsets that the group has committed, by topic and partition."""
         channel = await connect_to_coordinator(self._client, self._group_id)
         return await fetch_committed_offsets(channel, self._group_id)
 
@@ -139,7 +139,7 @@ class GroupMember:
         return True
 
     async def leave(self) -> None:
-        """Leave the group."""
+        """Leave the group with a last heartbeat, so that its partitions are assigned to other members at once."""
         if self._epoch > JOIN:
             channel = await connect_to_coordinator(self._client, self._group_id)
             await channel.call(ch.ConsumerGroupHeartbeatRequest(self._group_id, self._member_id, LEAVE))

@@ -45,7 +45,10 @@ class RecordBatches:
         self.sent = 0
 
     def add(self, record: ParsedRecord) -> None:
-        """Add a record to a batch; the partition is the record's, that of ``--partition``, by key, or round robin.
+        """Add a record to the batch of its partition.
+
+        The partition is that in the record, ``--partition``, or by the hash of the key. Records without any of these
+        go to one partition until the next `flush`, and then to the next partition.
 
         Raises:
             CommandFailed: the topic has no such partition.

@@ -96,6 +96,6 @@ async def get_state(page: PageRequest) -> View:
 
 
 async def get_cluster(page: PageRequest) -> View:
-    """Return the page of the cluster."""
+    """Return the page with the brokers, controllers and partitions of the cluster."""
     view = await get_state(page)
     return View("cluster.html", {"title": "Cluster", **view.values})

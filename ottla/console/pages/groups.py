@@ -279,6 +279,6 @@ async def get_group_state(page: PageRequest) -> View:
 
 
 async def get_group(page: PageRequest) -> View:
-    """Return the page of a group."""
+    """Return the page with state, members and lag of the group in the field ``id``."""
     view = await get_group_state(page)
     return View("group.html", {"title": f"Group {page.text('id')}", **view.values})

@@ -147,7 +147,7 @@ async def get_traffic(page: PageRequest) -> View:
 
 
 async def get_overview(page: PageRequest) -> View:
-    """Return the overview page."""
+    """Return the first page of the console: state of the cluster, number of partitions, and traffic."""
     state = await fetch_cluster_state(page)
     topics = [topic for topic in state.metadata.topics if topic.error_code == ErrorCode.NONE]
     env = page.node.local.env

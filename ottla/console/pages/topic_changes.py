@@ -92,7 +92,7 @@ async def _validate(page: PageRequest, request: ct.CreateTopicsRequest, name: st
 
 
 async def get_new_partitions(page: PageRequest) -> View:
-    """Return the page with the form of new partitions."""
+    """Return the page with the form that adds partitions to the topic in the field ``name``."""
     topic = await find_topic(page, page.text("name"))
     values = {"title": f"Add partitions to {topic.name}", "topic": topic.name, "current": len(topic.partitions)}
     return View("new_partitions.html", values)

@@ -143,7 +143,7 @@ async def fetch_settings(page: PageRequest, topic: str) -> tuple[list[dict[str, 
 
 
 async def get_topic(page: PageRequest) -> View:
-    """Return the page of a topic."""
+    """Return the page with the partitions and settings of the topic in the field ``name``."""
     partitions = await get_topic_partitions(page)
     name = page.text("name")
     settings, problem = await fetch_settings(page, name)
