@@ -28,12 +28,21 @@ BATCHES = 5
 FINISH_WITHIN_S = 1800.0
 POLL_S = 0.1
 KILLED_BROKER = 2
+MAX_FAILURES = 3
+"""Number of times that a driver which failed is started again, as by a supervisor."""
 
 
 class SubmittedJob:
-    """Pipeline that spark-submit executes in a process group of its own."""
+    """Pipeline that spark-submit executes in a process group of its own.
 
-    def __init__(self, pipeline: Pipeline, master: str, bootstrap: str, folder: Path, records: int) -> None:
+    With ``restarts``, a driver that fails is started again and continues from its checkpoint: it may fail when brokers
+    and executors are killed.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, master: str, bootstrap: str, folder: Path, records: int, *, restarts: int = 0
+    ) -> None:
+        self._restarts = restarts
         self._folder = folder
         self._log = folder / "spark.log"
         used = [*jars("spark"), *(jars("lake") if pipeline.packages else [])]
@@ -54,8 +63,15 @@ class SubmittedJob:
 
     def wait_for_batches(self, count: int) -> bool:
         """Wait until so many batches are committed; return False if the driver ended before."""
-        self._wait(lambda: self.committed_batches() >= count or self._process.poll() is not None)
+        self._wait(lambda: self.committed_batches() >= count or self._has_ended())
         return self._process.poll() is None
+
+    def _has_ended(self) -> bool:
+        """Return True if the driver has ended; start it again if it failed and restarts are left."""
+        if self._process.poll() and self._restarts:
+            self._restarts -= 1
+            self.start()
+        return self._process.poll() is not None
 
     def kill(self) -> None:
         """End the driver, its JVM and its Python process, by SIGKILL."""
@@ -68,7 +84,7 @@ class SubmittedJob:
         Raises:
             RuntimeError: the driver failed; the message has the end of its log.
         """
-        self._wait(lambda: self._process.poll() is not None)
+        self._wait(self._has_ended)
         if self._process.returncode:
             raise RuntimeError(f"the driver failed with {self._process.returncode}:\n{self._log.read_text()[-5000:]}")
         return [tuple(row) for row in json.loads((self._folder / "result.json").read_text())]
@@ -110,7 +126,8 @@ def run_pipeline(
     create_topics(bootstrap, pipeline, replicas=3)
     records = list(pipeline.make_input(size, skip_wait))
     pipeline.send(bootstrap, records)
-    job = SubmittedJob(pipeline, spark.master, bootstrap, folder, len(records))
+    restarts = MAX_FAILURES if kill else 0
+    job = SubmittedJob(pipeline, spark.master, bootstrap, folder, len(records), restarts=restarts)
     return (run_with_kills(job, spark, nodes) if kill else job.result()), records
 
 

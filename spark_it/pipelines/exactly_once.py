@@ -49,6 +49,11 @@ COORDINATOR_MOVES = (
 )
 """Errors of a group whose coordinator starts or moves; librdkafka reports them instead of trying again."""
 RETRY_S = 0.2
+TRANSACTION_TIMEOUT_MS = 600_000
+"""Time in which a batch must be written: longer than the loss of a broker and of a worker takes.
+
+The transaction of a lost driver does not stay open for so long: the next driver aborts it.
+"""
 
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
@@ -83,7 +88,8 @@ class TransactionalSink:
     """Sink for ``foreachBatch``: a transaction holds the invoices of a batch and the offsets of its orders."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": GROUP})
+        settings = {"bootstrap.servers": bootstrap, "transactional.id": GROUP}
+        self._producer = Producer({**settings, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS})
         self._producer.init_transactions(TIMEOUT_S)  # fences the driver before this one
         self._group = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False})
 
