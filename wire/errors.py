@@ -16,7 +16,7 @@ class ErrorCode(IntEnum):
     """Error code in a response; it does not close the connection."""
 
     UNKNOWN_SERVER_ERROR = -1
-    """Error without a code of its own, mostly a fault of the server; its log has the details."""
+    """Error without a code of its own, mostly a fault of the server; the log of the server has the details."""
     NONE = 0
     """Success."""
     OFFSET_OUT_OF_RANGE = 1
@@ -26,7 +26,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_OR_PARTITION = 3
     """The topic or partition does not exist, or the principal may not know that it exists."""
     INVALID_FETCH_SIZE = 4
-    """The size of a fetch is invalid."""
+    """The maximum size of a fetch is negative or otherwise invalid."""
     LEADER_NOT_AVAILABLE = 5
     """The partition has no leader: none of its eligible replicas is online, or the election is not done."""
     NOT_LEADER_OR_FOLLOWER = 6
@@ -34,7 +34,7 @@ class ErrorCode(IntEnum):
     REQUEST_TIMED_OUT = 7
     """The time limit of the request has passed; the operation may still complete."""
     BROKER_NOT_AVAILABLE = 8
-    """The broker is not available."""
+    """A broker is not alive or cannot be reached."""
     REPLICA_NOT_AVAILABLE = 9
     """The broker has no replica of the partition."""
     MESSAGE_TOO_LARGE = 10
@@ -48,9 +48,9 @@ class ErrorCode(IntEnum):
     COORDINATOR_LOAD_IN_PROGRESS = 14
     """The coordinator is loading its partition of the internal topic: retry."""
     COORDINATOR_NOT_AVAILABLE = 15
-    """The coordinator is not available, because its internal topic has no leader yet: retry."""
+    """The internal topic of the coordinator does not exist yet, has no leader, or did not accept a record: retry."""
     NOT_COORDINATOR = 16
-    """Broker is not the coordinator of this group or transactional id: send FindCoordinator."""
+    """The broker is not the coordinator of the group, transactional id or share partition: send FindCoordinator."""
     INVALID_TOPIC_EXCEPTION = 17
     """The topic name is invalid, or the operation is not permitted on an internal topic."""
     RECORD_LIST_TOO_LARGE = 18
@@ -92,7 +92,7 @@ class ErrorCode(IntEnum):
     TOPIC_ALREADY_EXISTS = 36
     """A topic of this name exists."""
     INVALID_PARTITIONS = 37
-    """The number of partitions is invalid."""
+    """The number of partitions is not positive, or not larger than before."""
     INVALID_REPLICATION_FACTOR = 38
     """The replication factor is below 1, above the number of usable brokers, or not the same."""
     INVALID_REPLICA_ASSIGNMENT = 39
@@ -156,7 +156,7 @@ class ErrorCode(IntEnum):
     NON_EMPTY_GROUP = 68
     """The group has members."""
     GROUP_ID_NOT_FOUND = 69
-    """The group does not exist, or is of another type."""
+    """The group does not exist, or is not of a type that the API handles."""
     FETCH_SESSION_ID_NOT_FOUND = 70
     """The broker has no such fetch session: start a new one."""
     INVALID_FETCH_SESSION_EPOCH = 71
@@ -182,7 +182,7 @@ class ErrorCode(IntEnum):
     GROUP_MAX_SIZE_REACHED = 81
     """The group has as many members as `group.max.size` or its counterpart permits."""
     FENCED_INSTANCE_ID = 82
-    """Instance id is used by another member with the same `group.instance.id`."""
+    """Another member has joined with the same `group.instance.id` and has replaced this one."""
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
     """No replica that may lead is online."""
     ELECTION_NOT_NEEDED = 84
@@ -200,7 +200,7 @@ class ErrorCode(IntEnum):
     PRODUCER_FENCED = 90
     """A newer producer uses the same transactional id."""
     RESOURCE_NOT_FOUND = 91
-    """The resource does not exist."""
+    """A resource that the request names does not exist, such as a SCRAM user."""
     DUPLICATE_RESOURCE = 92
     """The request names a resource twice."""
     UNACCEPTABLE_CREDENTIAL = 93
@@ -220,7 +220,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_ID = 100
     """No topic has this id."""
     DUPLICATE_BROKER_REGISTRATION = 101
-    """Node id is registered by another process that is alive."""
+    """Another process that is alive is registered with the node id."""
     BROKER_ID_NOT_REGISTERED = 102
     """No broker of this id is registered."""
     INCONSISTENT_TOPIC_ID = 103
@@ -248,7 +248,7 @@ class ErrorCode(IntEnum):
     MISMATCHED_ENDPOINT_TYPE = 114
     """The request was sent to a listener of the other type, broker or controller."""
     UNSUPPORTED_ENDPOINT_TYPE = 115
-    """The endpoint type is unknown."""
+    """The endpoint type of the request is neither broker (1) nor controller (2)."""
     UNKNOWN_CONTROLLER_ID = 116
     """No controller of this id is known."""
     UNKNOWN_SUBSCRIPTION_ID = 117
@@ -274,13 +274,13 @@ class ErrorCode(IntEnum):
     VOTER_NOT_FOUND = 127
     """The quorum has no such voter."""
     INVALID_REGULAR_EXPRESSION = 128
-    """The regular expression is invalid."""
+    """The regular expression of a subscription is not valid in RE2 syntax."""
     REBOOTSTRAP_REQUIRED = 129
     """The client knows another cluster: bootstrap again."""
     STREAMS_INVALID_TOPOLOGY = 130
-    """The topology is invalid."""
+    """The topology of the application has an invalid topic name, partition count or subtopology."""
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
-    """The topology epoch is invalid."""
+    """The topology epoch is not one that the group can take over."""
     STREAMS_TOPOLOGY_FENCED = 132
     """The topology epoch is older than that of the group."""
     SHARE_SESSION_LIMIT_REACHED = 133

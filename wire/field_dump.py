@@ -177,7 +177,7 @@ def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "", *, hides_records: b
         for (start, stop, field), value in zip(_BATCH_FIELDS, header, strict=True):
             shown: Any = value
             if field == "crc":
-                shown = f"{value:#010x} ({'right' if crc_matches(raw, header, at) else 'WRONG'})"
+                shown = f"{value:#010x} ({'valid' if crc_matches(raw, header, at) else 'INVALID'})"
             elif field == "attributes":
                 shown = f"{value:#06x} ({describe_attributes(value)})"
             yield FieldSpan(at + start, at + stop, name + field, shown, BatchHeader, field)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from devtools.docs.example_messages import example_message
 from devtools.docs.message_layout import annotated_bytes, field_list, wrap
 from ottla.broker.api_spec import ApiSpec, Endpoint, MutationQuota, Permission, QuotaKind
-from ottla.controller.metadata.acl import ResourceType
+from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class
 from ottla.wire.codec.explain import explain
 from ottla.wire.codec.schema import Message, Versions, fields_of
@@ -33,10 +33,53 @@ DENIALS = {
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
+WITHOUT_OWN_CODE = {
+    (ApiKey.CREATE_TOPICS, AclOperation.CREATE, ResourceType.CLUSTER): "for all topics",
+    (ApiKey.DELETE_TOPICS, AclOperation.DELETE, ResourceType.CLUSTER): "for all topics",
+    (
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        AclOperation.CLUSTER_ACTION,
+        ResourceType.CLUSTER,
+    ): "from a follower, instead of Describe on Topic",
+    (ApiKey.METADATA, AclOperation.CREATE, ResourceType.CLUSTER): "to create any topic",
+    (ApiKey.METADATA, AclOperation.DESCRIBE, ResourceType.CLUSTER): "for `cluster_authorized_operations`",
+    (ApiKey.DESCRIBE_CLUSTER, AclOperation.DESCRIBE, ResourceType.CLUSTER): "for `cluster_authorized_operations`",
+    (ApiKey.FETCH, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER): "from a follower, instead of the others",
+    (ApiKey.INIT_PRODUCER_ID, AclOperation.WRITE, ResourceType.TOPIC): "on any topic, instead of Idempotent Write",
+    (ApiKey.LIST_GROUPS, AclOperation.DESCRIBE, ResourceType.CLUSTER): "for all groups",
+    (ApiKey.LIST_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP): "else the group is left out",
+    (ApiKey.LIST_TRANSACTIONS, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID): "else the id is left out",
+    (ApiKey.DESCRIBE_TRANSACTIONS, AclOperation.DESCRIBE, ResourceType.TOPIC): "else the topic is left out",
+    (ApiKey.DESCRIBE_DELEGATION_TOKEN, AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN): "else the token is "
+    "left out, unless it is the principal's own",
+    (ApiKey.DESCRIBE_DELEGATION_TOKEN, AclOperation.DESCRIBE_TOKENS, ResourceType.USER): "for all tokens of the user",
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, AclOperation.CREATE, ResourceType.CLUSTER): "to create internal topics",
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, AclOperation.CREATE, ResourceType.TOPIC): "instead of Create on Cluster; without "
+    "both, the status is MISSING_INTERNAL_TOPICS",
+}
+"""Permissions without which a request gets no error code of its own for their resource, each with what it is for."""
+GROUP_READS = frozenset(
+    {ApiKey.OFFSET_FETCH, ApiKey.HEARTBEAT, ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE}
+    | {ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.STREAMS_GROUP_DESCRIBE, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS}
+)
+GROUP_WRITES = frozenset(
+    {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP, ApiKey.DELETE_GROUPS, ApiKey.OFFSET_COMMIT}
+    | {ApiKey.OFFSET_DELETE, ApiKey.TXN_OFFSET_COMMIT, ApiKey.CONSUMER_GROUP_HEARTBEAT}
+    | {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.ALTER_SHARE_GROUP_OFFSETS}
+    | {ApiKey.DELETE_SHARE_GROUP_OFFSETS}
+)
+TRANSACTION_READS = frozenset({ApiKey.DESCRIBE_TRANSACTIONS})
+TRANSACTION_WRITES = frozenset(
+    {ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN}
+)
 EXAMPLE_CORRELATION_ID = 7
+AUDIENCE = (
+    "This page lists versions, fields, error codes and an example frame, for developers who write or debug a client, a "
+    "broker or a protocol tool."
+)
 MAX_CODES_OF_A_CONDITION = 2
 QUOTAS = {
-    QuotaKind.REQUEST: "Time on the event loop counts towards `request_percentage`.",
+    QuotaKind.REQUEST: "The time that the broker works on the request counts towards `request_percentage`.",
     QuotaKind.PRODUCE: "Bytes of records count towards `producer_byte_rate`, time towards `request_percentage`.",
     QuotaKind.FETCH: "Bytes of records count towards `consumer_byte_rate`, time towards `request_percentage`. Above "
     "one of them, the response has no records.",
@@ -75,7 +118,26 @@ def error_texts(key: ApiKey) -> dict[str, list[str]]:
                     texts = out.setdefault(code, [])
                     if code not in explain(request).errors and _is_condition(cls, sentence, len(codes)):
                         texts.append(f"`{name}`: {_condition(sentence, code)}")
+    for code, text in _coordinator_errors(key):
+        out.setdefault(code, []).append(text)
     return {code: list(dict.fromkeys(texts)) for code, texts in sorted(out.items())}
+
+
+def _coordinator_errors(key: ApiKey) -> Iterator[tuple[str, str]]:
+    """Yield the error codes that the runtime of the coordinators returns for an API, each with its condition."""
+    if key in GROUP_READS | GROUP_WRITES:
+        topic, subject = "__consumer_offsets", "group"
+    elif key in TRANSACTION_READS | TRANSACTION_WRITES:
+        topic, subject = "__transaction_state", "transactional id"
+    else:
+        return
+    yield "NOT_COORDINATOR", f"The broker does not lead the partition of `{topic}` that stores the {subject}."
+    if key is not ApiKey.HEARTBEAT:  # a loading coordinator accepts it
+        text = f"The broker has become the coordinator and is reading the partition of `{topic}`."
+        yield "COORDINATOR_LOAD_IN_PROGRESS", text
+    if key in GROUP_WRITES | TRANSACTION_WRITES:
+        text = f"Too few replicas of the partition of `{topic}` are in sync, or they did not get the record in time."
+        yield "COORDINATOR_NOT_AVAILABLE", text
 
 
 def _is_condition(cls: type[Message], sentence: str, code_count: int) -> bool:
@@ -100,10 +162,16 @@ def _permission(permission: Permission) -> str:
     return f"{operation} on {resource}"
 
 
-def _endpoint(name: str, endpoint: Endpoint) -> Iterator[str]:
+def _endpoint(name: str, endpoint: Endpoint, spec: ApiSpec) -> Iterator[str]:
     permissions = [p for rule in endpoint.authorization for p in rule.permissions]
-    names = ", ".join(dict.fromkeys(map(_permission, permissions)))
-    if not permissions:
+    parts: dict[str, None] = {}
+    for permission in permissions:
+        note = WITHOUT_OWN_CODE.get((spec.key, permission.operation, permission.resource), "")
+        parts[f"{_permission(permission)} ({note})" if note else _permission(permission)] = None
+    names = ", ".join(parts)
+    if not permissions and name == "broker" and spec.forwarding is not None:
+        names = "the broker checks no permission; the controller does, after the request is forwarded"
+    elif not permissions:
         names = "no permission is checked" if name == "broker" else "no permission is checked there"
     yield from wrap(f"**At {name} listeners**: {names}.", 2, "- ")
 
@@ -112,6 +180,8 @@ def _denials(spec: ApiSpec) -> dict[str, str]:
     """Return the error codes of a principal without permission."""
     out: dict[str, list[str]] = {}
     for permission in spec.permissions:
+        if (spec.key, permission.operation, permission.resource) in WITHOUT_OWN_CODE:
+            continue
         out.setdefault(DENIALS[permission.resource].name, []).append(_permission(permission))
     return {c: f"Permission: {' or '.join(dict.fromkeys(names))}." for c, names in out.items()}
 
@@ -128,9 +198,9 @@ def _facts(spec: ApiSpec) -> Iterator[str]:
     first = f"flexible (KIP-482) from version {flexible.low}" if flexible.low <= spec.max_version else "not flexible"
     yield from wrap(f"{text}{schema.versions.low} to {newest}, {first}.", 2, "- ")
     if spec.broker is not None:
-        yield from _endpoint("broker", spec.broker)
+        yield from _endpoint("broker", spec.broker, spec)
     if spec.controller is not None:
-        yield from _endpoint("controller", spec.controller)
+        yield from _endpoint("controller", spec.controller, spec)
     if spec.forwarding is not None and spec.broker is not None:
         text = f"a broker forwards the request in an Envelope (KIP-590) to {spec.forwarding.target.value}"
         yield from wrap(f"**Forwarding**: {text}.", 2, "- ")
@@ -179,8 +249,9 @@ def _examples(spec: ApiSpec) -> Iterator[str]:
     request, response = example_frames(spec)
     yield from wrap(
         f"Frames of version {version}, written by the encoder of `ottla.wire`. Columns: position, bytes in hexadecimal "
-        "(`..`: more bytes follow), field and value. `tags` is the number of tagged fields. The values show the "
-        "layout; `ottla decode` prints any captured frame in this form."
+        "(`..`: more bytes follow), field and value; a line that is too long ends with `…`. `tags` is the number of "
+        "tagged fields. The values are examples for the layout, with one element in most arrays; `ottla decode` prints "
+        "any captured frame in this form."
     )
     yield from ("", f"Request, {len(request)} bytes:", "")
     yield from annotated_bytes(request_spans(request), request)
@@ -201,7 +272,7 @@ def api_page(spec: ApiSpec) -> str:
     served = Versions(spec.min_version, spec.max_version)
     explanation = explain(request)
     lines = [f"# {spec.key.api_name}", NOTE, "", *wrap(purpose(spec.key)), ""]
-    lines += [*wrap(f"Request: {explanation.summary} Response: {explain(response).summary}"), ""]
+    lines += [*wrap(AUDIENCE), ""]
     lines += [*_facts(spec), ""]
     if explanation.flow:
         lines += ["## Flow", "", *wrap(explanation.flow), ""]
@@ -210,7 +281,7 @@ def api_page(spec: ApiSpec) -> str:
         lines += ["## Versions", "", *wrap(versions), ""]
     for title, cls in (("Request fields", request), ("Response fields", response)):
         fields = list(field_list(cls, served)) or ["None."]
-        lines += [f"## {title}", "", *fields, ""]
+        lines += [f"## {title}", "", *wrap(explain(cls).summary), "", *fields, ""]
     lines += ["## Error codes", "", *_errors(spec), ""]
     lines += ["## Example", "", *_examples(spec)]
     return "\n".join(lines) + "\n"

@@ -10,6 +10,7 @@ from ottla.wire.codec.schema import FieldSpec, Message, Versions, fields_of
 from ottla.wire.field_dump import FieldSpan, format_spans
 
 WIDTH = 118
+MAX_LINE_CHARS = 180
 HEX_BYTES = 16
 
 
@@ -77,4 +78,9 @@ def field_list(cls: type[Message], served: Versions, indent: int = 0) -> Iterato
 
 def annotated_bytes(spans: list[FieldSpan], raw: bytes) -> list[str]:
     """Return a code block with the bytes of a message, and beside them the field that they hold."""
-    return ["```text", *(line[:160].rstrip() for line in format_spans(spans, raw, HEX_BYTES)), "```"]
+    return ["```text", *map(_shorten, format_spans(spans, raw, HEX_BYTES)), "```"]
+
+
+def _shorten(line: str) -> str:
+    """Return a line of at most `MAX_LINE_CHARS`; a longer one is cut and ends with an ellipsis."""
+    return line.rstrip() if len(line) <= MAX_LINE_CHARS else f"{line[: MAX_LINE_CHARS - 1].rstrip()}…"

@@ -38,19 +38,24 @@ class AlterConfigsResource(Message):
     IncrementalAlterConfigs only.
     """
     resource_name: String = ""
-    """Topic name, node id, subscription name or group id. Empty for the default of all brokers."""
+    """Topic name, node id, name of a client metrics subscription, or group id. For type 4, empty means the dynamic
+    defaults of all brokers.
+    """
     configs: A[list[AlterableConfig], wire_field("[]struct")] = field(default_factory=list)
-    """All settings of the resource. A setting that is not in the list returns to its default."""
+    """All dynamic settings of the resource. The dynamic value of a setting that is not in the list is removed; then the
+    next level applies, such as the value for all brokers or in the configuration file.
+    """
 
 
 class AlterConfigsRequest(Message):
-    """Request to replace all settings of resources."""
+    """Resources, each with all the dynamic settings that it has after the change."""
 
     SPEC: ClassVar[MessageSpec] = request(33, "0-2", "2+", "broker controller")
-    """Version 1 changes when a throttled response is sent (KIP-219), version 2 is flexible.
+    """From version 1 on, a broker responds at once if a quota is exceeded and then reads no further request for the
+    throttle time; before, it delays the response (KIP-219). Version 2 is flexible.
 
-    Flow: An admin client sends it to any broker, which forwards it to the active controller. All settings that the
-    request leaves out return to their default; IncrementalAlterConfigs avoids that.
+    Flow: An admin client sends it to any broker, which forwards it to the active controller. All dynamic settings that
+    the request leaves out are removed; IncrementalAlterConfigs avoids that.
     """
     resources: A[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
     """Resources to change. Each is changed as a whole or not at all, and may occur once."""
@@ -62,8 +67,9 @@ class AlterConfigsResourceResponse(Message):
     """Result for a resource."""
 
     error_code: Int16 = 0
-    """0, or INVALID_CONFIG (unknown name or invalid value), INVALID_REQUEST (unknown resource type, or a name twice),
-    UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
+    """0, or INVALID_CONFIG (unknown name or invalid value), INVALID_REQUEST (unknown resource type, or a resource or
+    setting that is named twice), UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED,
+    CLUSTER_AUTHORIZATION_FAILED.
     """
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
@@ -74,7 +80,7 @@ class AlterConfigsResourceResponse(Message):
 
 
 class AlterConfigsResponse(Message):
-    """Results of replacing settings."""
+    """Error code of each resource, 0 if its settings were replaced."""
 
     SPEC: ClassVar[MessageSpec] = response(33, "0-2", "2+")
     throttle_time_ms: Int32 = 0

@@ -11,13 +11,15 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class DeleteGroupsRequest(Message):
-    """Request to delete groups of any type."""
+    """Ids of the groups to delete, which may be of any type."""
 
     SPEC: ClassVar[MessageSpec] = request(42, "0-2", "2+", "broker")
-    """Version 2 is flexible.
+    """From version 1 on, a broker responds at once if a quota is exceeded and then reads no further request for the
+    throttle time; before, it delays the response (KIP-219). Version 2 is flexible.
 
     Flow: An admin client sends it to the coordinator of each group. The coordinator appends tombstones for the group
-    and its offsets to `__consumer_offsets`.
+    and its offsets to `__consumer_offsets`. For a share group, it first deletes the share state of the partitions with
+    DeleteShareGroupState.
     """
     groups_names: A[list[str], wire_field("[]string")] = field(default_factory=list)
     """Ids of the groups, all with the same coordinator."""
@@ -30,12 +32,13 @@ class DeletableGroupResult(Message):
     """Group id from the request."""
     error_code: Int16 = 0
     """0, or NON_EMPTY_GROUP (stop its members first), GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR,
-    COORDINATOR_LOAD_IN_PROGRESS.
+    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE. For a share group also an error of the deletion of its
+    share state.
     """
 
 
 class DeleteGroupsResponse(Message):
-    """Results of deleting groups."""
+    """Error code of each group, 0 if the group was deleted."""
 
     SPEC: ClassVar[MessageSpec] = response(42, "0-2", "2+")
     throttle_time_ms: Int32 = 0

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat (API 88): join, keep alive and leave, in a streams group (KIP-1071)."""
+"""StreamsGroupHeartbeat (API 88): join a streams group, stay a member, and leave it (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Topology(Message):
     """Topology of the application."""
 
     epoch: Int32 = 0
-    """Epoch of the topology. A member with a lower one than that of the group is reported as STALE_TOPOLOGY."""
+    """Epoch of the topology. If it is lower than the topology epoch of the group, the status is STALE_TOPOLOGY."""
     subtopologies: A[list[Subtopology], wire_field("[]struct")] = field(default_factory=list)
     """Subtopologies of the application."""
 
@@ -116,7 +116,7 @@ class TaskOffset(Message):
 
 
 class StreamsGroupHeartbeatRequest(Message):
-    """Heartbeat of a member, with all that has changed since the one before."""
+    """Heartbeat of a member. Fields that have not changed since the previous heartbeat are null or -1."""
 
     SPEC: ClassVar[MessageSpec] = request(88, "0", "0+", "broker")
     """Flow: An instance of Kafka Streams sends it to the group coordinator when it joins, with its topology, then every
@@ -131,8 +131,8 @@ class StreamsGroupHeartbeatRequest(Message):
     """
     member_epoch: Int32 = 0
     """Member epoch of the last response; 0 to join, -1 to leave. -2, for static members, is rejected with
-    INVALID_REQUEST. Another epoch than the coordinator expects is rejected with FENCED_MEMBER_EPOCH, and the member
-    joins again.
+    INVALID_REQUEST. An epoch that is neither the current nor the previous one of the member is rejected with
+    FENCED_MEMBER_EPOCH, and the member joins again.
     """
     endpoint_information_epoch: Int32 = 0
     """Endpoint epoch of the last response, -1 at first. If that of the group differs, the response has
@@ -151,8 +151,8 @@ class StreamsGroupHeartbeatRequest(Message):
     same or a higher epoch is rejected with INVALID_REQUEST. Null otherwise.
     """
     active_tasks: A[list[StreamsGroupHeartbeatRequestTaskIds] | None, wire_field("[]struct", nullable="0+")] = None
-    """Tasks that the member processes. Null if unchanged, together with the other two lists; empty when joining.
-    Missing tasks are revoked, and the coordinator assigns them to other members.
+    """Tasks that the member processes. Null if unchanged, together with the other two lists; empty when joining. With a
+    list, the member confirms that it has given up all other tasks, and the coordinator may assign them elsewhere.
     """
     standby_tasks: A[list[StreamsGroupHeartbeatRequestTaskIds] | None, wire_field("[]struct", nullable="0+")] = None
     """Tasks of which the member keeps a copy of the state. Null if unchanged."""
@@ -230,7 +230,7 @@ class EndpointToPartitions(Message):
 
 
 class StreamsGroupHeartbeatResponse(Message):
-    """Response to a heartbeat, with new tasks if there are any."""
+    """Member epoch and heartbeat interval of the member, with its tasks if they have changed."""
 
     SPEC: ClassVar[MessageSpec] = response(88, "0", "0+")
     throttle_time_ms: Int32 = 0
@@ -239,8 +239,8 @@ class StreamsGroupHeartbeatResponse(Message):
     """
     error_code: Int16 = 0
     """0, or UNKNOWN_MEMBER_ID and FENCED_MEMBER_EPOCH (join again), STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST,
-    GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, TOPIC_AUTHORIZATION_FAILED, NOT_COORDINATOR,
-    COORDINATOR_LOAD_IN_PROGRESS, or UNSUPPORTED_VERSION if streams groups are disabled.
+    GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, NOT_COORDINATOR,
+    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, or UNSUPPORTED_VERSION if streams groups are disabled.
     """
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
@@ -255,7 +255,7 @@ class StreamsGroupHeartbeatResponse(Message):
     task_offset_interval_ms: Int32 = 0
     """Time in ms between two reports of task offsets. Always 0: not supported yet."""
     status: A[list[Status] | None, wire_field("[]struct", nullable="0+")] = field(default_factory=list)
-    """Conditions of the group; empty if all is well."""
+    """Conditions of the group; empty or null if there are none."""
     active_tasks: A[list[StreamsGroupHeartbeatResponseTaskIds] | None, wire_field("[]struct", nullable="0+")] = None
     """Tasks that the member processes from now on; it revokes its others. Null if all three lists are unchanged."""
     standby_tasks: A[list[StreamsGroupHeartbeatResponseTaskIds] | None, wire_field("[]struct", nullable="0+")] = None

@@ -1,4 +1,4 @@
-"""WriteShareGroupState (API 85): store delivery state of share-partitions (KIP-932). Sent by brokers."""
+"""WriteShareGroupState (API 85): store delivery state of share-partitions at the share coordinator (KIP-932)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ class StateBatch(Message):
     last_offset: Int64 = 0
     """Offset of the last record, inclusive."""
     delivery_state: Int8 = 0
-    """0 available for delivery, 2 acknowledged, 4 archived (rejected, or delivered too often)."""
+    """0 available for delivery, 2 acknowledged, 4 archived (rejected, or delivered too often). 1 (acquired) is a state
+    of the leader only and is never stored; 3 does not exist.
+    """
     delivery_count: Int16 = 0
-    """Number of deliveries of these records so far. Where ranges overlap stored ones, the higher delivery count is
-    valid, and at equal counts the higher delivery state.
+    """Number of deliveries of these records so far. Where a range overlaps a stored one, the higher delivery count
+    wins, and at equal counts the higher delivery state.
     """
 
 
@@ -58,11 +60,11 @@ class PartitionData(Message):
     unknown.
     """
     state_batches: A[list[StateBatch], wire_field("[]struct")] = field(default_factory=list)
-    """Ranges of records that changed. More than 10,000 are rejected with INVALID_REQUEST."""
+    """Ranges of records that changed. Ottla rejects more than 10,000 with INVALID_REQUEST; Kafka has no limit."""
 
 
 class WriteStateData(Message):
-    """Topic with the partitions to store state of."""
+    """Topic with partitions whose state is to be stored."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -71,7 +73,7 @@ class WriteStateData(Message):
 
 
 class WriteShareGroupStateRequest(Message):
-    """Request of a share-partition leader to the share coordinator to store state."""
+    """Changed state of share-partitions, from their leader to the share coordinator."""
 
     SPEC: ClassVar[MessageSpec] = request(85, "0-1", "0+", "broker")
     """Version 1 adds `delivery_complete_count` (KIP-1226).
@@ -82,7 +84,7 @@ class WriteShareGroupStateRequest(Message):
     group_id: String = ""
     """Id of the share group."""
     topics: A[list[WriteStateData], wire_field("[]struct")] = field(default_factory=list)
-    """Topics with the partitions to store state of."""
+    """Topics with partitions whose state is to be stored."""
 
 
 class PartitionResult(Message):
@@ -109,7 +111,7 @@ class WriteStateResult(Message):
 
 
 class WriteShareGroupStateResponse(Message):
-    """Results of storing state."""
+    """Error code of each partition, 0 if its state was stored."""
 
     SPEC: ClassVar[MessageSpec] = response(85, "0-1", "0+")
     results: A[list[WriteStateResult], wire_field("[]struct")] = field(default_factory=list)

@@ -100,15 +100,15 @@ def test_batch_spans_cover_every_header_field() -> None:
     assert next(s.path for s in spans if s.start >= len(BATCH)) == "p.batch[1].base_offset"
     found = values_by_path(spans)
     header = parse_header(BATCH)
-    assert found["p.batch[0].crc"] == f"{header.crc:#010x} (right)"
+    assert found["p.batch[0].crc"] == f"{header.crc:#010x} (valid)"
     assert found["p.batch[0].attributes"] == "0x0000 (none)"
     assert (found["p.batch[0].base_timestamp"], found["p.batch[0].max_timestamp"]) == (1000, 1007)
     assert found["p.batch[0].last_offset_delta"] == 1
     damaged = bytearray(two)
     damaged[-2] ^= 1  # in the last value
     again = values_by_path(list(batch_spans(damaged)))
-    assert str(again["batch[0].crc"]).endswith("(right)")
-    assert str(again["batch[1].crc"]).endswith("(WRONG)")
+    assert str(again["batch[0].crc"]).endswith("(valid)")
+    assert str(again["batch[1].crc"]).endswith("(INVALID)")
 
 
 def test_batch_spans_compressed_records_are_only_counted() -> None:

@@ -181,7 +181,7 @@ class MetadataStore:
         return LogSummary(log.log_end_offset, log.epochs.entries, log.log_start_offset, snapshots)
 
     def voter_history(self, quorum: QuorumConfig) -> VoterSetHistory:
-        """Return the voter sets in the log; without any, the static voters, those in quorum-state, or this node (R-237).
+        """Return the voter sets in the log; without any, static voters, those in quorum-state, or this node (R-237).
 
         Raises:
             IncompatibleQuorum: this node is no voter, or has no address of another one, and no bootstrap servers.

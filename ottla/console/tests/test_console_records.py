@@ -210,7 +210,7 @@ def test_batch_is_shown_as_fields_beside_its_bytes(running: ConsoleFixture, brow
     client.flush(60)
     page = browser.get(f"/batch?name={name}&partition=0&offset=1")
     assert "batch[0].magic 2 " in page.text
-    assert "(right)" in page.text
+    assert "(valid)" in page.text
     assert f"record[1].key {b'k1'.hex(' ')} Key; it usually selects the partition." in page.text
     assert "record[2].header[0].header_name source" in page.text
     assert ("Uncompressed records" in page.text) is (codec != "none")
