@@ -262,6 +262,9 @@ NULL_FIELDS = frozenset(
 )
 """Nullable fields that are null in an example although it has a value for most other fields."""
 
+EMPTY_FIELDS = frozenset({"task_offsets", "task_end_offsets", "warmup_tasks"})
+"""Arrays that are empty in an example, because Kafka 4.3.1 does not support their elements yet."""
+
 CLASS_FIELDS: dict[str, dict[str, Any]] = {
     "AlterableConfig": {"name": "retention.ms"},
     "CreatableTopicConfig": {"name": "retention.ms"},
@@ -304,8 +307,25 @@ CLASS_FIELDS: dict[str, dict[str, Any]] = {
     "RequestHeader": {"request_api_key": 18, "request_api_version": 4},
     "DescribeQuorumRequest": {},
     "GroupMetadataValue": {"protocol": "range"},
+    "GetTelemetrySubscriptionsResponse": {"delta_temporality": True},
+    "StreamsGroupHeartbeatRequest": {"member_epoch": 0, "active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    | {"task_offsets": None, "task_end_offsets": None, "endpoint_information_epoch": -1},
+    "StreamsGroupHeartbeatResponse": {"acceptable_recovery_lag": 0, "task_offset_interval_ms": 0},
+    "Subtopology": {"source_topic_regex": [], "repartition_sink_topics": ["billing-by-user-repartition"]},
+    "CopartitionGroup": {"source_topic_regex": []},
 }
-"""Values of fields that differ from those of other fields of that name, by class."""
+"""Values of fields that differ from those of other fields of that name, by class.
+
+They make an example that the broker accepts: rules such as "must be null" hold, which the explanations of fields state.
+"""
+
+STRUCT_FIELDS: dict[str, dict[str, Any]] = {
+    "state_changelog_topics": {"name": "billing-totals-changelog"},
+    "repartition_source_topics": {"name": "billing-by-user-repartition"},
+    "topic_configs": {"key": "cleanup.policy", "value": "compact"},
+    "client_tags": {"key": "zone", "value": "a"},
+}
+"""Values of fields in the structs that a field contains, by the name of that field."""
 
 
 class ExampleBuilder:
@@ -314,9 +334,12 @@ class ExampleBuilder:
     def __init__(self, version: int) -> None:
         self.version = version
 
-    def build(self, cls: type[Message]) -> Message:
-        """Return an example; fields that the version lacks and tagged fields have their default."""
-        own = CLASS_FIELDS.get(cls.__name__, {})
+    def build(self, cls: type[Message], parent: str = "") -> Message:
+        """Return an example of a message, or of a struct in the field ``parent``.
+
+        Fields that the version lacks and tagged fields have their default.
+        """
+        own = {**CLASS_FIELDS.get(cls.__name__, {}), **STRUCT_FIELDS.get(parent, {})}
         values = {}
         for spec in fields_of(cls):
             is_present = self.version in spec.versions and self.version not in spec.tagged
@@ -329,8 +352,11 @@ class ExampleBuilder:
     def _value(self, spec: FieldSpec) -> Any:
         if self.version in spec.nullable and spec.name in NULL_FIELDS:
             return None
+        if spec.name in EMPTY_FIELDS:
+            return []
         if spec.struct is not None:
-            return [self.build(spec.struct)] if spec.is_array else self.build(spec.struct)
+            struct = self.build(spec.struct, spec.name)
+            return [struct] if spec.is_array else struct
         if spec.is_array:
             return [_scalar(spec.name, spec.element)]
         value = _scalar(spec.name, spec.kind)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from devtools.docs.api_pages import error_texts, errors_page, example_frames, page_name
+from devtools.docs.api_pages import api_page, error_texts, errors_page, example_frames, page_name
 from devtools.docs.example_messages import example_message
 from devtools.docs.message_layout import field_list
 from devtools.docs.record_pages import PAGES as RECORD_PAGES
@@ -14,7 +16,8 @@ from ottla.broker.api_spec import ApiSpec
 from ottla.broker.dispatch.api_registry import API_SPECS
 from ottla.wire.api_keys import ApiKey, request_class, response_class
 from ottla.wire.codec import compiler
-from ottla.wire.codec.schema import Versions
+from ottla.wire.codec.explain import explain
+from ottla.wire.codec.schema import Message, Versions, fields_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.field_dump import FieldSpan, request_spans, response_spans
 from ottla.wire.framing import parse_request
@@ -77,6 +80,42 @@ def test_field_list_has_the_fields_of_the_versions_served() -> None:
     assert "- `replica_state` (*ReplicaState*, version 15 and later, tag 1): Identity" in fields
     assert "- `topic` " not in fields
     assert "- `topic_id` (*uuid*): UUID" in fields
+
+
+def values_of(message: Message, version: int) -> Iterator[tuple[str, object, str]]:
+    """Yield class and name, value, and explanation of each field of a message and of the structs in it."""
+    for spec in fields_of(type(message)):
+        if version in spec.versions:
+            value = getattr(message, spec.name)
+            yield f"{type(message).__name__}.{spec.name}", value, explain(type(message)).fields.get(spec.name, "")
+            for row in value if isinstance(value, list) else [value]:
+                if isinstance(row, Message):
+                    yield from values_of(row, version)
+
+
+@pytest.mark.parametrize("spec", API_SPECS, ids=lambda spec: spec.key.api_name)
+def test_example_frames_keep_the_rules_of_their_fields(spec: ApiSpec) -> None:
+    rules = {"Must be null": None, "Must be empty": [], "Always null": None, "Always empty": [], "Always 0": 0}
+    rules |= {"Always true": True, "Always false": False, "else empty": []}
+    for cls in (request_class(spec.key), response_class(spec.key)):
+        for name, value, text in values_of(example_message(cls, spec.max_version), spec.max_version):
+            for rule, valid in rules.items():
+                assert (f"{rule}:" not in text and f"{rule}." not in text) or value == valid, (name, rule)
+
+
+def test_pages_list_the_errors_of_the_coordinator() -> None:
+    for key in (ApiKey.OFFSET_COMMIT, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN):
+        codes = {"NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"}
+        assert codes <= error_texts(key).keys()
+    assert "COORDINATOR_NOT_AVAILABLE" not in error_texts(ApiKey.OFFSET_FETCH)
+    assert "COORDINATOR_LOAD_IN_PROGRESS" not in error_texts(ApiKey.HEARTBEAT)
+
+
+def test_pages_list_no_error_for_a_permission_that_only_limits_the_response() -> None:
+    [list_groups] = [spec for spec in API_SPECS if spec.key is ApiKey.LIST_GROUPS]
+    page = api_page(list_groups)
+    assert "Describe on Cluster (for all groups)" in page
+    assert "AUTHORIZATION_FAILED" not in page
 
 
 def test_error_texts_are_the_sentences_about_a_code() -> None:
