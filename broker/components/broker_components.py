@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from ottla.broker.observability.client_metrics_manager import ClientMetricsManager
     from ottla.broker.observability.client_metrics_store import ClientMetricsStore
     from ottla.broker.observability.request_observers import RequestObserver
+    from ottla.broker.remote_log.remote_log_manager import RemoteLogManager
     from ottla.broker.replication.alter_log_dirs.alter_log_dirs import AlterLogDirs
     from ottla.broker.share_partitions.share_partition_manager import SharePartitionManager
-    from ottla.broker.storage.tiered.remote_log_manager import RemoteLogManager
     from ottla.broker.transactions.coordinator import TransactionCoordinator
     from ottla.broker.transactions.verification import TransactionVerifier
 
@@ -204,9 +204,9 @@ class BrokerComponents:
 
     def _create_remote_log_manager(self, fail: DiskErrorHandler) -> RemoteLogManager:
         # lazy: 20 ms, 600 kB: only with tiered storage
-        from ottla.broker.components.tiered_storage import create_remote_log_manager
+        from ottla.broker.components.tiered_storage import TieredStorageDependencies, create_remote_log_manager
 
-        made = create_remote_log_manager(
+        around = TieredStorageDependencies(
             self._env,
             self._config,
             self._dynamic_value,
@@ -217,6 +217,7 @@ class BrokerComponents:
             fail,
             self._start_remote_log_task,
         )
+        made = create_remote_log_manager(around)
         self.publisher.subscribe(made.publish)
         return made
 

@@ -31,7 +31,7 @@ from ottla.jobs.time_slice import run_in_background
 if TYPE_CHECKING:
     from ottla.broker.coordinator.shard import Shard
     from ottla.broker.observability.client_metrics_store import ClientMetricsStore
-    from ottla.broker.storage.tiered.remote_log_manager import RemoteLogManager
+    from ottla.broker.remote_log.remote_log_manager import RemoteLogManager
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

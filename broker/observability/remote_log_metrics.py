@@ -13,7 +13,7 @@ from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges
 from ottla.jobs.job import Job
 
 if TYPE_CHECKING:
-    from ottla.broker.storage.tiered.remote_log_manager import RemoteLogManager
+    from ottla.broker.remote_log.remote_log_manager import RemoteLogManager
 
 TOPICS_PER_STEP = 20
 _COUNTERS = (

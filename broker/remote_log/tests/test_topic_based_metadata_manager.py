@@ -9,6 +9,11 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.remote_log.tests.metadata_topic_fixture import MemoryMetadataTopic
+from ottla.broker.remote_log.topic_based_metadata_manager import (
+    DELIVERY_TIMEOUT_MS,
+    TopicBasedRemoteLogMetadataManager,
+)
 from ottla.broker.storage.tiered.remote_log_manager_config import RemoteLogMetadataTopicConfig
 from ottla.broker.storage.tiered.remote_log_metadata import (
     RemoteLogSegmentMetadataUpdate,
@@ -23,11 +28,6 @@ from ottla.broker.storage.tiered.remote_storage import (
     RemoteLogSegmentState,
     RemoteStorageError,
     RetriableRemoteStorageError,
-)
-from ottla.broker.storage.tiered.tests.metadata_topic_fixture import MemoryMetadataTopic
-from ottla.broker.storage.tiered.topic_based_metadata_manager import (
-    DELIVERY_TIMEOUT_MS,
-    TopicBasedRemoteLogMetadataManager,
 )
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.env.env import Env

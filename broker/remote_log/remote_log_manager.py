@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeVar
 
 import trio
 
+from ottla.broker.remote_log.remote_partition_tasks import RemotePartitionTasks, RemoteTaskDependencies
+from ottla.broker.remote_log.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.storage.log_dirs import DiskErrorHandler
@@ -24,11 +26,9 @@ from ottla.broker.storage.tiered.remote_log_manager_config import RemoteLogManag
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_log_quota import RemoteLogQuota
 from ottla.broker.storage.tiered.remote_partition_metadata_store import TopicIdPartition
-from ottla.broker.storage.tiered.remote_partition_tasks import RemotePartitionTasks, RemoteTaskDependencies
 from ottla.broker.storage.tiered.remote_storage import RemoteStorage
 from ottla.broker.storage.tiered.remote_thread_pool import RemoteThreadPool
 from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges, RemoteTopicStats
-from ottla.broker.storage.tiered.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from ottla.env.env import Env, ThreadPool

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import trio
 
-from ottla.broker.storage.tiered.metadata_topic_client import EARLIEST, LATEST, MetadataBatches
+from ottla.broker.remote_log.metadata_topic_client import EARLIEST, LATEST, MetadataBatches
 from ottla.broker.storage.tiered.remote_log_manager_config import RemoteLogMetadataTopicConfig
 from ottla.broker.storage.tiered.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,
@@ -49,8 +49,8 @@ RECORDS_PER_SLICE = 32
 """Records that are replayed between two yields to the event loop."""
 
 
-class MetadataTopic(Protocol):
-    """Interface of the client of the metadata topic: `ottla.broker.storage.tiered.metadata_topic_client`."""
+class RemoteLogMetadataTopic(Protocol):
+    """Interface of the client of the metadata topic: `ottla.broker.remote_log.metadata_topic_client`."""
 
     def partition_count(self) -> int | None:
         """Return the number of partitions of the metadata topic; None if it does not exist."""
@@ -78,7 +78,11 @@ class TopicBasedRemoteLogMetadataManager:
     """Remote segments of the assigned partitions, as the metadata topic has them."""
 
     def __init__(
-        self, env: Env, topic: MetadataTopic, config: RemoteLogMetadataTopicConfig, create_topic: Callable[[], None]
+        self,
+        env: Env,
+        topic: RemoteLogMetadataTopic,
+        config: RemoteLogMetadataTopicConfig,
+        create_topic: Callable[[], None],
     ) -> None:
         """Create the manager; `run` reads the topic, and creates it by ``create_topic`` if it does not exist."""
         self._env = env

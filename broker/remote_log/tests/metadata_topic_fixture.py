@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from ottla.broker.storage.tiered.metadata_topic_client import LATEST, MetadataBatches
+from ottla.broker.remote_log.metadata_topic_client import LATEST, MetadataBatches
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 RECORDS_PER_FETCH = 3

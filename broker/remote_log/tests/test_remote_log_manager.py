@@ -10,16 +10,16 @@ import trio
 
 from ottla.broker.observability.metrics_builder import MetricsBuilder
 from ottla.broker.observability.remote_log_metrics import add_remote_log_metrics
+from ottla.broker.remote_log.remote_log_manager import RemoteLogDependencies, RemoteLogManager
+from ottla.broker.remote_log.tests.metadata_topic_fixture import MemoryMetadataTopic
+from ottla.broker.remote_log.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from ottla.broker.replication.hosted_partition import HostedPartition
-from ottla.broker.storage.tiered.remote_log_manager import RemoteLogDependencies, RemoteLogManager
 from ottla.broker.storage.tiered.remote_log_manager_config import (
     RemoteLogMetadataTopicConfig,
     remote_log_manager_config,
 )
 from ottla.broker.storage.tiered.remote_storage import RemoteStorageError
-from ottla.broker.storage.tiered.tests.metadata_topic_fixture import MemoryMetadataTopic
 from ottla.broker.storage.tiered.tests.remote_log_tasks_fixture import MemoryRemoteStorage
-from ottla.broker.storage.tiered.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from ottla.broker.tests.broker_storage_fixture import NODE_ID, BrokerStorageFixture, led_topic
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from ottla.log.partition_log import PartitionLog
@@ -258,7 +258,7 @@ def test_removed_replica_leaves_the_remote_segments_to_others() -> None:
     fixture.play(scenario)
 
 
-def test_disabled_remote_storage_deletes_remote_segments_and_what_was_only_there() -> None:
+def test_disabled_remote_storage_deletes_remote_segments_and_their_records() -> None:
     fixture = ManagerFixture()
 
     async def scenario() -> None:
@@ -340,7 +340,7 @@ def test_copy_quota_and_thread_pools_follow_the_dynamic_settings() -> None:
     fixture.play(scenario)
 
 
-def test_metrics_have_copies_errors_deletions_and_what_is_left_to_copy() -> None:
+def test_metrics_have_copies_errors_and_lag() -> None:
     fixture = ManagerFixture()
     prefix = "kafka_server_brokertopicmetrics_remote"
 

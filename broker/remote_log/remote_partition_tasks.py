@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import trio
 
+from ottla.broker.remote_log.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.storage.log_dirs import DiskErrorHandler
 from ottla.broker.storage.tiered.remote_log_manager_config import RemoteLogManagerConfig
@@ -22,7 +23,6 @@ from ottla.broker.storage.tiered.remote_partition_metadata_store import TopicIdP
 from ottla.broker.storage.tiered.remote_storage import RemoteStorage, RemoteStorageError
 from ottla.broker.storage.tiered.remote_thread_pool import RemoteThreadPool
 from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges, RemoteTopicStats
-from ottla.broker.storage.tiered.topic_based_metadata_manager import TopicBasedRemoteLogMetadataManager
 from ottla.env.env import Env, ThreadPool
 from ottla.jobs.supervision import supervise
 from ottla.jobs.time_slice import run_in_background
