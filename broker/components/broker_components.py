@@ -203,7 +203,7 @@ class BrokerComponents:
         return self._client_metrics
 
     def _create_remote_log_manager(self, fail: DiskErrorHandler) -> RemoteLogManager:
-        # lazy: 20 ms, 600 kB: only with tiered storage
+        # lazy: 24.5 ms, 923 kB: only with tiered storage
         from ottla.broker.components.tiered_storage import TieredStorageDependencies, create_remote_log_manager
 
         around = TieredStorageDependencies(

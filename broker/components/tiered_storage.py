@@ -131,7 +131,7 @@ def _open_storage(env: Env, config: NodeConfig, prefix: str, read_ahead: ReadAhe
     simulated: OpenStorage | None = getattr(env, "open_remote_storage", None)
     if simulated is not None:
         return simulated()
-    # lazy: 20 ms, 600 kB
+    # lazy: 4.6 ms, 231 kB
     from ottla.broker.storage.tiered.cloud_store import InvalidStoreError
     from ottla.broker.storage.tiered.store_settings import open_remote_storage, parse_store_settings, store_values
 
