@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.broker.security.authz.audit_log import AuditLog
     from ottla.broker.security.authz.authorizer import Authorizer
     from ottla.broker.share_partitions.share_partition_manager import SharePartitionManager
+    from ottla.broker.storage.tiered.remote_reads import RemoteReads
     from ottla.broker.transactions.coordinator import TransactionCoordinator
     from ottla.broker.transactions.verification import TransactionVerifier
 
@@ -82,6 +83,8 @@ class BrokerServices:
     """Function that returns the client metrics manager, created on first use."""
     decompression_limiter: DecompressionLimiter = field(default_factory=DecompressionLimiter)
     """Limiter of concurrent decompressions that need much memory."""
+    remote_reads: RemoteReads | None = None
+    """Reads from the remote tier; None without tiered storage."""
 
     @property
     def transaction_coordinator(self) -> TransactionCoordinator:

@@ -201,6 +201,7 @@ class HandlerFixture:
             audit=None,
             quota_holder=QuotaHolder(),
             decompression_limiter=DecompressionLimiter(),
+            remote_reads=None,
         )
 
     def context(self, key: ApiKey, version: int, client_id: str = "client") -> RequestContext:

@@ -220,9 +220,15 @@ def read_txn_index(disk: Disk, path: str) -> list[AbortedTxn]:
     Raises:
         CorruptFile: the file is malformed.
     """
-    if not disk.exists(path):
-        return []
-    raw = read_file(disk, path)
+    return unpack_txn_index(read_file(disk, path), path) if disk.exists(path) else []
+
+
+def unpack_txn_index(raw: bytes, path: str) -> list[AbortedTxn]:
+    """Return the entries in the contents ``raw`` of a ``.txnindex`` file.
+
+    Raises:
+        CorruptFile: the contents are malformed.
+    """
     if len(raw) % _TXN_ENTRY.size:
         raise CorruptFile(f"Index file {path} is corrupt: {len(raw)} bytes, not a multiple of {_TXN_ENTRY.size}")
     out = []

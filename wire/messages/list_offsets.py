@@ -60,7 +60,7 @@ class ListOffsetsRequest(Message):
     topics: A[list[ListOffsetsTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions to search."""
     timeout_ms: A[int, wire_field("int32", "10+", ignorable=True)] = 0
-    """Time in ms to wait for remote storage. Not used in Ottla, where no lookup reads remote storage."""
+    """Time in ms to wait for lookups in remote storage; 0: the broker's setting."""
 
 
 class ListOffsetsPartitionResponse(Message):

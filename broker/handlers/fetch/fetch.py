@@ -22,8 +22,6 @@ broker epoch: KIP-903.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.fetch_sessions.fetch_session import CachedPartition, FetchContext, FetchRowBuffer
@@ -37,11 +35,13 @@ from ottla.broker.handlers.fetch.fetch_params import (
     diverging_epoch,
     resolve_fetch_params,
 )
+from ottla.broker.handlers.fetch.follower_response import update_follower_session
 from ottla.broker.handlers.fetch.prepared_fetch import prepare
+from ottla.broker.handlers.fetch.read_attempt import ReadAttempt
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.partition_state import LeaderState
 from ottla.broker.replication.rack_aware_selector import READ_FROM_LEADER, select_replica
-from ottla.broker.requests.peer import UNKNOWN_QUOTA, CachedQuota, wait_while_connected
+from ottla.broker.requests.peer import UNKNOWN_QUOTA, wait_while_connected
 from ottla.broker.requests.purgatory import DelayedOperation
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
@@ -52,14 +52,9 @@ from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.fetch_sessions.follower_session import PartitionChangeListener
-    from ottla.broker.quotas.replication_quota import ReplicationQuota
 
 PARTITION_OVERHEAD_BYTES = 60
 """Approximate size in bytes of a partition in the response without its records, for the quota."""
@@ -69,6 +64,8 @@ _UNREADABLE = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
 """Errors of partitions that are rejected before they are read (``erroneous`` in ``KafkaApis.handleFetchRequest``)."""
+_TIERED = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+_NOT_IN_LOCAL_LOG = (ErrorCode.OFFSET_OUT_OF_RANGE, _TIERED)
 STORAGE_ERROR_SINCE, TOPIC_IDS_SINCE = 6, 13
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -143,6 +140,8 @@ def _read_partition(
             _update_follower(context, reader, replica, want, out, arrives=arrives)
         return out
     except ProtocolError as error:
+        if error.code in _NOT_IN_LOCAL_LOG:
+            return _partition_out_of_range(context, want, replica, is_consumer=reader.replica_id < 0)
         return _error_partition(context, want, error.code)
     except OSError as error:
         context.services.fail(error, replica.log)
@@ -161,6 +160,29 @@ def _error_partition(context: RequestContext, want: CachedPartition, code: Error
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     aborted: list[AbortedTransaction] | None = [] if code in _UNREADABLE else None
     return PartitionData(want.partition, code, -1, records=b"", aborted_transactions=aborted)
+
+
+def _partition_out_of_range(
+    context: RequestContext, want: CachedPartition, replica: HostedPartition, *, is_consumer: bool
+) -> PartitionData:
+    """Return the row of a partition whose fetch offset is not in the local log.
+
+    The error of an offset in the remote tier is OFFSET_MOVED_TO_TIERED_STORAGE: for a follower in the response, for a
+    consumer until `ReadAttempt.add_tiered` has decided whether the remote tier is read.
+
+    Source: ``ReplicaManager.handleOffsetOutOfRangeError`` (apache/kafka 4.3.1).
+    """
+    log, is_tiered = replica.log, context.services.remote_reads is not None
+    if not is_tiered or not log.log_start_offset <= want.fetch_offset < log.local_log_start_offset:
+        return _error_partition(context, want, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if is_consumer:
+        replica.traffic.fetches += 1
+        row = PartitionData(want.partition, _TIERED, records=b"", aborted_transactions=None)
+        row.last_stable_offset = log.last_stable_offset
+    else:
+        row = _error_partition(context, want, _TIERED)
+    row.high_watermark, row.log_start_offset = log.high_watermark, log.log_start_offset
+    return row
 
 
 def _redirect_to_preferred_replica(
@@ -195,31 +217,6 @@ def _update_follower(
         row.records = b""
 
 
-class _ReadAttempt:
-    """Result of one read of all partitions of a fetch; ``limit`` is the maximum of bytes."""
-
-    def __init__(self, limit: int, rows: FetchRowBuffer, takes: CachedQuota | None) -> None:
-        self.max_bytes = self.remaining_bytes = limit
-        self.bytes = 0
-        self.count = 0
-        self.urgent = False
-        self.unreadable = UnreadablePartitions()
-        """Positions of the partitions with one of the errors in `_UNREADABLE`."""
-        self.partition_responses = rows
-        self.allowance = takes
-        """Cached fetch quota of the client; None without quotas and for followers."""
-        self.leaders: set[int] = set()
-        """Broker ids of current leaders of partitions not led here, whose endpoints the response lists (v16)."""
-
-    def add_current_leader(self, context: RequestContext, want: CachedPartition, row: PartitionData) -> None:
-        """Set the current leader in the row of a partition that is not led here, if the metadata image knows it."""
-        topic = context.image.topics.get(want.topic) if want.topic is not None else None
-        partition = topic.partitions.get(want.partition) if topic is not None else None
-        if partition is not None:
-            row.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
-            self.leaders.add(partition.leader)
-
-
 def _read_all(
     context: RequestContext,
     request: FetchRequest,
@@ -228,7 +225,7 @@ def _read_all(
     rows: FetchRowBuffer,
     *,
     arrives: bool,
-) -> Job[_ReadAttempt]:
+) -> Job[ReadAttempt]:
     """Read all partitions but None in ``wanted``, within the byte limits of request, broker and quota."""
     most = min(request.max_bytes, context.services.fetch_max_bytes)
     quotas, takes = context.services.quota_holder.quotas, None
@@ -238,7 +235,7 @@ def _read_all(
             most, takes = quotas.max_fetch_bytes(context.peer, context.client_id, most), UNKNOWN_QUOTA
         elif most > takes.max_in_window:
             most = takes.max_in_window
-    attempt = _ReadAttempt(most, rows, takes)
+    attempt = ReadAttempt(most, rows, takes)
     for number, want in enumerate(wanted, 1):
         if number % PARTITIONS_PER_STEP == 0:
             yield None
@@ -252,6 +249,11 @@ def _read_all(
         if row.error_code or row.diverging_epoch.epoch >= 0 or row.preferred_read_replica >= 0:
             if row.error_code in _UNREADABLE:
                 attempt.unreadable.add(number)
+            elif row.error_code == _TIERED and reader.replica_id < 0:
+                attempt.add_tiered(context, want, row, arrives=arrives)
+                if attempt.tiered and not isinstance(rows, list):  # the row is encoded below
+                    yield from _read_tiered(context, reader, attempt)
+                    attempt.urgent, arrives = True, False
             else:
                 attempt.urgent = True
             if row.error_code in _LEADER_ERRORS and context.version >= 16:
@@ -261,7 +263,7 @@ def _read_all(
     return attempt
 
 
-def _uncount_bytes(context: RequestContext, attempt: _ReadAttempt, *, is_follower: bool) -> None:
+def _uncount_bytes(context: RequestContext, attempt: ReadAttempt, *, is_follower: bool) -> None:
     """Subtract the bytes of a read with less than ``min_bytes`` from the traffic metrics: they will be read again."""
     if not isinstance(attempt.partition_responses, list):
         return
@@ -303,6 +305,9 @@ def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
     attempt = yield from _read_all(context, request, reader, wanted, session.create_row_buffer(), arrives=True)
     min_bytes = min(request.min_bytes, attempt.max_bytes)
     nothing = attempt.count == attempt.unreadable.count and session.wait_key is None
+    if attempt.tiered:
+        yield from _read_tiered(context, reader, attempt)
+        return (yield from _respond(context, reader, session, attempt))
     if request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
         response = yield from _respond(context, reader, session, attempt)
         if reader.replica_id < 0 and not reader.client_rack:
@@ -314,44 +319,17 @@ def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
     return (yield from _wait_for_bytes(context, request, reader, session, available, wanted, attempt.unreadable))
 
 
-def _record_throttled_bytes(context: RequestContext, throttle: ReplicationQuota, rows: Any) -> Job[None]:
-    """Record the bytes that a follower fetches from throttled partitions against the leader replication quota."""
-    now = context.services.env.monotonic_ms()
-    for number, (want, row) in enumerate(rows, 1):
-        if number % PARTITIONS_PER_STEP == 0:
-            yield None
-        if len(row.records) and throttle.is_throttled(context.image, want.topic, want.partition):
-            throttle.record(len(row.records), now)
+def _read_tiered(context: RequestContext, reader: FetchParams, attempt: ReadAttempt) -> Job[None]:
+    """Wait for the reads from the remote tier, and write their results into the rows."""
+    # lazy: 1.0 ms, 10 kB: only for tiered storage
+    from ottla.broker.handlers.fetch.remote_fetch import read_tiered_partitions
 
-
-def _register_listener(
-    context: RequestContext, broker: int, want: CachedPartition, row: PartitionData, line: PartitionChangeListener
-) -> bool:
-    """Register a follower's session for the next change of a partition whose records were all returned."""
-    replica = context.services.replica_manager.get(want.topic, want.partition) if want.topic is not None else None
-    if replica is None:
-        return False
-    return replica.register_listener(broker, want.fetch_offset, row.high_watermark, row.log_start_offset, line)
-
-
-def _update_follower_session(
-    context: RequestContext, reader: FetchParams, session: FetchContext, attempt: _ReadAttempt
-) -> Job[None]:
-    """Exempt a follower's request from the request quota, record its replication bytes, and update its session."""
-    if context.peer.request_timer is not None:
-        context.peer.request_timer.is_exempt = True
-    # very large requests have no session
-    if reader.quota is not None and isinstance(attempt.partition_responses, list):
-        yield from _record_throttled_bytes(context, reader.quota, attempt.partition_responses)
-    if session.session is not None and session.is_session_owner:
-        watch = partial(_register_listener, context, reader.replica_id)
-        yield from session.session.on_response(
-            attempt.partition_responses, watch, context.services.purgatory.check_and_complete
-        )
+    attempt.bytes += yield from read_tiered_partitions(context, attempt.tiered, read_committed=reader.read_committed)
+    attempt.tiered = ()
 
 
 def _respond(
-    context: RequestContext, reader: FetchParams, session: FetchContext, attempt: _ReadAttempt
+    context: RequestContext, reader: FetchParams, session: FetchContext, attempt: ReadAttempt
 ) -> Job[FetchResponse]:
     takes = attempt.allowance
     if takes is not None and not takes.try_record(
@@ -367,7 +345,7 @@ def _respond(
             return FetchResponse(throttle_time_ms=delay_ms, session_id=session_id)
     response = yield from session.build_response(attempt.partition_responses)
     if reader.replica_id >= 0:
-        yield from _update_follower_session(context, reader, session, attempt)
+        yield from update_follower_session(context, reader, session, attempt.partition_responses)
     elif context.version >= 16 and attempt.urgent:
         endpoints = context.services.metadata.endpoints(context.peer)
         response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in attempt.leaders]

@@ -1,0 +1,54 @@
+"""What a leader records after its response to a follower's Fetch: replication quota and fetch session.
+
+Source: ``ReplicaManager.scala``, ``FetchSession.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.dispatch.dispatcher import RequestContext
+from ottla.broker.fetch_sessions.fetch_session import CachedPartition, FetchContext
+from ottla.broker.handlers.fetch.delayed_fetch import PARTITIONS_PER_STEP
+from ottla.broker.handlers.fetch.fetch_params import FetchParams
+from ottla.jobs.job import Job
+from ottla.wire.messages.fetch import PartitionData
+
+if TYPE_CHECKING:
+    from ottla.broker.fetch_sessions.follower_session import PartitionChangeListener
+    from ottla.broker.quotas.replication_quota import ReplicationQuota
+
+
+def _record_throttled_bytes(context: RequestContext, throttle: ReplicationQuota, rows: Any) -> Job[None]:
+    """Record the bytes that a follower fetches from throttled partitions against the leader replication quota."""
+    now = context.services.env.monotonic_ms()
+    for number, (want, row) in enumerate(rows, 1):
+        if number % PARTITIONS_PER_STEP == 0:
+            yield None
+        if len(row.records) and throttle.is_throttled(context.image, want.topic, want.partition):
+            throttle.record(len(row.records), now)
+
+
+def _register_listener(
+    context: RequestContext, broker: int, want: CachedPartition, row: PartitionData, line: PartitionChangeListener
+) -> bool:
+    """Register a follower's session for the next change of a partition whose records were all returned."""
+    replica = context.services.replica_manager.get(want.topic, want.partition) if want.topic is not None else None
+    if replica is None:
+        return False
+    return replica.register_listener(broker, want.fetch_offset, row.high_watermark, row.log_start_offset, line)
+
+
+def update_follower_session(
+    context: RequestContext, reader: FetchParams, session: FetchContext, rows: Any
+) -> Job[None]:
+    """Exempt a follower's request from the request quota, record its replication bytes, and update its session."""
+    if context.peer.request_timer is not None:
+        context.peer.request_timer.is_exempt = True
+    # very large requests have no session
+    if reader.quota is not None and isinstance(rows, list):
+        yield from _record_throttled_bytes(context, reader.quota, rows)
+    if session.session is not None and session.is_session_owner:
+        watch = partial(_register_listener, context, reader.replica_id)
+        yield from session.session.on_response(rows, watch, context.services.purgatory.check_and_complete)

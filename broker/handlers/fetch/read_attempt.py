@@ -1,0 +1,62 @@
+"""State of one read of all partitions of a Fetch: rows, bytes, and what decides about a delay.
+
+Source: ``ReplicaManager.readFromLog`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch.dispatcher import RequestContext
+from ottla.broker.fetch_sessions.fetch_session import CachedPartition, FetchRowBuffer
+from ottla.broker.handlers.fetch.delayed_fetch import UnreadablePartitions
+from ottla.broker.requests.peer import CachedQuota
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import LeaderIdAndEpoch, PartitionData
+
+if TYPE_CHECKING:
+    from ottla.broker.handlers.fetch.remote_fetch import TieredPartition
+
+
+class ReadAttempt:
+    """Result of one read of all partitions of a fetch; ``limit`` is the maximum of bytes."""
+
+    tiered: Sequence[TieredPartition] = ()
+    """Partitions to read from the remote tier, with the bytes reserved for each, which `bytes` includes."""
+
+    def __init__(self, limit: int, rows: FetchRowBuffer, takes: CachedQuota | None) -> None:
+        self.max_bytes = self.remaining_bytes = limit
+        self.bytes = 0
+        self.count = 0
+        self.urgent = False
+        self.unreadable = UnreadablePartitions()
+        """Positions of the partitions that were rejected before they were read."""
+        self.partition_responses = rows
+        self.allowance = takes
+        """Cached fetch quota of the client; None without quotas and for followers."""
+        self.leaders: set[int] = set()
+        """Broker ids of current leaders of partitions not led here, whose endpoints the response lists (v16)."""
+
+    def add_tiered(self, context: RequestContext, want: CachedPartition, row: PartitionData, *, arrives: bool) -> None:
+        """Reserve bytes for a read from the remote tier; without room, or if throttled, the row stays without records.
+
+        Only the first read of a request reads the remote tier (``readFromPurgatory``).
+        """
+        row.error_code = ErrorCode.NONE
+        limit, remote = min(want.max_bytes, self.remaining_bytes), context.services.remote_reads
+        if limit > 0 and arrives and remote is not None and not remote.is_throttled():
+            # lazy: 1.0 ms, 10 kB: only for tiered storage
+            from ottla.broker.handlers.fetch.remote_fetch import TieredPartition
+
+            self.tiered = [*self.tiered, TieredPartition(want, row, limit, self.bytes == 0)]
+            self.bytes += limit
+            self.remaining_bytes -= limit
+
+    def add_current_leader(self, context: RequestContext, want: CachedPartition, row: PartitionData) -> None:
+        """Set the current leader in the row of a partition that is not led here, if the metadata image knows it."""
+        topic = context.image.topics.get(want.topic) if want.topic is not None else None
+        partition = topic.partitions.get(want.partition) if topic is not None else None
+        if partition is not None:
+            row.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+            self.leaders.add(partition.leader)

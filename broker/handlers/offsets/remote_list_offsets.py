@@ -1,0 +1,65 @@
+"""Offsets by timestamp in the remote tier, for ListOffsets: all partitions of a request are searched at a time.
+
+The request waits for all searches, for its timeout (v10) or ``remote.list.offsets.request.timeout.ms``. A partition
+whose search is not done then gets REQUEST_TIMED_OUT.
+
+Source: ``DelayedRemoteListOffsets.java``, ``ReplicaManager.fetchOffset`` (apache/kafka 4.3.1); KIP-1075.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import partial
+
+from ottla.broker.dispatch.dispatcher import RequestContext
+from ottla.broker.requests.peer import wait_while_connected
+from ottla.broker.storage.tiered.remote_reads import RemoteRead
+from ottla.jobs.job import Job
+from ottla.log.timestamp_lookup import TimestampAndOffset
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_offsets import ListOffsetsRequest
+
+RemoteOffset = RemoteRead[TimestampAndOffset | None]
+"""Search in the remote tier; its result is None if the local segments are to be searched."""
+RemoteOffsets = dict[tuple[str, int], RemoteOffset]
+"""Searches by topic and partition."""
+
+
+def find_remote_offsets(context: RequestContext, request: ListOffsetsRequest) -> Job[RemoteOffsets]:
+    """Search the remote tier for each timestamp of a tiered partition; return the searches, which are done.
+
+    A partition that this broker does not host is left out: the caller reports it.
+    """
+    remote, limiter = context.services.remote_reads, context.services.decompression_limiter
+    assert remote is not None
+    found: RemoteOffsets = {}
+    keys: list[Hashable] = []
+    for topic in request.topics:
+        for part in topic.partitions:
+            replica = context.services.replica_manager.get(topic.name, part.partition_index)
+            if replica is not None and part.timestamp >= 0 and (topic.name, part.partition_index) not in found:
+                log = replica.log
+                if log.config.tiering.is_enabled and log.log_start_offset < log.log_end_offset:
+                    search = partial(remote.reader.find_offset_by_timestamp, log, part.timestamp, limiter)
+                    read = found[topic.name, part.partition_index] = remote.start_read(log, search)
+                    keys += (read.key, ("fetch", topic.name, part.partition_index))
+            yield None
+        yield None
+    if not found:
+        return found
+
+    def is_ready() -> bool:
+        hosted = context.services.replica_manager
+        return all(read.is_done or hosted.get(*at) is None for at, read in found.items())
+
+    timeout_ms = request.timeout_ms if request.timeout_ms > 0 else remote.remote.settings.list_offsets_timeout_ms
+    try:
+        if not (yield wait_while_connected(context.peer, context.services.purgatory.wait(keys, is_ready, timeout_ms))):
+            remote.expired_list_offsets += 1
+    finally:
+        remote.abandon(found.values())
+    for read in found.values():
+        if not read.is_done:
+            read.error = ErrorCode.REQUEST_TIMED_OUT
+        yield None
+    return found

@@ -1,0 +1,106 @@
+"""Cache of decoded indexes of remote segments, least recently used first out.
+
+Kafka keeps the files of the indexes on disk, up to ``remote.log.index.file.cache.total.size.bytes``; here the decoded
+indexes are kept in memory, up to that size and `MAX_CACHED_INDEX_BYTES`.
+
+Source: ``RemoteIndexCache.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from ottla.broker.storage.tiered.remote_storage import (
+    CorruptRemoteSegmentError,
+    IndexType,
+    RemoteLogSegmentMetadata,
+    RemoteResourceNotFoundError,
+)
+from ottla.log.checkpoints.checkpoint_files import CorruptFile
+from ottla.log.segment.indexes import AbortedTxn, OffsetIndex, TimeIndex, unpack_txn_index
+
+T = TypeVar("T")
+MAX_CACHED_INDEX_BYTES = 16 * 1024 * 1024
+"""Bytes of all indexes in the cache, as they are stored: a segment of 1 GiB has an offset index of up to 2 MiB."""
+
+FetchIndex = Callable[[RemoteLogSegmentMetadata, IndexType], bytes]
+"""Function that returns a stored index: `RemoteStorage.fetch_index`."""
+
+
+class RemoteIndexCache:
+    """Indexes of remote segments by segment id and type. Its methods block, and may be called in several threads."""
+
+    def __init__(self, fetch: FetchIndex, max_bytes: int = MAX_CACHED_INDEX_BYTES) -> None:
+        """Create an empty cache.
+
+        Args:
+            fetch: returns a stored index.
+            max_bytes: maximum size of all cached indexes; a single larger one is not cached.
+        """
+        self._fetch = fetch
+        self.max_bytes = min(max_bytes, MAX_CACHED_INDEX_BYTES)
+        self._lock = threading.Lock()  # never held during a call of the store
+        self._entries: OrderedDict[tuple[bytes, IndexType], tuple[Any, int]] = OrderedDict()
+        """Decoded index and its stored size in bytes."""
+        self.cached_bytes = 0
+        """Stored size of all cached indexes."""
+
+    def offset_index(self, metadata: RemoteLogSegmentMetadata) -> OffsetIndex:
+        """Return the offset index of a segment.
+
+        Raises:
+            RemoteStorageError: it cannot be fetched, or is malformed.
+        """
+        base = metadata.start_offset
+        return self._get(metadata, IndexType.OFFSET, lambda raw: OffsetIndex.unpack(base, raw, _path(metadata)))
+
+    def time_index(self, metadata: RemoteLogSegmentMetadata) -> TimeIndex:
+        """Return the time index of a segment.
+
+        Raises:
+            RemoteStorageError: it cannot be fetched, or is malformed.
+        """
+        base = metadata.start_offset
+        return self._get(metadata, IndexType.TIMESTAMP, lambda raw: TimeIndex.unpack(base, raw, _path(metadata)))
+
+    def aborted_txns(self, metadata: RemoteLogSegmentMetadata) -> list[AbortedTxn]:
+        """Return the aborted transactions whose markers are in a segment; empty without a transaction index.
+
+        Raises:
+            RemoteStorageError: the index cannot be fetched, or is malformed.
+        """
+        if metadata.txn_index_empty:
+            return []
+        try:
+            return self._get(metadata, IndexType.TRANSACTION, lambda raw: unpack_txn_index(raw, _path(metadata)))
+        except RemoteResourceNotFoundError:
+            return []  # as in Kafka: records of the metadata topic may lack the information that there is none
+
+    def _get(self, metadata: RemoteLogSegmentMetadata, index: IndexType, decode: Callable[[bytes], T]) -> T:
+        key = (metadata.segment_id.id, index)
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+                return cast("T", entry[0])
+        raw = self._fetch(metadata, index)
+        try:
+            decoded = decode(raw)
+        except CorruptFile as error:
+            raise CorruptRemoteSegmentError(f"{index.value} index: {error}") from None
+        with self._lock:
+            if key not in self._entries and len(raw) <= self.max_bytes:
+                self._entries[key] = decoded, len(raw)
+                self.cached_bytes += len(raw)
+                while self.cached_bytes > self.max_bytes:
+                    self.cached_bytes -= self._entries.popitem(last=False)[1][1]
+        return decoded
+
+
+def _path(metadata: RemoteLogSegmentMetadata) -> str:
+    """Return the name of a segment for messages."""
+    segment = metadata.segment_id
+    return f"{segment.topic}-{segment.partition} remote segment {segment.id.hex()}"

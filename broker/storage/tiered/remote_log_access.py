@@ -1,0 +1,59 @@
+"""What reads from the remote tier need of the broker's manager of tiered storage."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
+from ottla.broker.storage.tiered.remote_storage import RemoteStorage
+
+T = TypeVar("T")
+
+
+class RemoteReadQuota(Protocol):
+    """Quota of bytes read from the remote store (``remote.log.manager.fetch.max.bytes.per.second``)."""
+
+    def throttle_ms(self) -> int:
+        """Return the time in ms to wait before the next read; 0 while the rate is within the limit."""
+
+    def record(self, size_bytes: int) -> None:
+        """Record bytes that were read."""
+
+
+class RemoteReadSettings(Protocol):
+    """Settings of reads from the remote tier, with their current values."""
+
+    @property
+    def fetch_max_wait_ms(self) -> int:
+        """``remote.fetch.max.wait.ms``."""
+
+    @property
+    def list_offsets_timeout_ms(self) -> int:
+        """``remote.list.offsets.request.timeout.ms``."""
+
+    @property
+    def index_cache_bytes(self) -> int:
+        """``remote.log.index.file.cache.total.size.bytes``."""
+
+
+class RemoteLogAccess(Protocol):
+    """Remote store, metadata of remote segments, and threads for reads: a part of `RemoteLogManager`."""
+
+    @property
+    def storage(self) -> RemoteStorage:
+        """Remote store. Its calls block: they are made in threads."""
+
+    @property
+    def settings(self) -> RemoteReadSettings:
+        """Current settings."""
+
+    @property
+    def read_quota(self) -> RemoteReadQuota:
+        """Quota of bytes read from the remote store."""
+
+    def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
+        """Return the remote segments of a partition; None while their metadata is not loaded."""
+
+    def in_reader_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Run a call of the store for a read in a thread; raises an error if too many reads wait already."""

@@ -1,0 +1,214 @@
+"""Reads of a partition from the remote tier: records from an offset, and offsets by timestamp.
+
+The leader epochs of the log decide which remote segments belong to it. The store is read in threads; everything else
+runs on the event loop.
+
+Source: ``RemoteLogManager.read``, ``addAbortedTransactions``, ``findOffsetByTimestamp`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from ottla.broker.requests.decompression_limiter import DecompressionLimiter
+from ottla.broker.storage.tiered.leader_epoch_lineage import epochs_with_records, is_within_leader_epochs
+from ottla.broker.storage.tiered.remote_index_cache import RemoteIndexCache
+from ottla.broker.storage.tiered.remote_log_access import RemoteLogAccess
+from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
+from ottla.broker.storage.tiered.remote_segment_reader import (
+    RemoteSegmentReader,
+    SegmentRecords,
+    aborted_txns_in_range,
+)
+from ottla.broker.storage.tiered.remote_storage import (
+    IndexType,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RetriableRemoteStorageError,
+)
+from ottla.env.env import Env
+from ottla.jobs.time_slice import run_in_background
+from ottla.log.checkpoints.leader_epoch_cache import UNDEFINED_EPOCH
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment.indexes import AbortedTxn
+from ottla.log.timestamp_lookup import TimestampAndOffset
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.record_batch import records
+
+SEGMENTS_PER_YIELD = 100
+"""Remote segments that a search by timestamp considers between two yields to the event loop."""
+
+
+class RemoteFetchInfo(NamedTuple):
+    """Read of a partition for a consumer's Fetch. Source: ``RemoteStorageFetchInfo.java`` (apache/kafka 4.3.1)."""
+
+    log: PartitionLog
+    offset: int
+    max_bytes: int
+    at_least_one: bool
+    """True if a first batch that exceeds ``max_bytes`` is returned whole."""
+    read_committed: bool
+
+
+class RemoteFetchData(NamedTuple):
+    """Records from the remote tier for a Fetch response."""
+
+    records: bytes
+    aborted_txns: list[AbortedTxn] | None
+    """Aborted transactions for read_committed; None for read_uncommitted, and if the first batch is too large."""
+
+
+class RemoteLogReader:
+    """Reader of the remote tier of this broker's partitions."""
+
+    def __init__(self, env: Env, remote: RemoteLogAccess) -> None:
+        self._env = env
+        self._remote = remote
+        self.indexes = RemoteIndexCache(self._fetch_index, remote.settings.index_cache_bytes)
+        self._segments = RemoteSegmentReader(self._fetch_segment, self.indexes)
+
+    def _fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
+        return self._remote.storage.fetch_index(metadata, index)
+
+    def _fetch_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> bytes:
+        return self._remote.storage.fetch_segment(metadata, start, end)
+
+    # ------------------------------------------------------------------ records
+
+    async def read(self, info: RemoteFetchInfo) -> RemoteFetchData:
+        """Return the records from an offset below the local log start offset, of one segment.
+
+        Raises:
+            ProtocolError: OFFSET_OUT_OF_RANGE: no remote segment of the log's leader epochs has the offset.
+            RemoteStorageError: the store failed, or the metadata is not loaded. WireError: a batch header is damaged.
+        """
+        log, offset = info.log, info.offset
+        segments = self._metadata_cache(log)
+        metadata = _segment_for(log, segments, offset)
+        if metadata is None:
+            epoch = log.epochs.epoch_for_offset(offset)
+            text = f"Received request for offset {offset} for leader epoch {epoch} and partition {log.label} which does"
+            raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{text} not exist in remote tier")
+        while metadata is not None:
+            found, aborted, is_complete = await self._remote.in_reader_thread(
+                partial(self._read_segment, metadata, info)
+            )
+            if found is not None:
+                if not info.read_committed:
+                    return RemoteFetchData(found.records, None)
+                if not found.records:
+                    return RemoteFetchData(b"", None)
+                if not is_complete:
+                    aborted += await self._later_aborted_txns(log, segments, metadata, found)
+                return RemoteFetchData(found.records, list(dict.fromkeys(aborted)))
+            metadata = _segment_for(log, segments, metadata.end_offset + 1)  # a batch of the segment was compacted away
+        return RemoteFetchData(b"", [] if info.read_committed else None)
+
+    def _read_segment(
+        self, metadata: RemoteLogSegmentMetadata, info: RemoteFetchInfo
+    ) -> tuple[SegmentRecords | None, list[AbortedTxn], bool]:
+        """Return the records of one segment, the aborted transactions of its index, and whether these are all."""
+        found = self._segments.read(metadata, info.offset, info.max_bytes, at_least_one=info.at_least_one)
+        if found is None or not found.records or not info.read_committed:
+            return found, [], False
+        entries = self.indexes.aborted_txns(metadata)
+        return found, *aborted_txns_in_range(entries, found.base_offset, found.upper_offset)
+
+    async def _later_aborted_txns(
+        self,
+        log: PartitionLog,
+        segments: RemoteLogMetadataCache,
+        metadata: RemoteLogSegmentMetadata,
+        found: SegmentRecords,
+    ) -> list[AbortedTxn]:
+        """Return the aborted transactions of `found` whose markers are in later remote or in local segments."""
+        start, end, out = found.base_offset, found.upper_offset, list[AbortedTxn]()
+        following = _next_segment_with_txn_index(log, segments, metadata.end_offset + 1)
+        while following is not None:
+            entries = await self._remote.in_reader_thread(partial(self.indexes.aborted_txns, following))
+            some, is_complete = aborted_txns_in_range(entries, start, end)
+            out += some
+            if is_complete:
+                return out
+            following = _next_segment_with_txn_index(log, segments, following.end_offset + 1)
+        return out + log.segments.collect_aborted_txns(start, end)
+
+    def _metadata_cache(self, log: PartitionLog) -> RemoteLogMetadataCache:
+        segments = self._remote.cache(log.topic_id, log.partition)
+        if segments is None:
+            raise RetriableRemoteStorageError(f"metadata of the remote segments is not loaded: {log.label}")
+        return segments
+
+    # ------------------------------------------------------------------ offsets by timestamp
+
+    async def find_offset_by_timestamp(
+        self, log: PartitionLog, timestamp_ms: int, decompressions: DecompressionLimiter
+    ) -> TimestampAndOffset | None:
+        """Return the first record by offset, in the remote segments, with a timestamp of at least ``timestamp_ms``.
+
+        None if the local segments must be searched: they begin at or below the segment that would be searched, or no
+        remote segment has such a timestamp.
+
+        Raises:
+            RemoteStorageError: the store failed, or the metadata is not loaded. WireError: a batch is damaged.
+        """
+        segments, start = self._metadata_cache(log), log.log_start_offset
+        first_epoch = log.epochs.epoch_for_offset(start)
+        if first_epoch == UNDEFINED_EPOCH:
+            return None
+        epochs, seen = epochs_with_records(log.epochs.entries), 0
+        for epoch in [epoch for epoch, _ in log.epochs.entries if epoch >= first_epoch]:
+            for metadata in segments.list_segments(epoch):
+                seen += 1
+                if seen % SEGMENTS_PER_YIELD == 0:
+                    await self._env.sleep(0)
+                if (
+                    metadata.max_timestamp_ms >= timestamp_ms
+                    and metadata.end_offset >= start
+                    and metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+                    and is_within_leader_epochs(metadata, log.log_end_offset, epochs)
+                ):
+                    if metadata.start_offset >= log.segments.base_offsets[0]:
+                        return None
+                    return await self._find_in_segment(metadata, timestamp_ms, start, decompressions)
+        return None
+
+    async def _find_in_segment(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        timestamp_ms: int,
+        from_offset: int,
+        decompressions: DecompressionLimiter,
+    ) -> TimestampAndOffset | None:
+        find = partial(self._segments.find_batch_by_timestamp, metadata, timestamp_ms, from_offset)
+        batch = await self._remote.in_reader_thread(find)
+        while batch is not None:
+            header = batch.header
+            search = records.find_first_by_timestamp_job(batch.raw, header, timestamp_ms, from_offset)
+            record = await run_in_background(self._env, decompressions.as_job(search))
+            if record is not None:
+                return TimestampAndOffset(record[1], record[0], header.partition_leader_epoch)
+            batch = await self._remote.in_reader_thread(partial(find, batch.next_position))
+        return None
+
+
+def _segment_for(log: PartitionLog, segments: RemoteLogMetadataCache, offset: int) -> RemoteLogSegmentMetadata | None:
+    """Return the remote segment with an offset of the log, by the leader epoch of the offset."""
+    epoch = log.epochs.epoch_for_offset(offset)
+    return None if epoch == UNDEFINED_EPOCH else segments.segment_for(epoch, offset)
+
+
+def _next_segment_with_txn_index(
+    log: PartitionLog, segments: RemoteLogMetadataCache, offset: int
+) -> RemoteLogSegmentMetadata | None:
+    """Return the first remote segment from ``offset`` on that may have aborted transactions, in any later epoch."""
+    first_epoch = log.epochs.epoch_for_offset(offset)
+    if first_epoch == UNDEFINED_EPOCH:
+        return None
+    for epoch, start in log.epochs.entries:
+        if epoch >= first_epoch:
+            found = segments.next_segment_with_txn_index(epoch, max(start, offset))
+            if found is not None:
+                return found
+    return None

@@ -1,0 +1,123 @@
+"""Reads from the remote tier that requests wait for: each is a task of its own, which the request may abandon.
+
+A read that is abandoned in the queue of the reader threads is cancelled; one in a thread continues, so that the chunk
+cache has its bytes when the client repeats the request.
+
+Source: ``RemoteLogReader.java``, ``RemoteLogOffsetReader.java``, ``DelayedRemoteFetch.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from functools import partial
+from typing import Generic, TypeVar
+
+import trio
+
+from ottla.broker.storage.tiered.remote_log_access import RemoteLogAccess
+from ottla.broker.storage.tiered.remote_log_reader import RemoteFetchData, RemoteFetchInfo, RemoteLogReader
+from ottla.env.env import Env
+from ottla.jobs.supervision import is_broken_invariant
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+
+T = TypeVar("T")
+logger = logging.getLogger("ottla.tiered")
+
+
+class RemoteRead(Generic[T]):
+    """Read in progress, and its result."""
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        """Purgatory key that is completed at the end of the read."""
+        self.is_done = False
+        self.result: T | None = None
+        self.error = ErrorCode.NONE
+        """Error of the partition in the response, once the read is done."""
+        self.scope = trio.CancelScope()
+
+
+class RemoteReads:
+    """Reads from the remote tier for requests to this broker, with their counters."""
+
+    def __init__(
+        self,
+        env: Env,
+        remote: RemoteLogAccess,
+        start: Callable[[Callable[[], Awaitable[None]]], None],
+        wake: Callable[[Hashable], None],
+    ) -> None:
+        """Create the reads of a broker.
+
+        Args:
+            env: Environment.
+            remote: Manager of tiered storage.
+            start: Function that starts a task of the node.
+            wake: Function that completes the delayed requests of a purgatory key.
+        """
+        self.remote = remote
+        self.reader = RemoteLogReader(env, remote)
+        self._start = start
+        self._wake = wake
+        self.fetches = self.failed_fetches = self.fetched_bytes = 0
+        """Reads for Fetch, those that failed, and the bytes of records (``RemoteFetchRequestsPerSec`` …)."""
+        self.expired_fetches = self.expired_list_offsets = 0
+        """Requests that ended before their reads (``DelayedRemoteFetchMetrics`` …)."""
+
+    def is_throttled(self) -> bool:
+        """Return whether the quota of bytes read from the store is exceeded, so that no read is started."""
+        return self.remote.read_quota.throttle_ms() > 0
+
+    def start_fetch(self, info: RemoteFetchInfo) -> RemoteRead[RemoteFetchData]:
+        """Start the read of a partition for a Fetch."""
+        return self.start_read(info.log, partial(self._fetch, info))
+
+    async def _fetch(self, info: RemoteFetchInfo) -> RemoteFetchData:
+        """Read a partition for a Fetch, and count it."""
+        self.fetches += 1
+        size = 0
+        try:
+            found = await self.reader.read(info)
+            size = len(found.records)
+            self.fetched_bytes += size
+        except ProtocolError:
+            raise  # OFFSET_OUT_OF_RANGE is no failure of the store
+        except Exception:
+            self.failed_fetches += 1
+            raise
+        finally:
+            self.remote.read_quota.record(size)
+        return found
+
+    def start_read(self, log: PartitionLog, work: Callable[[], Awaitable[T]]) -> RemoteRead[T]:
+        """Start a read of a partition; its purgatory key is completed at its end, which is never within this call."""
+        read: RemoteRead[T] = RemoteRead(("remote", log.topic, log.partition))
+        self._start(lambda: self._run(read, log, work))
+        return read
+
+    async def _run(self, read: RemoteRead[T], log: PartitionLog, work: Callable[[], Awaitable[T]]) -> None:
+        try:
+            with read.scope:
+                read.result = await work()
+        except ProtocolError as error:
+            read.error = error.code
+        except WireError as error:
+            logger.error("Error occurred while reading the remote data for %s: %s", log.label, error)
+            read.error = ErrorCode.CORRUPT_MESSAGE
+        except Exception as error:
+            read.error = ErrorCode.UNKNOWN_SERVER_ERROR
+            if is_broken_invariant(error):
+                raise
+            logger.error("Error occurred while reading the remote data for %s: %s", log.label, error)
+        finally:
+            read.is_done = True
+            self._wake(read.key)
+
+    @staticmethod
+    def abandon(reads: Iterable[RemoteRead[T]]) -> None:
+        """Cancel the reads that are not done."""
+        for read in reads:
+            if not read.is_done:
+                read.scope.cancel()
