@@ -184,7 +184,8 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ResponseJob:
         # lazy: 1.0 ms, 10 kB: only for tiered storage
         from ottla.broker.handlers.offsets.remote_list_offsets import find_remote_offsets
 
-        remote = yield from find_remote_offsets(context, request)
+        leader_only = request.replica_id != DEBUGGING_REPLICA_ID
+        remote = yield from find_remote_offsets(context, request, leader_only=leader_only)
     for topic in request.topics:
         rows: list[ListOffsetsPartitionResponse] = context.response_array()
         for part in topic.partitions:

@@ -25,10 +25,12 @@ RemoteOffsets = dict[tuple[str, int], RemoteOffset]
 """Searches by topic and partition."""
 
 
-def find_remote_offsets(context: RequestContext, request: ListOffsetsRequest) -> Job[RemoteOffsets]:
+def find_remote_offsets(
+    context: RequestContext, request: ListOffsetsRequest, *, leader_only: bool
+) -> Job[RemoteOffsets]:
     """Search the remote tier for each timestamp of a tiered partition; return the searches, which are done.
 
-    A partition that this broker does not host is left out: the caller reports it.
+    A partition that this broker does not host, or does not lead with ``leader_only``, is left out.
     """
     remote, limiter = context.services.remote_reads, context.services.decompression_limiter
     assert remote is not None
@@ -36,13 +38,14 @@ def find_remote_offsets(context: RequestContext, request: ListOffsetsRequest) ->
     keys: list[Hashable] = []
     for topic in request.topics:
         for part in topic.partitions:
-            replica = context.services.replica_manager.get(topic.name, part.partition_index)
-            if replica is not None and part.timestamp >= 0 and (topic.name, part.partition_index) not in found:
+            at = (topic.name, part.partition_index)
+            replica = context.services.replica_manager.get(*at) if part.timestamp >= 0 and at not in found else None
+            if replica is not None and (replica.is_leader or not leader_only):
                 log = replica.log
                 if log.config.tiering.is_enabled and log.log_start_offset < log.log_end_offset:
                     search = partial(remote.reader.find_offset_by_timestamp, log, part.timestamp, limiter)
-                    read = found[topic.name, part.partition_index] = remote.start_read(log, search)
-                    keys += (read.key, ("fetch", topic.name, part.partition_index))
+                    read = found[at] = remote.start_read(log, search)
+                    keys += (read.key, ("fetch", *at))
             yield None
         yield None
     if not found:
