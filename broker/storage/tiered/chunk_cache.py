@@ -1,5 +1,7 @@
 """Cache on disk of chunks of remote segments: bounded, least recently used first out, verified when read.
 
+The chunks are ranges of a segment's records, and its stored indexes, each as a whole.
+
 It survives a restart: the files of the directory are read again, in the order in which they were written. A file that a
 crash left incomplete, or that was damaged, has a wrong checksum and is fetched again. Nothing is synced.
 """
@@ -11,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from ottla.broker.storage.tiered.chunk_file import (
@@ -39,7 +42,8 @@ _FILE = re.compile(r"(?P<segment>[A-Za-z0-9_-]{22})-(?P<size>[0-9]{1,10})-(?P<in
 ReadAhead = Callable[[Callable[[], None]], None]
 """Function that runs another one in a thread, soon; it may drop it."""
 ChunkKey = tuple[str, int]
-"""Id of the segment, in base64url, and index of the chunk."""
+"""Id of the segment, in base64url, and index of the chunk; for a stored index its number in `_INDEX_CHUNKS`."""
+_INDEX_CHUNKS = {index: 4_000_000_000 + number for number, index in enumerate(IndexType)}
 
 
 class ChunkCacheOptions(NamedTuple):
@@ -149,15 +153,18 @@ class CachedRemoteStorage:
         size = self._options.chunk_bytes
         first, last = start // size, (end - 1) // size
         pieces = []
+        segment = uuid_to_string(metadata.segment_id.id)
         for index in range(first, last + 1):
             begin = index * size
-            pieces.append(self._read(metadata, index, max(start - begin, 0), min(end - begin, size)))
+            fetch = partial(self.store.fetch_segment, metadata, begin, begin + size)
+            pieces.append(self._read((segment, index), fetch, max(start - begin, 0), min(end - begin, size)))
         self._start_reads_ahead(metadata, last)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
-        """Return a stored index, which is not cached here."""
-        return self.store.fetch_index(metadata, index)
+        """Return a stored index, from the cache if possible."""
+        key = (uuid_to_string(metadata.segment_id.id), _INDEX_CHUNKS[index])
+        return self._read(key, partial(self.store.fetch_index, metadata, index), 0, None)
 
     def delete_segment(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Delete a segment, and its chunks from the cache."""
@@ -171,9 +178,8 @@ class CachedRemoteStorage:
 
     # ------------------------------------------------------------------ reading
 
-    def _read(self, metadata: RemoteLogSegmentMetadata, index: int, start: int, end: int) -> bytes:
-        """Return bytes [start, end) of a chunk: from its file, from a fetch in progress, or fetched."""
-        key = (uuid_to_string(metadata.segment_id.id), index)
+    def _read(self, key: ChunkKey, fetch_chunk: Callable[[], bytes], start: int, end: int | None) -> bytes:
+        """Return bytes [start, end) of a chunk, None: to its end; from its file, a fetch in progress, or fetched."""
         while True:
             with self._lock:
                 chunk = self._chunks.get(key)
@@ -196,14 +202,13 @@ class CachedRemoteStorage:
                     return fetch.data[start:end]
             else:
                 self.stats.misses += 1
-                return self._fetch(metadata, key, own)[start:end]
+                return self._fetch(key, fetch_chunk, own)[start:end]
 
-    def _fetch(self, metadata: RemoteLogSegmentMetadata, key: ChunkKey, fetch: _Fetch) -> bytes:
+    def _fetch(self, key: ChunkKey, fetch_chunk: Callable[[], bytes], fetch: _Fetch) -> bytes:
         """Fetch a chunk from the store, hand it to the readers that wait, and write it to the cache."""
-        begin = key[1] * self._options.chunk_bytes
         try:
             try:
-                fetch.data = self.store.fetch_segment(metadata, begin, begin + self._options.chunk_bytes)
+                fetch.data = fetch_chunk()
             except RemoteStorageError as error:
                 fetch.error = error
                 raise
@@ -237,7 +242,9 @@ class CachedRemoteStorage:
             self._reads_ahead += 1
         try:
             with suppress(RemoteStorageError):
-                self._fetch(metadata, key, own)
+                begin = key[1] * self._options.chunk_bytes
+                end = begin + self._options.chunk_bytes
+                self._fetch(key, partial(self.store.fetch_segment, metadata, begin, end), own)
                 self.stats.fetched_ahead += 1
         finally:
             with self._lock:
@@ -267,7 +274,7 @@ class CachedRemoteStorage:
     def _path(self, key: ChunkKey) -> str:
         return f"{self._options.directory}/{key[0]}-{self._options.chunk_bytes}-{key[1]}.chunk"
 
-    def _read_file(self, key: ChunkKey, chunk: _Chunk, start: int, end: int) -> bytes | None:
+    def _read_file(self, key: ChunkKey, chunk: _Chunk, start: int, end: int | None) -> bytes | None:
         """Return a verified range of a cached chunk; None, and the chunk is dropped, if it cannot be used."""
         try:
             file = self._disk.open(self._path(key), readonly=True)
@@ -279,6 +286,7 @@ class CachedRemoteStorage:
                         file.pread(4 * count + TRAILER_BYTES, chunk.file_bytes - 4 * count - TRAILER_BYTES)
                     )
                 data_bytes = chunk.file_bytes - len(checksums) - TRAILER_BYTES
+                end = data_bytes if end is None else end
                 first = start // BLOCK_BYTES * BLOCK_BYTES
                 last = min(-(-end // BLOCK_BYTES) * BLOCK_BYTES, data_bytes)
                 data = file.pread(last - first, first)

@@ -1,7 +1,7 @@
 """Cache of decoded indexes of remote segments, least recently used first out.
 
-Kafka keeps the files of the indexes on disk, up to ``remote.log.index.file.cache.total.size.bytes``; here the decoded
-indexes are kept in memory, up to that size and `MAX_CACHED_INDEX_BYTES`.
+Kafka keeps their files on disk, up to ``remote.log.index.file.cache.total.size.bytes``. Here the decoded indexes are in
+memory, up to that size and `MAX_CACHED_INDEX_BYTES`, and their bytes in the chunk cache, if there is one.
 
 Source: ``RemoteIndexCache.java`` (apache/kafka 4.3.1).
 """

@@ -33,6 +33,7 @@ class RecordingStore:
     def __init__(self) -> None:
         self.records: dict[bytes, bytes] = {}
         self.fetches: list[tuple[int, int]] = []
+        self.index_fetches: list[IndexType] = []
         self.hook: Callable[[int], None] = lambda start: None
         self.deleted: list[bytes] = []
 
@@ -45,7 +46,10 @@ class RecordingStore:
         return self.records[metadata.segment_id.id][start:end]
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
-        return index.value.encode()
+        self.index_fetches.append(index)
+        if index is IndexType.TRANSACTION:
+            raise RemoteResourceNotFoundError("no transaction index")
+        return b"" if index is IndexType.TIMESTAMP else index.value.encode() * 30_000
 
     def delete_segment(self, metadata: RemoteLogSegmentMetadata) -> None:
         self.deleted.append(metadata.segment_id.id)
@@ -307,11 +311,10 @@ def test_deleted_segment_leaves_the_cache() -> None:
     assert fixture.cache.cached_bytes == fixture.file_bytes() == ENTRY
 
 
-def test_copies_and_indexes_pass_through() -> None:
+def test_copies_pass_through() -> None:
     fixture = ChunkCacheFixture()
     files = write_segment(fixture.disk, "/log/t-0", b"records")
     assert fixture.cache.copy_segment(fixture.metadata[0], files) == b"custom"
-    assert fixture.cache.fetch_index(fixture.metadata[0], IndexType.OFFSET) == b"offset"
 
 
 def test_many_threads_read_equal_bytes_from_a_small_cache() -> None:
@@ -331,3 +334,30 @@ def test_many_threads_read_equal_bytes_from_a_small_cache() -> None:
             list(pool.map(reader, range(6)))
     assert fixture.cache.cached_bytes <= 3 * ENTRY
     assert fixture.cache.cached_bytes == fixture.file_bytes()
+
+
+def test_indexes_are_cached_over_a_restart_and_deleted_with_their_segment() -> None:
+    fixture = ChunkCacheFixture()
+    cache, metadata = fixture.cache, fixture.metadata[0]
+    for _ in range(2):
+        for _ in range(2):
+            assert cache.fetch_index(metadata, IndexType.OFFSET) == b"offset" * 30_000
+            assert cache.fetch_index(metadata, IndexType.TIMESTAMP) == b""
+        cache = fixture.open()
+    assert fixture.store.index_fetches == [IndexType.OFFSET, IndexType.TIMESTAMP]
+    assert cache.cached_bytes == fixture.file_bytes() > 180_000
+    for _ in range(2):
+        with pytest.raises(RemoteResourceNotFoundError):
+            cache.fetch_index(metadata, IndexType.TRANSACTION)
+    cache.delete_segment(metadata)
+    assert (cache.cached_bytes, fixture.file_bytes()) == (0, 0)
+
+
+def test_damaged_index_is_fetched_again() -> None:
+    fixture = ChunkCacheFixture()
+    fixture.cache.fetch_index(fixture.metadata[0], IndexType.OFFSET)
+    (inode,) = [inode for path, inode in fixture.memory.files.items() if path.startswith("/cache/")]
+    inode.data[100_000] ^= 1
+    assert fixture.cache.fetch_index(fixture.metadata[0], IndexType.OFFSET) == b"offset" * 30_000
+    assert fixture.store.index_fetches == [IndexType.OFFSET] * 2
+    assert fixture.cache.stats.corrupt == 1
