@@ -172,7 +172,8 @@ def _partition_out_of_range(
 
     Source: ``ReplicaManager.handleOffsetOutOfRangeError`` (apache/kafka 4.3.1).
     """
-    log, is_tiered = replica.log, context.services.remote_reads is not None
+    log = replica.log
+    is_tiered = log.config.tiering.is_enabled and context.services.remote_reads is not None
     if not is_tiered or not log.log_start_offset <= want.fetch_offset < log.local_log_start_offset:
         return _error_partition(context, want, ErrorCode.OFFSET_OUT_OF_RANGE)
     if is_consumer:

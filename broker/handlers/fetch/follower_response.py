@@ -1,4 +1,4 @@
-"""What a leader records after its response to a follower's Fetch: replication quota and fetch session.
+"""Replication quota and fetch session of a follower, after a response to its Fetch.
 
 Source: ``ReplicaManager.scala``, ``FetchSession.java`` (apache/kafka 4.3.1).
 """

@@ -1,4 +1,4 @@
-"""State of one read of all partitions of a Fetch: rows, bytes, and what decides about a delay.
+"""State of one read of all partitions of a Fetch: rows, bytes, and reasons against a delay.
 
 Source: ``ReplicaManager.readFromLog`` (apache/kafka 4.3.1).
 """

@@ -1,4 +1,4 @@
-"""What reads from the remote tier need of the broker's manager of tiered storage."""
+"""Interface of the manager of tiered storage for reads from the remote tier."""
 
 from __future__ import annotations
 
