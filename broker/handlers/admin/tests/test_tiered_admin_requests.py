@@ -103,4 +103,4 @@ def test_describe_log_dirs_counts_local_segments_only(fixture: TieredFixture) ->
     sizes = {topic.name: topic.partitions[0] for topic in as_decoded(answer, 5).results[0].topics}
     local = sum(segment.size_bytes for segment in fixture.log().segments)
     assert (sizes["t"].partition_size, sizes["t"].offset_lag, sizes["t"].is_future_key) == (local, 0, False)
-    assert sizes["t-twin"].partition_size > local + 3000
+    assert sizes["t-untiered"].partition_size > local + 3000

@@ -53,8 +53,8 @@ def send(
 
 
 def local_bytes(fixture: TieredFixture, offset: int, max_bytes: int, name: str = "t", *, least: bool = True) -> bytes:
-    twin = fixture.twin(name)
-    part = twin.read(offset, max_bytes, twin.log_end_offset, at_least_one=least)
+    untiered = fixture.untiered(name)
+    part = untiered.read(offset, max_bytes, untiered.log_end_offset, at_least_one=least)
     return b"" if part is None else part.read()
 
 
@@ -70,8 +70,8 @@ def test_consumer_reads_all_records_of_both_tiers(fixture: TieredFixture, versio
             assert header.base_offset == offset
             out += row.records[position : position + header.size_bytes]
             offset = header.last_offset + 1
-    twin = fixture.twin()
-    assert out == b"".join(bytes(raw) for _, raw in twin.segments.batches())
+    untiered = fixture.untiered()
+    assert out == b"".join(bytes(raw) for _, raw in untiered.segments.batches())
     assert fixture.reads.fetches >= 4
     assert fixture.reads.fetched_bytes >= len(out) - log.size_bytes
 

@@ -42,7 +42,7 @@ def fixture() -> TieredFixture:
 Result = tuple[int, int, int, int]
 
 
-def ask(
+def list_all(
     fixture: TieredFixture,
     *timestamps: tuple[str, int] | int,
     version: int = 11,
@@ -61,66 +61,66 @@ def ask(
     return results, took
 
 
-def ask_one(fixture: TieredFixture, timestamp: int, version: int = 11, replica: int = -1) -> Result:
-    (result,), _ = ask(fixture, timestamp, version=version, replica=replica)
+def list_offset(fixture: TieredFixture, timestamp: int, version: int = 11, replica: int = -1) -> Result:
+    (result,), _ = list_all(fixture, timestamp, version=version, replica=replica)
     return result
 
 
 def test_special_timestamps_return_the_ends_of_the_tiers(fixture: TieredFixture) -> None:
-    assert ask_one(fixture, EARLIEST) == (0, 0, -1, 0)
-    assert ask_one(fixture, LOCAL) == (0, 126, -1, 4)
-    assert ask_one(fixture, TIERED) == (0, 125, -1, 4)
-    assert ask_one(fixture, PENDING) == (0, 126, -1, 4)
-    assert ask_one(fixture, LATEST) == (0, 150, -1, 3)
-    assert ask_one(fixture, MAX_TIMESTAMP) == (0, 149, 149, 4)
+    assert list_offset(fixture, EARLIEST) == (0, 0, -1, 0)
+    assert list_offset(fixture, LOCAL) == (0, 126, -1, 4)
+    assert list_offset(fixture, TIERED) == (0, 125, -1, 4)
+    assert list_offset(fixture, PENDING) == (0, 126, -1, 4)
+    assert list_offset(fixture, LATEST) == (0, 150, -1, 3)
+    assert list_offset(fixture, MAX_TIMESTAMP) == (0, 149, 149, 4)
 
 
 @pytest.mark.parametrize(("timestamp", "since"), [(LOCAL, 8), (TIERED, 9), (PENDING, 11)])
 def test_special_timestamp_before_its_version_is_unsupported(
     fixture: TieredFixture, timestamp: int, since: int
 ) -> None:
-    assert ask_one(fixture, timestamp, since - 1)[0] == E.UNSUPPORTED_VERSION
-    assert ask_one(fixture, timestamp, since)[0] == 0
+    assert list_offset(fixture, timestamp, since - 1)[0] == E.UNSUPPORTED_VERSION
+    assert list_offset(fixture, timestamp, since)[0] == 0
 
 
 def test_special_timestamps_of_log_without_copies() -> None:
     fixture = TieredFixture()
     fixture.host()
-    assert [ask_one(fixture, each) for each in (LOCAL, TIERED, PENDING)] == [(0, 0, -1, -1), NOTHING, NOTHING]
+    assert [list_offset(fixture, each) for each in (LOCAL, TIERED, PENDING)] == [(0, 0, -1, -1), NOTHING, NOTHING]
     fixture.append_batches(50)
-    assert [ask_one(fixture, each) for each in (LOCAL, TIERED, PENDING)] == [(0, 0, -1, 0), NOTHING, (0, 0, -1, 0)]
+    assert [list_offset(fixture, each) for each in (LOCAL, TIERED, PENDING)] == [(0, 0, -1, 0), NOTHING, (0, 0, -1, 0)]
     fixture.hosted.host("plain").append(make_batch(0), NOW_MS)
-    plain = [ask(fixture, ("plain", each))[0][0] for each in (LOCAL, TIERED, PENDING)]
+    plain = [list_all(fixture, ("plain", each))[0][0] for each in (LOCAL, TIERED, PENDING)]
     assert plain == [(E.NONE, 0, -1, 3), NOTHING, NOTHING]
 
 
 def test_earliest_pending_upload_is_unknown_until_the_leader_has_read_the_metadata(fixture: TieredFixture) -> None:
     fixture.log().highest_remote_offset = -1  # a new leader
-    assert [ask_one(fixture, each) for each in (LOCAL, TIERED, PENDING)] == [(0, 126, -1, 4), NOTHING, NOTHING]
+    assert [list_offset(fixture, each) for each in (LOCAL, TIERED, PENDING)] == [(0, 126, -1, 4), NOTHING, NOTHING]
 
 
 def test_earliest_pending_upload_at_the_high_watermark_is_not_found(fixture: TieredFixture) -> None:
     log = fixture.log()
     log.highest_remote_offset = 149
-    assert ask_one(fixture, PENDING) == NOTHING
-    assert ask_one(fixture, TIERED) == (0, 149, -1, 4)
+    assert list_offset(fixture, PENDING) == NOTHING
+    assert list_offset(fixture, TIERED) == (0, 149, -1, 4)
     log.highest_remote_offset = 30
     log.maybe_increment_log_start_offset(60)
-    assert ask_one(fixture, PENDING) == (0, 60, -1, 0)
+    assert list_offset(fixture, PENDING) == (0, 60, -1, 0)
 
 
 @pytest.mark.parametrize("timestamp", [0, 1, 74, 75, 76, 125, 126, 127, 149, 150])
 def test_offset_by_timestamp_is_found_in_either_tier(fixture: TieredFixture, timestamp: int) -> None:
     expected = (0, timestamp, timestamp, 0 if timestamp < 75 else 4) if timestamp < 150 else NOTHING
-    assert ask_one(fixture, NOW_MS + timestamp) == expected
-    assert ask_one(fixture, NOW_MS + timestamp, version=1)[:3] == expected[:3]
+    assert list_offset(fixture, NOW_MS + timestamp) == expected
+    assert list_offset(fixture, NOW_MS + timestamp, version=1)[:3] == expected[:3]
 
 
 def test_offset_by_timestamp_at_or_above_the_high_watermark_is_not_returned(fixture: TieredFixture) -> None:
     fixture.log().follow_high_watermark(120)
-    assert ask_one(fixture, NOW_MS + 119)[1] == 119
-    assert ask_one(fixture, NOW_MS + 120) == NOTHING
-    assert ask_one(fixture, NOW_MS + 120, replica=2)[1] == 120
+    assert list_offset(fixture, NOW_MS + 119)[1] == 119
+    assert list_offset(fixture, NOW_MS + 120) == NOTHING
+    assert list_offset(fixture, NOW_MS + 120, replica=2)[1] == 120
 
 
 def test_searches_of_a_request_run_at_a_time_and_others_are_answered_with_them(fixture: TieredFixture) -> None:
@@ -128,7 +128,7 @@ def test_searches_of_a_request_run_at_a_time_and_others_are_answered_with_them(f
     fixture.append_batches(50, "u")
     fixture.tier("u")
     fixture.remote.delay_s = 1.0
-    results, took = ask(fixture, NOW_MS + 5, ("u", NOW_MS + 7), ("t-twin", NOW_MS + 9), ("u", NOW_MS + 7))
+    results, took = list_all(fixture, NOW_MS + 5, ("u", NOW_MS + 7), ("t-untiered", NOW_MS + 9), ("u", NOW_MS + 7))
     assert [result[:2] for result in results] == [(0, 5), (E.INVALID_REQUEST, -1), (0, 9), (E.INVALID_REQUEST, -1)]
     assert took == pytest.approx(1.0)
 
@@ -138,7 +138,7 @@ def test_search_that_takes_too_long_is_request_timed_out(
     fixture: TieredFixture, timeout_ms: int, took_s: float
 ) -> None:
     fixture.remote.delay_s = 100.0
-    results, took = ask(fixture, NOW_MS + 5, ("t-twin", NOW_MS + 9), timeout_ms=timeout_ms)
+    results, took = list_all(fixture, NOW_MS + 5, ("t-untiered", NOW_MS + 9), timeout_ms=timeout_ms)
     assert ([result[:2] for result in results], took) == (
         [(E.REQUEST_TIMED_OUT, -1), (0, 9)],
         pytest.approx(took_s),
@@ -152,9 +152,9 @@ def test_search_that_takes_too_long_is_request_timed_out(
 )
 def test_failed_search_returns_its_error(fixture: TieredFixture, error: Exception, code: E) -> None:
     fixture.remote.errors.append(error)
-    assert ask_one(fixture, NOW_MS + 5) == (code, -1, -1, -1)
+    assert list_offset(fixture, NOW_MS + 5) == (code, -1, -1, -1)
     fixture.remote.caches.clear()
-    assert ask_one(fixture, NOW_MS + 5)[0] == E.UNKNOWN_SERVER_ERROR
+    assert list_offset(fixture, NOW_MS + 5)[0] == E.UNKNOWN_SERVER_ERROR
 
 
 def test_waiting_search_is_answered_when_its_partition_is_removed(fixture: TieredFixture) -> None:
@@ -164,7 +164,7 @@ def test_waiting_search_is_answered_when_its_partition_is_removed(fixture: Tiere
         await trio.sleep(0.5)
         fixture.hosted.replicas.pop(("t", 0)).notify_waiters()
 
-    results, took = ask(fixture, NOW_MS + 5, meanwhile=remove)
+    results, took = list_all(fixture, NOW_MS + 5, meanwhile=remove)
     assert (results[0][0], took) == (E.UNKNOWN_TOPIC_OR_PARTITION, pytest.approx(0.5))
 
 

@@ -74,7 +74,7 @@ class FakeRemoteLog:
 
 
 class TieredFixture(HandlerFixture):
-    """Node with tiered topics. Each has a twin with the same records and without tiered storage."""
+    """Node with tiered topics. Each has an untiered copy, without tiered storage."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,8 +93,8 @@ class TieredFixture(HandlerFixture):
     # ------------------------------------------------------------------ logs
 
     def host(self, name: str = "t", *, replicas: tuple[int, ...] = (1,)) -> HostedPartition:
-        """Host a tiered topic and its twin; return the tiered partition."""
-        self.hosted.host(f"{name}-twin", settings=SMALL)
+        """Host a tiered topic and its untiered copy; return the tiered partition."""
+        self.hosted.host(f"{name}-untiered", settings=SMALL)
         replica = self.hosted.host(name, settings=TIERED, replicas=replicas)
         topic = self.topics[name] = MetadataTopic(lambda operation, is_done: None)
         topic.cache.is_initialized = True
@@ -104,12 +104,12 @@ class TieredFixture(HandlerFixture):
     def log(self, name: str = "t") -> PartitionLog:
         return self.hosted.replicas[name, 0].log
 
-    def twin(self, name: str = "t") -> PartitionLog:
-        return self.log(f"{name}-twin")
+    def untiered(self, name: str = "t") -> PartitionLog:
+        return self.log(f"{name}-untiered")
 
     def append(self, data: bytearray, name: str = "t", epoch: int = 0) -> int:
-        """Append a batch to a topic and its twin; return its base offset."""
-        for log in (self.log(name), self.twin(name)):
+        """Append a batch to a topic and its untiered copy; return its base offset."""
+        for log in (self.log(name), self.untiered(name)):
             raw, origin = bytearray(data), AppendOrigin.COORDINATOR
             base = log.append_as_leader(raw, epoch, NOW_MS, origin, txn=UNVERIFIED_TXN).first_offset
             log.set_high_watermark(log.log_end_offset)

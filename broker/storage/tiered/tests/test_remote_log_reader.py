@@ -59,10 +59,10 @@ def find(fixture: TieredFixture, timestamp: int) -> TimestampAndOffset | None:
 def test_remote_read_returns_the_bytes_of_the_local_read(
     fixture: TieredFixture, max_bytes: int, *, least: bool
 ) -> None:
-    log, twin = fixture.tier(), fixture.twin()
+    log, untiered = fixture.tier(), fixture.untiered()
     assert log.local_log_start_offset > 100
     for offset in range(0, log.local_log_start_offset, 7):
-        local = twin.read(offset, max_bytes, twin.log_end_offset, at_least_one=least)
+        local = untiered.read(offset, max_bytes, untiered.log_end_offset, at_least_one=least)
         found = read(fixture, offset, max_bytes, least=least)
         assert found.records == (b"" if local is None else local.read()), offset
         assert found.aborted_txns is None
@@ -86,13 +86,13 @@ def test_remote_read_committed_returns_the_aborted_transactions_of_the_local_rea
     for producer in open_txns:
         fixture.append(make_marker(producer, 0))
     fixture.append_batches(20)
-    local = fixture.twin().segments.base_offsets
-    log, twin = fixture.tier(local_start=local[rng.randrange(1, len(local))]), fixture.twin()
+    local = fixture.untiered().segments.base_offsets
+    log, untiered = fixture.tier(local_start=local[rng.randrange(1, len(local))]), fixture.untiered()
     seen = 0
     for offset in range(log.local_log_start_offset):
-        part = twin.read(offset, 700, twin.log_end_offset, at_least_one=True)
+        part = untiered.read(offset, 700, untiered.log_end_offset, at_least_one=True)
         assert part is not None
-        expected = twin.aborted_txns_in_slice(part, offset)
+        expected = untiered.aborted_txns_in_slice(part, offset)
         found = read(fixture, offset, 700, committed=True)
         assert found.records == part.read()
         assert found.aborted_txns == expected
@@ -161,13 +161,13 @@ def test_remote_read_fetches_indexes_of_a_segment_once(fixture: TieredFixture, o
 def test_remote_offset_by_timestamp_is_that_of_the_local_search(
     fixture: TieredFixture, local_start: int | None
 ) -> None:
-    bases = fixture.twin().segments.base_offsets
+    bases = fixture.untiered().segments.base_offsets
     if local_start is not None:
         local_start = bases[2]
-    log, twin = fixture.tier(local_start=local_start), fixture.twin()
+    log, untiered = fixture.tier(local_start=local_start), fixture.untiered()
     found_remotely = 0
-    for timestamp in range(NOW_MS - 2, NOW_MS + twin.log_end_offset + 2, 5):
-        expected = find_offset_by_timestamp(twin, timestamp, twin.log_end_offset)
+    for timestamp in range(NOW_MS - 2, NOW_MS + untiered.log_end_offset + 2, 5):
+        expected = find_offset_by_timestamp(untiered, timestamp, untiered.log_end_offset)
         found = find(fixture, timestamp)
         if found is None:
             found = find_offset_by_timestamp(log, timestamp, log.log_end_offset)
