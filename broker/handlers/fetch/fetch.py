@@ -5,10 +5,12 @@ even if it exceeds the limits. For the following partitions the limits are hard:
 fit returns no records, a later batch may be cut off. The response is delayed until ``min_bytes`` are available (at most
 as many as the limits allow), a partition has an error, or ``max_wait_ms`` has passed. A partition that is unknown or
 not authorized completes the fetch only if there is no other partition. Consumers read records below the high watermark,
-or below the last stable offset with read_committed.
+or below the last stable offset with read_committed. With tiered storage, those below the local log start offset are read
+from the remote tier (`remote_fetch`).
 
 A request with a replica id comes from a follower: it reads up to the log end offset, and its fetch offsets update the
-follower's state on the leader, once, when the request arrives, and not when a delayed request is read again.
+follower's state on the leader, once, when the request arrives, and not when a delayed request is read again. Below the
+local log start offset it gets OFFSET_MOVED_TO_TIERED_STORAGE.
 
 Version notes: v7 sessions; v9 leader epochs; v11 any replica serves consumers; v12 diverging epochs; v13 topic ids; v16
 leader endpoints.
@@ -16,7 +18,7 @@ leader endpoints.
 Source: ``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``Partition.fetchRecords``,
 ``DelayedFetch.scala`` (apache/kafka 4.3.1).
 Limits in bytes: KIP-74; sessions: KIP-227; epochs: KIP-320; any replica: KIP-392; topic ids: KIP-516; a follower's
-broker epoch: KIP-903.
+broker epoch: KIP-903; tiered storage: KIP-405.
 """
 
 from __future__ import annotations
