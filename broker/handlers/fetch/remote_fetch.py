@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.fetch_sessions.fetch_session import CachedPartition
+from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.requests.peer import wait_while_connected
 from ottla.broker.storage.tiered.remote_log_reader import RemoteFetchData, RemoteFetchInfo
-from ottla.broker.storage.tiered.remote_reads import RemoteRead
+from ottla.broker.storage.tiered.remote_reads import RemoteRead, RemoteReads
 from ottla.jobs.job import Job
 from ottla.wire.messages.fetch import AbortedTransaction, PartitionData
 
@@ -33,65 +34,72 @@ class TieredPartition(NamedTuple):
     """True if a first batch that exceeds `max_bytes` is returned whole."""
 
 
-class _DelayedRemoteFetch:
-    """Reads of one request from the remote tier, and the predicate that ends the wait for them."""
+class _PartitionRead(NamedTuple):
+    """Read of a partition, and where its result goes."""
 
-    def __init__(self, context: RequestContext, tiered: Sequence[TieredPartition], *, read_committed: bool) -> None:
-        self._context = context
-        self.reads: list[tuple[TieredPartition, RemoteRead[RemoteFetchData]]] = []
-        self.keys: list[Hashable] = []
-        for each in tiered:
-            want = each.want
-            replica = context.services.replica_manager.get(want.topic, want.partition)
-            if replica is not None:
-                info = RemoteFetchInfo(
-                    replica.log, want.fetch_offset, each.max_bytes, each.at_least_one, read_committed
-                )
-                read = context.services.remote_reads.start_fetch(info)
-                self.reads.append((each, read))
-                self.keys += (read.key, ("fetch", want.topic, want.partition))
+    row: PartitionData
+    replica: HostedPartition
+    read: RemoteRead[RemoteFetchData]
 
-    def is_ready(self) -> bool:
-        """Return True if all reads are done, or a partition is no longer on this broker."""
-        hosted = self._context.services.replica_manager
-        return all(read.is_done for _, read in self.reads) or any(
-            hosted.get(each.want.topic, each.want.partition) is None for each, _ in self.reads
-        )
 
-    def apply(self, each: TieredPartition, read: RemoteRead[RemoteFetchData]) -> int:
-        """Write the result of a read into the partition's row; return the bytes of its records."""
-        row, found = each.row, read.result
-        if not read.is_done or (found is None and not read.error):
-            return 0
-        if found is None:
-            self._context.peer.add_request_error(read.error)
-            row.error_code = read.error
-            row.high_watermark = row.last_stable_offset = row.log_start_offset = -1
-            return 0
+def _start_reads(
+    context: RequestContext, remote: RemoteReads, tiered: Sequence[TieredPartition], *, read_committed: bool
+) -> list[_PartitionRead]:
+    """Start the reads; a partition that left this broker since its first read is left out."""
+    out = []
+    for want, row, max_bytes, at_least_one in tiered:
+        assert want.topic is not None, "the partition was found"
+        replica = context.services.replica_manager.get(want.topic, want.partition)
+        if replica is not None:
+            info = RemoteFetchInfo(replica.log, want.fetch_offset, max_bytes, at_least_one, read_committed)
+            out.append(_PartitionRead(row, replica, remote.start_fetch(info)))
+    return out
+
+
+def _apply(context: RequestContext, each: _PartitionRead) -> int:
+    """Write the result of a read into the row of its partition; return the bytes of its records."""
+    row, found, error = each.row, each.read.result, each.read.error
+    if found is not None:
         row.records = found.records
         if found.aborted_txns is not None:
             row.aborted_transactions = [AbortedTransaction(a.producer_id, a.first_offset) for a in found.aborted_txns]
-        replica = self._context.services.replica_manager.get(each.want.topic, each.want.partition)
-        if replica is not None:
-            replica.traffic.bytes_out += len(found.records)
+        each.replica.traffic.bytes_out += len(found.records)
         return len(found.records)
+    if error:
+        context.peer.add_request_error(error)
+        row.error_code = error
+        row.high_watermark = row.last_stable_offset = row.log_start_offset = -1
+    return 0
 
 
 def read_tiered_partitions(
     context: RequestContext, tiered: Sequence[TieredPartition], *, read_committed: bool
 ) -> Job[int]:
-    """Read partitions from the remote tier into their rows; return the bytes read less those that were reserved."""
-    remote, delayed = context.services.remote_reads, _DelayedRemoteFetch(context, tiered, read_committed=read_committed)
-    timeout_ms = remote.remote.settings.fetch_max_wait_ms
-    wait = context.services.purgatory.wait(delayed.keys, delayed.is_ready, timeout_ms)
+    """Read partitions from the remote tier into their rows; return the bytes read less those that were reserved.
+
+    The wait ends when all reads are done, or when a partition leaves this broker.
+    """
+    services = context.services
+    remote, hosted = services.remote_reads, services.replica_manager
+    assert remote is not None
+    reads = _start_reads(context, remote, tiered, read_committed=read_committed)
+
+    def is_ready() -> bool:
+        return all(each.read.is_done for each in reads) or any(
+            hosted.get(each.replica.topic, each.replica.partition) is None for each in reads
+        )
+
+    keys: list[Hashable] = [each.read.key for each in reads]
+    keys += [("fetch", each.replica.topic, each.replica.partition) for each in reads]
+    wait = services.purgatory.wait(keys, is_ready, remote.remote.settings.fetch_max_wait_ms)
     try:
         if not (yield wait_while_connected(context.peer, wait)):
             remote.expired_fetches += 1
     finally:
-        remote.abandon(read for _, read in delayed.reads)
-    context.now_ms = context.services.env.now_ms()
+        remote.abandon(each.read for each in reads)
+    context.now_ms = services.env.now_ms()
     size = 0
-    for each, read in delayed.reads:
-        size += delayed.apply(each, read)
+    for each in reads:
+        size += _apply(context, each)
         yield None
     return size - sum(each.max_bytes for each in tiered)
