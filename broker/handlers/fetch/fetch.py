@@ -5,7 +5,7 @@ even if it exceeds the limits. For the following partitions the limits are hard:
 fit returns no records, a later batch may be cut off. The response is delayed until ``min_bytes`` are available (at most
 as many as the limits allow), a partition has an error, or ``max_wait_ms`` has passed. A partition that is unknown or
 not authorized completes the fetch only if there is no other partition. Consumers read records below the high watermark,
-or below the last stable offset with read_committed. With tiered storage, those below the local log start offset are read
+or below the last stable offset with read_committed. With tiered storage, records below the local log start offset come
 from the remote tier (`remote_fetch`).
 
 A request with a replica id comes from a follower: it reads up to the log end offset, and its fetch offsets update the
