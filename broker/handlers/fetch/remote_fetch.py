@@ -72,32 +72,48 @@ def _apply(context: RequestContext, each: _PartitionRead) -> int:
     return 0
 
 
-def read_tiered_partitions(
-    context: RequestContext, tiered: Sequence[TieredPartition], *, read_committed: bool
-) -> Job[int]:
-    """Read partitions from the remote tier into their rows; return the bytes read less those that were reserved.
+class RemoteRecordsFile:
+    """Records of the remote tier as a file, of which ranges can be read."""
 
-    The wait ends when all reads are done, or when a partition leaves this broker.
-    """
-    services = context.services
-    remote, hosted = services.remote_reads, services.replica_manager
-    assert remote is not None
-    reads = _start_reads(context, remote, tiered, read_committed=read_committed)
+    def __init__(self, records: bytes) -> None:
+        self._records = records
+
+    def pread(self, count: int, offset: int) -> bytes:
+        """Return a range."""
+        return self._records[offset : offset + count]
+
+
+def wait_for_remote_reads(
+    context: RequestContext, remote: RemoteReads, reads: Sequence[tuple[HostedPartition, RemoteRead[RemoteFetchData]]]
+) -> Job[None]:
+    """Wait until all reads are done, a partition leaves this broker, or ``remote.fetch.max.wait.ms`` has passed."""
+    hosted = context.services.replica_manager
 
     def is_ready() -> bool:
-        return all(each.read.is_done for each in reads) or any(
-            hosted.get(each.replica.topic, each.replica.partition) is None for each in reads
+        return all(read.is_done for _, read in reads) or any(
+            hosted.get(replica.topic, replica.partition) is None for replica, _ in reads
         )
 
-    keys: list[Hashable] = [each.read.key for each in reads]
-    keys += [("fetch", each.replica.topic, each.replica.partition) for each in reads]
-    wait = services.purgatory.wait(keys, is_ready, remote.remote.settings.fetch_max_wait_ms)
+    keys: list[Hashable] = [read.key for _, read in reads]
+    keys += [("fetch", replica.topic, replica.partition) for replica, _ in reads]
+    wait = context.services.purgatory.wait(keys, is_ready, remote.remote.settings.fetch_max_wait_ms)
     try:
         if not (yield wait_while_connected(context.peer, wait)):
             remote.expired_fetches += 1
     finally:
-        remote.abandon(each.read for each in reads)
-    context.now_ms = services.env.now_ms()
+        remote.abandon(read for _, read in reads)
+    context.now_ms = context.services.env.now_ms()
+
+
+def read_tiered_partitions(
+    context: RequestContext, tiered: Sequence[TieredPartition], *, read_committed: bool
+) -> Job[int]:
+    """Read partitions from the remote tier into their rows; return the bytes read less those that were reserved."""
+    remote = context.services.remote_reads
+    assert remote is not None
+    reads = _start_reads(context, remote, tiered, read_committed=read_committed)
+
+    yield from wait_for_remote_reads(context, remote, [(each.replica, each.read) for each in reads])
     size = 0
     for each in reads:
         size += _apply(context, each)

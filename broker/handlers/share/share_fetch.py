@@ -16,13 +16,18 @@ Source: ``KafkaApis.handleShareFetchRequest``, ``SharePartitionManager.java``, `
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config.limits import MAX_SHARE_SESSION_PARTITIONS
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.fetch.fetch import PARTITION_OVERHEAD_BYTES
 from ottla.broker.handlers.share import share_acknowledgements as acks
+from ottla.broker.handlers.share.share_fetch_response import (
+    add_acknowledge_result,
+    build_response,
+    changed_partitions,
+)
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.requests.error_responses import with_error_response
 from ottla.broker.requests.peer import wait_while_connected
@@ -32,9 +37,16 @@ from ottla.broker.share_partitions.record_batch_positions import aborted_batch_o
 from ottla.broker.share_partitions.share_partition_leader import SharePartitionLeader
 from ottla.broker.share_partitions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.env.disk import FileSlice
 from ottla.jobs.job import Job
+from ottla.log.segment.indexes import AbortedTxn
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import share_fetch as wire
+
+if TYPE_CHECKING:
+    from ottla.broker.storage.tiered.remote_log_reader import RemoteFetchInfo
+
+    TieredSharePartition = tuple[TopicIdPartition, SharePartitionLeader, RemoteFetchInfo]
 
 STRICT_ACQUIRE_MODE = 1
 MAX_CONCURRENT_LOADS = 16
@@ -144,6 +156,9 @@ class _ShareFetch:
         log = shared.replica.log
         if offset < log.log_start_offset or offset > log.log_end_offset:
             return True
+        remote = self._context.services.remote_reads
+        if offset < log.local_log_start_offset and remote is not None and not remote.is_throttled():
+            return True
         upper = _last_fetchable_offset(shared.replica, committed=self._committed)
         available = log.bytes_between(offset, upper)
         self._open[place] = found = self._max_bytes if available is None else min(available, self._max_bytes)
@@ -157,6 +172,7 @@ class _ShareFetch:
     def read(self) -> Job[None]:
         """Acquire records from the partitions in order, at most ``max_records``, and fill their rows."""
         most, left = self._max_bytes // max(1, len(self._open)), self._request.max_records
+        tiered: list[TieredSharePartition] = []
         for place, shared in list(self._shared.items()):
             if self._context.peer.is_disconnected:
                 return  # the session is closed: records acquired now would never be released
@@ -168,10 +184,55 @@ class _ShareFetch:
                     continue
                 left -= self._read(place, shared, offset, min(most, self._left_bytes), left)
             except ProtocolError as error:
-                self._add_error(place, error)
+                if error.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+                    self._add_tiered(tiered, place, offset, most)
+                else:
+                    self._add_error(place, error)
             except OSError as error:
                 self._context.services.fail(error, shared.replica.log)
                 self._add_error(place, ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR))
+            yield None
+        if tiered:
+            yield from self._read_tiered(tiered, left)
+
+    def _add_tiered(
+        self, tiered: list[TieredSharePartition], place: TopicIdPartition, offset: int | None, max_bytes: int
+    ) -> None:
+        """Reserve bytes for a read from the remote tier; without room, or if throttled, the row has no records."""
+        limit, remote = min(max_bytes, self._left_bytes), self._context.services.remote_reads
+        if offset is not None and limit > 0 and remote is not None and not remote.is_throttled():
+            # lazy: 1.0 ms, 10 kB: only for tiered storage
+            from ottla.broker.storage.tiered.remote_log_reader import RemoteFetchInfo
+
+            shared, first = self._shared[place], self._left_bytes == self._max_bytes
+            info = RemoteFetchInfo(shared.replica.log, offset, limit, first, self._committed)
+            tiered.append((place, shared, info))
+            self._left_bytes -= limit
+
+    def _read_tiered(self, tiered: list[TieredSharePartition], max_records: int) -> Job[None]:
+        """Wait for the reads from the remote tier, and acquire their records."""
+        # lazy: 1.0 ms, 10 kB: only for tiered storage
+        from ottla.broker.handlers.fetch.remote_fetch import RemoteRecordsFile, wait_for_remote_reads
+
+        remote = self._context.services.remote_reads
+        assert remote is not None
+        reads = [(shared.replica, remote.start_fetch(info)) for _, shared, info in tiered]
+        yield from wait_for_remote_reads(self._context, remote, reads)
+        for (place, shared, info), (_, read) in zip(tiered, reads, strict=True):
+            if self._context.peer.is_disconnected:
+                return
+            try:
+                if read.error:
+                    raise ProtocolError(read.error)
+                if read.result is not None and read.result.records and not shared.is_closed:
+                    shared.replica.check_leader(-1)
+                    part = FileSlice(RemoteRecordsFile(read.result.records), 0, len(read.result.records))
+                    aborted = read.result.aborted_txns or []
+                    max_records -= self._acquire(place, shared, info.offset, part, aborted, max_records)
+                    row = self.partition_responses[place]
+                    row.records = bytes(row.records.read()) if isinstance(row.records, FileSlice) else row.records
+            except ProtocolError as error:
+                self._add_error(place, error)
             yield None
 
     def _read(
@@ -189,12 +250,27 @@ class _ShareFetch:
         part = log.read(offset, max_bytes, upper, at_least_one=first) if max_records > 0 else None
         if part is None:
             return 0
+        aborted = log.aborted_txns_in_slice(part, offset) if self._committed else []
+        return self._acquire(place, shared, offset, part, aborted, max_records)
+
+    def _acquire(
+        self,
+        place: TopicIdPartition,
+        shared: SharePartitionLeader,
+        offset: int,
+        part: FileSlice,
+        aborted_txns: list[AbortedTxn],
+        max_records: int,
+    ) -> int:
+        """Acquire records of a read, and write them into the partition's row; return their number."""
+        row = self.partition_responses[place]
         try:
             batches = find_batches(part, shared.first_new_offset, max_records)
         except WireError as error:
             raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-        self._left_bytes = max(self._left_bytes - (batches[-1].end if batches else 0), 0)
-        aborted = aborted_batch_offsets(batches, log.aborted_txns_in_slice(part, offset)) if self._committed else ()
+        if offset >= shared.replica.log.local_log_start_offset:
+            self._left_bytes = max(self._left_bytes - (batches[-1].end if batches else 0), 0)
+        aborted = aborted_batch_offsets(batches, aborted_txns) if self._committed else ()
         request = self._request
         acquire_request = AcquireRequest(
             request.member_id or "",
@@ -279,14 +355,14 @@ def _fetch_and_respond(
     if request.max_records > 0 and request.max_bytes > 0:
         yield from fetch.wait_for_records()
         yield from fetch.read()
-    rows = yield from _changed_partitions(request, fetch.partition_responses, session)
+    rows = yield from changed_partitions(request, fetch.partition_responses, session)
     for place, pending in acknowledged:
         yield wait_while_connected(context.peer, pending.wait())
-        _add_acknowledge_result(rows, place, pending.answer)
+        add_acknowledge_result(rows, place, pending.answer)
         yield None
     if request.share_session_epoch == FINAL_EPOCH:
         context.services.share_partition_manager.sessions.close(request.group_id or "", request.member_id or "")
-    response = yield from _response(context, request, rows)
+    response = yield from build_response(context, request, rows)
     quotas = context.services.quota_holder.quotas
     if quotas is not None:
         size_bytes = sum(len(row.records or b"") + PARTITION_OVERHEAD_BYTES for row in rows.values())
@@ -294,48 +370,3 @@ def _fetch_and_respond(
             context.peer, context.client_id, size_bytes, context.services.env.now_ms()
         )
     return response
-
-
-def _changed_partitions(
-    request: wire.ShareFetchRequest, rows: dict[TopicIdPartition, wire.PartitionData], session: ShareSession | None
-) -> Job[dict[TopicIdPartition, wire.PartitionData]]:
-    """Return the rows that the response must contain: in an incremental session only changes, records and errors."""
-    out = {}
-    for place, row in rows.items():
-        if (
-            session is None
-            or request.share_session_epoch == INITIAL_EPOCH
-            or session.must_include(place, brings=len(row.records or b"") > 0, failed=row.error_code != 0)
-        ):
-            out[place] = row
-        yield None
-    return out
-
-
-def _add_acknowledge_result(
-    rows: dict[TopicIdPartition, wire.PartitionData], place: TopicIdPartition, answer: Any
-) -> None:
-    row = rows.setdefault(place, wire.PartitionData(place.partition, records=b""))
-    if isinstance(answer, ProtocolError):
-        row.acknowledge_error_code, row.acknowledge_error_message = answer.code, answer.message
-
-
-def _response(
-    context: RequestContext, request: wire.ShareFetchRequest, rows: dict[TopicIdPartition, wire.PartitionData]
-) -> Job[wire.ShareFetchResponse]:
-    topics: dict[bytes, list[wire.PartitionData]] = {}
-    leaders: set[int] = set()
-    for place, row in rows.items():
-        if row.error_code in acks.LEADER_ERRORS:
-            row.current_leader = wire.LeaderIdAndEpoch(*acks.leader_of(context, place))
-            leaders.add(row.current_leader.leader_id)
-        topics.setdefault(place.topic_id, []).append(row)
-        yield None
-    endpoints = context.services.metadata.endpoints(context.peer) if leaders else []
-    return wire.ShareFetchResponse(
-        acquisition_lock_timeout_ms=context.services.share_partition_manager.group_config.limits(
-            request.group_id or ""
-        ).lock_duration_ms,
-        responses=[wire.ShareFetchableTopicResponse(topic_id, parts) for topic_id, parts in topics.items()],
-        node_endpoints=[wire.NodeEndpoint(*each) for each in endpoints if each[0] in leaders],
-    )
