@@ -24,6 +24,8 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 T = TypeVar("T")
 logger = logging.getLogger("ottla.tiered")
+LOG_INTERVAL_MS = 1000
+"""Least time between two messages about failed reads."""
 
 
 class RemoteRead(Generic[T]):
@@ -57,10 +59,14 @@ class RemoteReads:
             start: Function that starts a task of the node.
             wake: Function that completes the delayed requests of a purgatory key.
         """
+        self._env = env
         self.remote = remote
         self.reader = RemoteLogReader(env, remote)
         self._start = start
         self._wake = wake
+        self._next_message_ms = 0.0
+        """Monotonic time from which the next failure is logged."""
+        self._unlogged_failures = 0
         self.fetches = self.failed_fetches = self.fetched_bytes = 0
         """Reads for Fetch, those that failed, and the bytes of records (``RemoteFetchRequestsPerSec`` …)."""
         self.expired_fetches = self.expired_list_offsets = 0
@@ -104,16 +110,26 @@ class RemoteReads:
         except ProtocolError as error:
             read.error = error.code
         except WireError as error:
-            logger.error("Error occurred while reading the remote data for %s: %s", log.label, error)
+            self._log_failure(log, error)
             read.error = ErrorCode.CORRUPT_MESSAGE
         except Exception as error:
             read.error = ErrorCode.UNKNOWN_SERVER_ERROR
             if is_broken_invariant(error):
                 raise
-            logger.error("Error occurred while reading the remote data for %s: %s", log.label, error)
+            self._log_failure(log, error)
         finally:
             read.is_done = True
             self._wake(read.key)
+
+    def _log_failure(self, log: PartitionLog, error: Exception) -> None:
+        """Log a failed read; clients repeat their requests at once, so that most are counted only."""
+        now_ms = self._env.monotonic_ms()
+        if now_ms < self._next_message_ms:
+            self._unlogged_failures += 1
+            return
+        text = f" ({self._unlogged_failures} further errors since the last message)" if self._unlogged_failures else ""
+        logger.error("Error occurred while reading the remote data for %s: %s%s", log.label, error, text)
+        self._next_message_ms, self._unlogged_failures = now_ms + LOG_INTERVAL_MS, 0
 
     @staticmethod
     def abandon(reads: Iterable[RemoteRead[T]]) -> None:

@@ -258,3 +258,21 @@ def test_very_large_fetch_reads_one_remote_partition(
     assert [bytes(row.records) for row in rows[:2]] == [expected, b""]
     assert (len(rows[2].records), took) == (SIZE, 0)
     assert rows[0].error_code == (0 if answered else E.UNKNOWN_SERVER_ERROR)
+
+
+def test_failures_of_remote_reads_are_logged_once_a_second(
+    fixture: TieredFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    fixture.remote.caches.clear()
+
+    async def fetch_for_two_seconds() -> None:
+        for _ in range(8):
+            await resolve(fetch.handle(fixture.context(ApiKey.FETCH, NEWEST), request(("t", 0, 0))))
+            await trio.sleep(0.25)
+
+    fixture.run(fetch_for_two_seconds)
+    text = "Error occurred while reading the remote data for t-0: metadata of the remote segments is not loaded: t-0"
+    assert [record.getMessage() for record in caplog.records] == [
+        text,
+        f"{text} (3 further errors since the last message)",
+    ]
