@@ -16,7 +16,7 @@ Source: ``KafkaApis.handleShareFetchRequest``, ``SharePartitionManager.java``, `
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.config.limits import MAX_SHARE_SESSION_PARTITIONS
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
@@ -37,7 +37,7 @@ from ottla.broker.share_partitions.record_batch_positions import aborted_batch_o
 from ottla.broker.share_partitions.share_partition_leader import SharePartitionLeader
 from ottla.broker.share_partitions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.env.disk import FileSlice
+from ottla.env.disk import File, FileSlice
 from ottla.jobs.job import Job
 from ottla.log.segment.indexes import AbortedTxn
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -226,7 +226,7 @@ class _ShareFetch:
                     raise ProtocolError(read.error)
                 if read.result is not None and read.result.records and not shared.is_closed:
                     shared.replica.check_leader(-1)
-                    part = FileSlice(RemoteRecordsFile(read.result.records), 0, len(read.result.records))
+                    part = FileSlice(cast("File", RemoteRecordsFile(read.result.records)), 0, len(read.result.records))
                     aborted = read.result.aborted_txns or []
                     max_records -= self._acquire(place, shared, info.offset, part, aborted, max_records)
                     row = self.partition_responses[place]
