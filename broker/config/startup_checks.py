@@ -44,7 +44,7 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
     from ottla.controller.config import broker_config_validation
 
     warnings = []
-    prefixes = ("listener.name.", *_plugin_prefixes(values))
+    prefixes = setting_prefixes(values)
     for name in values:
         if broker_key(name) is None and not name.startswith(prefixes):
             near = closest_match(name, BROKER_KEYS)
@@ -72,12 +72,12 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
     return warnings
 
 
-def _plugin_prefixes(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the prefixes of the settings of the remote store and of its metadata topic, with tiered storage."""
+def setting_prefixes(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the prefixes of settings without a fixed name: of listeners, and of the remote store with its metadata."""
     if values.get("remote.log.storage.system.enable", "").strip().lower() != "true":
-        return ()
+        return ("listener.name.",)
     keys = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.manager.impl.prefix")
-    return tuple(values.get(key, BROKER_KEYS[key].default or "") for key in keys)
+    return ("listener.name.", *(values.get(key, BROKER_KEYS[key].default or "") for key in keys))
 
 
 def _check_otlp_endpoint(values: Mapping[str, str]) -> None:

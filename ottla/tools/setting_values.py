@@ -7,7 +7,7 @@ from os import PathLike, fspath
 
 from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import closest_match
-from ottla.broker.config.startup_checks import check_startup_values
+from ottla.broker.config.startup_checks import check_startup_values, setting_prefixes
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_keys import broker_key
 
@@ -43,9 +43,11 @@ def broker_settings_text(settings: Mapping[str, SettingValue]) -> dict[str, str]
     for name, value in settings.items():
         if not isinstance(name, str):
             raise ConfigException(f"name of a setting expected, not {type(name).__name__}: {name!r}")
-        if broker_key(name) is None and not name.startswith("listener.name."):
+        values[name] = setting_text(name, value)
+    prefixes = setting_prefixes(values)
+    for name in values:
+        if broker_key(name) is None and not name.startswith(prefixes):
             near = closest_match(name, BROKER_KEYS)
             raise ConfigException(f"unknown setting: {name}" + (f"; did you mean {near}?" if near else ""))
-        values[name] = setting_text(name, value)
     check_startup_values(values)
     return values

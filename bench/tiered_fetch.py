@@ -1,0 +1,187 @@
+"""Speed of Fetch from the remote tier of a node, cold and through a filled chunk cache, beside local segments.
+
+``python -m bench.tiered_fetch [--mib 128] [--s3]``: one connection fetches 1 MiB at a time, as a consumer does by
+default. Each number is the median of 5 rounds in turn, in MiB/s. Another connection produces small batches all the
+time; its 99th percentile of latency is printed, too. The store is a directory, with ``--s3`` an S3-compatible server
+(moto) in another process; "plain client" reads the objects of the store themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import ottla
+from compat_tests.support.raw_client import RawClient, wait_until
+from ottla.broker.storage.tiered.cloud_store import CloudStore, CloudStoreOptions
+from ottla.broker.storage.tiered.directory_store import DirectoryStore
+from ottla.broker.storage.tiered.object_store import ObjectStore
+from ottla.runtime.real_disk import RealDisk
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages import fetch as f
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.record_batch.batch_header import read_offset_and_size
+from ottla.wire.record_batch.records import NewRecord, build_batch
+
+MIB = 1024 * 1024
+ROUNDS = 5
+BATCH_BYTES = 128 * 1024
+SEGMENT_MIB = 16
+EARLIEST_LOCAL = -4
+S3_SETTINGS = {"region": "us-east-1", "access_key_id": "test", "secret_access_key": "test"}
+
+
+@contextmanager
+def object_store(directory: Path, *, s3: bool) -> Iterator[tuple[ObjectStore, dict[str, str]]]:
+    """Return a store and the broker settings for it."""
+    if not s3:
+        (directory / "store").mkdir()
+        yield DirectoryStore(RealDisk(), str(directory / "store")), {"rsm.config.url": f"file://{directory}/store"}
+        return
+    command = [sys.executable, "-m", "bench.tiered_store", "--serve"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        settings = {**S3_SETTINGS, "endpoint": server.stdout.readline().strip()}
+        store = CloudStore("s3://segments", settings, CloudStoreOptions(client={"allow_http": "true"}))
+        named = {f"rsm.config.store.{name}": value for name, value in settings.items()}
+        yield store, {"rsm.config.url": "s3://segments", "rsm.config.client.allow_http": "true", **named}
+        server.stdin.close()
+
+
+class TieredNode:
+    """Node with the topics ``tiered`` and ``local``, which have the same records."""
+
+    def __init__(self, directory: Path, store: dict[str, str], mib: int) -> None:
+        self.cache = directory / "cache"
+        self.broker = ottla.Broker(
+            isolate=True,
+            settings={
+                "remote.log.storage.system.enable": True,
+                "rsm.config.chunk.cache.path": str(self.cache),
+                "remote.log.manager.task.interval.ms": 500,
+                "log.retention.check.interval.ms": 500,
+                "rlmm.config.remote.log.metadata.topic.num.partitions": 1,
+                **store,
+            },
+        ).start()
+        self.client = RawClient(self.broker.port)
+        segments = {"segment.bytes": str(SEGMENT_MIB * MIB), "retention.ms": "-1"}
+        tiered = {"remote.storage.enable": "true", "local.retention.bytes": "1", **segments}
+        for topic, settings in (("local", segments), ("tiered", tiered), ("other", {})):
+            self.broker.client.create_topic(topic, 1, settings=settings)
+        for _ in range(mib * MIB // BATCH_BYTES):
+            batch = build_batch([NewRecord(None, bytes(BATCH_BYTES - 200), time.time_ns() // 10**6)])
+            assert not self.client.produce("tiered", 0, batch).error_code
+            assert not self.client.produce("local", 0, batch).error_code
+        least = (mib - 2 * SEGMENT_MIB) * MIB // BATCH_BYTES
+        wait_until(lambda: self.local_start() > least)
+        self.end = self.local_start()
+
+    def local_start(self) -> int:
+        """Return the local log start offset of the tiered topic."""
+        wanted = [lo.ListOffsetsTopic("tiered", [lo.ListOffsetsPartition(0, -1, EARLIEST_LOCAL)])]
+        answer = self.client.call(ApiKey.LIST_OFFSETS, 11, lo.ListOffsetsRequest(topics=wanted))
+        offset: int = answer.topics[0].partitions[0].offset
+        return offset
+
+    def read(self, topic: str) -> float:
+        """Fetch the records that are remote in the tiered topic; return MiB/s."""
+        offset, size, started = 0, 0, time.perf_counter()
+        while offset < self.end:
+            part = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=MIB)
+            request = f.FetchRequest(
+                max_wait_ms=500,
+                min_bytes=1,
+                max_bytes=50 * MIB,
+                session_epoch=-1,
+                topics=[f.FetchTopic(topic, partitions=[part])],
+            )
+            (row,) = self.client.call(ApiKey.FETCH, 12, request).responses[0].partitions
+            assert not row.error_code, row.error_code
+            raw, at = bytes(row.records), 0
+            while len(raw) - at >= 12:
+                base, length = read_offset_and_size(raw, at)
+                if at + length > len(raw):
+                    break
+                at, offset = at + length, base + 1
+            size += at
+        return size / MIB / (time.perf_counter() - started)
+
+
+def with_producer(node: TieredNode, read: Callable[[], float]) -> tuple[float, float]:
+    """Read while another connection produces; return MiB/s, and the producer's 99th percentile of latency in ms."""
+    done, latencies = threading.Event(), []
+    client, batch = RawClient(node.broker.port), build_batch([NewRecord(None, b"x" * 100, 0)])
+
+    def produce() -> None:
+        while not done.is_set():
+            began = time.perf_counter()
+            client.produce("other", 0, batch)
+            latencies.append((time.perf_counter() - began) * 1000)
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        speed = read()
+    finally:
+        done.set()
+        thread.join()
+    return speed, statistics.quantiles(latencies, n=100)[98] if len(latencies) > 100 else max(latencies)
+
+
+def read_objects(store: ObjectStore) -> float:
+    """Read all objects of the store in ranges of 1 MiB; return MiB/s."""
+    size, started = 0, time.perf_counter()
+    for entry in store.list_objects():
+        for start in range(0, entry.size_bytes, MIB):
+            size += len(store.get_range(entry.name, start, min(start + MIB, entry.size_bytes)))
+    return size / MIB / (time.perf_counter() - started)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mib", type=int, default=128, help="size of each topic")
+    parser.add_argument("--s3", action="store_true", help="use an S3-compatible server")
+    options = parser.parse_args()
+    speeds: dict[str, list[float]] = {}
+    latencies: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as root, object_store(Path(root), s3=options.s3) as (store, settings):
+        node = TieredNode(Path(root), settings, options.mib)
+        try:
+            for _ in range(ROUNDS):
+                for path in node.cache.iterdir():
+                    path.unlink()
+                ways: list[tuple[str, Callable[[], float]]] = [
+                    ("plain client", lambda: read_objects(store)),
+                    ("remote, cold", lambda: node.read("tiered")),
+                    ("remote, cached", lambda: node.read("tiered")),
+                    ("local", lambda: node.read("local")),
+                ]
+                for way, read in ways:
+                    speed, latency = with_producer(node, read)
+                    speeds.setdefault(way, []).append(speed)
+                    latencies.setdefault(way, []).append(latency)
+        finally:
+            node.broker.stop()
+            shutil.rmtree(node.cache, ignore_errors=True)
+    medians = {way: statistics.median(each) for way, each in speeds.items()}
+    for way, speed in medians.items():
+        print(f"{way:<16} {speed:8.1f} MiB/s, p99 of a producer {statistics.median(latencies[way]):6.2f} ms")
+    print(f"cold / plain client  {medians['remote, cold'] / medians['plain client']:.2f}")
+    print(f"cached / local       {medians['remote, cached'] / medians['local']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
