@@ -225,7 +225,7 @@ class BrokerComponents:
     def _create_remote_reads(self, manager: RemoteLogManager | None) -> RemoteReads | None:
         if manager is None:
             return None
-        # lazy: 1.0 ms, 10 kB: only with tiered storage
+        # lazy: 11.8 ms, 384 kB: only with tiered storage
         from ottla.broker.storage.tiered.remote_reads import RemoteReads
 
         return RemoteReads(self._env, manager, self._nursery.start_soon, self.purgatory.check_and_complete)

@@ -324,7 +324,7 @@ def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
 
 def _read_tiered(context: RequestContext, reader: FetchParams, attempt: ReadAttempt) -> Job[None]:
     """Wait for the reads from the remote tier, and write their results into the rows."""
-    # lazy: 1.0 ms, 10 kB: only for tiered storage
+    # lazy: 11.3 ms, 416 kB: only for tiered storage
     from ottla.broker.handlers.fetch.remote_fetch import read_tiered_partitions
 
     attempt.bytes += yield from read_tiered_partitions(context, attempt.tiered, read_committed=reader.read_committed)

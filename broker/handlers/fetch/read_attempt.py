@@ -46,7 +46,7 @@ class ReadAttempt:
         row.error_code = ErrorCode.NONE
         limit, remote = min(want.max_bytes, self.remaining_bytes), context.services.remote_reads
         if limit > 0 and arrives and remote is not None and not remote.is_throttled():
-            # lazy: 1.0 ms, 10 kB: only for tiered storage
+            # lazy: 11.6 ms, 416 kB: only for tiered storage
             from ottla.broker.handlers.fetch.remote_fetch import TieredPartition
 
             self.tiered = [*self.tiered, TieredPartition(want, row, limit, self.bytes == 0)]

@@ -181,7 +181,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ResponseJob:
     yield from free_job(seen)
     remote: RemoteOffsets = {}
     if context.services.remote_reads is not None:
-        # lazy: 1.0 ms, 10 kB: only for tiered storage
+        # lazy: 10.9 ms, 372 kB: only for tiered storage
         from ottla.broker.handlers.offsets.remote_list_offsets import find_remote_offsets
 
         leader_only = request.replica_id != DEBUGGING_REPLICA_ID

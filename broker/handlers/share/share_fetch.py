@@ -201,7 +201,7 @@ class _ShareFetch:
         """Reserve bytes for a read from the remote tier; without room, or if throttled, the row has no records."""
         limit, remote = min(max_bytes, self._left_bytes), self._context.services.remote_reads
         if offset is not None and limit > 0 and remote is not None and not remote.is_throttled():
-            # lazy: 1.0 ms, 10 kB: only for tiered storage
+            # lazy: 9.2 ms, 355 kB: only for tiered storage
             from ottla.broker.storage.tiered.remote_log_reader import RemoteFetchInfo
 
             shared, first = self._shared[place], self._left_bytes == self._max_bytes
@@ -211,7 +211,7 @@ class _ShareFetch:
 
     def _read_tiered(self, tiered: list[TieredSharePartition], max_records: int) -> Job[None]:
         """Wait for the reads from the remote tier, and acquire their records."""
-        # lazy: 1.0 ms, 10 kB: only for tiered storage
+        # lazy: 10.7 ms, 409 kB: only for tiered storage
         from ottla.broker.handlers.fetch.remote_fetch import RemoteRecordsFile, wait_for_remote_reads
 
         remote = self._context.services.remote_reads
