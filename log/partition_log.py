@@ -60,6 +60,15 @@ class LoadedLogOffsets(NamedTuple):
     local_log_start_offset: int
 
 
+class RemoteLogAuxState(NamedTuple):
+    """State as of the start of the local segments, which the records in the remote store produced (KIP-405)."""
+
+    log_start_offset: int
+    epochs: list[tuple[int, int]]
+    """Leader epochs with their start offsets, ascending."""
+    producers: ProducerStateManager
+
+
 class PartitionLog:
     """Log of a partition. Not thread-safe: all methods run on the event loop; only a `LogFlush` runs in a thread.
 
@@ -118,6 +127,11 @@ class PartitionLog:
     def is_future(self) -> bool:
         """True if this is a future log (AlterReplicaLogDirs), which serves no reads yet."""
         return self.segments.directory.endswith(FUTURE_DIR_SUFFIX)
+
+    @property
+    def has_remote_start(self) -> bool:
+        """True if the log starts below its local segments, in the remote store."""
+        return self.log_start_offset < self.local_log_start_offset
 
     @property
     def recovery_point(self) -> int:
@@ -488,7 +502,9 @@ class PartitionLog:
         Return None if the log cannot be read or has changed meanwhile: the truncation then replays the batches itself.
         """
         before = [self.truncations, self.log_end_offset, self.local_log_start_offset, *self.segments]
-        states = yield from producer_state_below_job(self.segments, self.local_log_start_offset, offset)
+        states = yield from producer_state_below_job(
+            self.segments, self.local_log_start_offset, offset, has_remote_start=self.has_remote_start
+        )
         after = [self.truncations, self.log_end_offset, self.local_log_start_offset, *self.segments]
         return states if after == before else None
 
@@ -527,29 +543,42 @@ class PartitionLog:
             if producers is None and not self.producers.producers and self.producers.last_txn_end_offset < end:
                 producers = self.producers
             self.producers = rebuild_producer_state(
-                self.segments, self.local_log_start_offset, end, self.recovery_notes, known=producers
+                self.segments,
+                self.local_log_start_offset,
+                end,
+                self.recovery_notes,
+                known=producers,
+                has_remote_start=self.has_remote_start,
             )
             self.producers.verification_states.clear()
         self.check_offset_order()
         return end
 
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int, aux: RemoteLogAuxState | None = None) -> None:
         """Remove all batches; log start offset and log end offset become ``offset``.
+
+        With ``aux`` the records below ``offset`` are in the remote store: the log start offset is the given one, and
+        leader epochs and producers are restored. A crash before the new segment exists leaves a log without segments.
 
         Raises:
             OSError: the log is either unchanged or offline (`set_offline`).
         """
         assert offset >= 0
+        assert aux is None or aux.log_start_offset <= offset, self.describe()
         self._prepare_truncation(offset)
         with self.offline_on_error("not truncated to the end"):
             self.segments.remove_from(0)
+            for name in list_snapshot_files(self.disk, self.directory):
+                self.disk.unlink(f"{self.directory}/{name}")
+            self.producers = ProducerStateManager() if aux is None else aux.producers
+            if aux is not None:
+                self.producers.write_snapshot(self.disk, self.directory, offset)
+            self.epochs.replace([] if aux is None else aux.epochs)
             self.segments.create(offset, now_ms)
             self.log_end_offset = self.log_start_offset = self.high_watermark = self.cleaner_offset = offset
             self.local_log_start_offset, self.highest_remote_offset = offset, -1
-            self.epochs.clear()
-            self.producers = ProducerStateManager()
-            for name in list_snapshot_files(self.disk, self.directory):
-                self.disk.unlink(f"{self.directory}/{name}")
+            if aux is not None:
+                self.log_start_offset, self.highest_remote_offset = aux.log_start_offset, offset - 1
         self.check_offset_order()
 
     def _prepare_truncation(self, offset: int) -> None:

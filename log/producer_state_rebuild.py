@@ -37,11 +37,14 @@ def rebuild_producer_state(
     seen: RecoveryScan | None = None,
     *,
     known: ProducerStateManager | None = None,
+    has_remote_start: bool = False,
 ) -> ProducerStateManager:
     """Return the producer state as of the log end offset, and delete producer snapshots above it.
 
     After recovery (``seen``) the snapshot must not be newer than the scanned batches, or the transaction indexes would
     stay empty. A snapshot below the log start is not used: a transaction open in it may have ended below the log start.
+    The one at the start is used if the log starts in the remote store (``has_remote_start``): it has the producers of
+    the records there.
 
     A message is appended to ``notes`` for a damaged batch below the recovery point. ``known`` is the state if the
     caller has it already: no snapshot is read then, since it may contain producers that have expired since, and
@@ -49,15 +52,15 @@ def rebuild_producer_state(
     """
     disk, directory = segments.disk, segments.directory
     states, offset = ProducerStateManager() if known is None else known, log_start
-    names = list_snapshot_files(disk, directory)
+    names, oldest = list_snapshot_files(disk, directory), log_start if has_remote_start else log_start + 1
     for name in sorted(names, reverse=True):
         at = int(name[:_DIGITS])
         path = f"{directory}/{name}"
         if at > log_end:
             disk.unlink(path)
-        elif known is not None or at <= log_start or (seen is not None and at > seen.first_base_offset):
+        elif known is not None or at < oldest or (seen is not None and at > seen.first_base_offset):
             continue
-        elif (found := _load_snapshot(disk, path, at)) is not None:
+        elif (found := load_producer_snapshot(disk, directory, at)) is not None:
             states, offset = found, at
             break
         else:
@@ -81,10 +84,11 @@ def list_snapshot_files(disk: Disk, directory: str) -> list[str]:
     return [name for name, file in files if file is not None]
 
 
-def _load_snapshot(disk: Disk, path: str, at: int) -> ProducerStateManager | None:
-    """Return the producer state in the snapshot file ``path``, which is as of offset ``at``; None if unreadable."""
+def load_producer_snapshot(disk: Disk, directory: str, offset: int) -> ProducerStateManager | None:
+    """Return the producer state in the snapshot file as of ``offset``; None if it is missing or unreadable."""
+    path = f"{directory}/{segment_file_name(offset, '.snapshot')}"
     try:
-        return ProducerStateManager.unpack(read_file(disk, path), path, at)
+        return ProducerStateManager.unpack(read_file(disk, path), path, offset)
     except (CorruptFile, OSError):
         return None
 
@@ -104,18 +108,18 @@ def _replay_batches_from(segments: LogSegments, states: ProducerStateManager, of
 
 
 def producer_state_below_job(
-    segments: LogSegments, log_start: int, offset: int
+    segments: LogSegments, log_start: int, offset: int, *, has_remote_start: bool = False
 ) -> Generator[None, None, ProducerStateManager | None]:
     """Return the producer state that the log has after a later truncation to ``offset``, as a job.
 
     The result is that of `rebuild_producer_state` after the truncation, or None if the log cannot be read. The job
     yields every 16 batches, since a whole segment may have to be read; it changes no snapshot or transaction index.
     """
-    states, begin = ProducerStateManager(), log_start
+    states, begin, oldest = ProducerStateManager(), log_start, log_start if has_remote_start else log_start + 1
     for name in sorted(list_snapshot_files(segments.disk, segments.directory), reverse=True):
         at = int(name[:_DIGITS])
-        path = f"{segments.directory}/{name}"
-        found = _load_snapshot(segments.disk, path, at) if log_start < at <= offset else None
+        is_usable = oldest <= at <= offset
+        found = load_producer_snapshot(segments.disk, segments.directory, at) if is_usable else None
         if found is not None:
             states, begin = found, at
             break

@@ -51,8 +51,16 @@ class LeaderEpochFileCache:
             OSError: it could not be written.
         """
         if self.entries != other.entries:
-            self.entries = list(other.entries)
-            self.save()
+            self.replace(other.entries)
+
+    def replace(self, entries: list[tuple[int, int]]) -> None:
+        """Replace all entries by ``entries``, both columns ascending, and write the file.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        self.entries = list(entries)
+        self.save()
 
     def latest_epoch(self) -> int:
         """Return the latest leader epoch; -1 if there is none."""
@@ -128,11 +136,6 @@ class LeaderEpochFileCache:
             self.has_unsaved_entries = True
         if self.has_unsaved_entries:
             self.save()
-
-    def clear(self) -> None:
-        """Remove all epochs and write the file."""
-        self.entries = []
-        self.save()
 
     def save(self, *, sync: bool = False) -> None:
         """Write the file; an open log does not sync it, since the batches contain the epochs too.

@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.env.disk import FileSlice
+from ottla.log.directory.checkpoint_store import offsets_to_checkpoint
 from ottla.log.directory.directory_listing import list_suffixed_dirs
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.file_names import FUTURE_DIR_SUFFIX, TopicPartition
 from ottla.log.log_config import LogConfig
-from ottla.log.partition_log import PartitionLog
+from ottla.log.partition_log import PartitionLog, RemoteLogAuxState
+from ottla.log.producer_state_rebuild import load_producer_snapshot
+from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.recovery.log_loader import create_log
 from ottla.wire.codec.primitives import Buffer
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -58,16 +61,31 @@ def truncate_to_common(future: PartitionLog, current: PartitionLog, now_ms: int,
     """Truncate the future log to the end of the prefix that it has in common with the current log.
 
     Two logs are equal below an offset that both have under the same leader epoch. ``was_cut``: whether the current log
-    may have been truncated since the last call; used only if the batches have no leader epochs.
+    may have been truncated since the last call; used only if the batches have no leader epochs. A future log that lacks
+    records below the local segments of the current log starts at those: the others are in the remote store.
 
     Raises:
         OSError: the disk failed.
     """
-    start = current.log_start_offset
-    if future.log_end_offset < start or future.log_start_offset > start:
-        future.truncate_fully_and_start_at(start, now_ms)
+    start = current.local_log_start_offset
+    if future.log_end_offset < start or future.log_start_offset > current.log_start_offset:
+        future.truncate_fully_and_start_at(start, now_ms, _remote_aux_state(current))
     while (offset := _common_end(future, current, was_cut=was_cut)) < future.log_end_offset:
         future.truncate_to(offset, now_ms)
+
+
+def _remote_aux_state(current: PartitionLog) -> RemoteLogAuxState | None:
+    """Return the state as of the current log's local start, for a future log that starts there; None without tiering.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    if not current.has_remote_start:
+        return None
+    start = current.local_log_start_offset
+    producers = load_producer_snapshot(current.disk, current.directory, start) or ProducerStateManager()
+    epochs = [entry for entry in current.epochs.entries if entry[1] < start]
+    return RemoteLogAuxState(current.log_start_offset, epochs, producers)
 
 
 def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -> int:
@@ -77,7 +95,7 @@ def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -
         return end
     epoch = future.epochs.latest_epoch()
     if epoch < 0:
-        return current.log_start_offset if was_cut else end
+        return current.local_log_start_offset if was_cut else end
     known, known_end = current.epochs.end_offset_for(epoch, current.log_end_offset)
     if known != epoch:
         return min(end, future.epochs.entries[-1][1])  # the current log has no record of that epoch
@@ -156,6 +174,7 @@ def replace_current_with_future_log(
     assert future.log_start_offset == current.log_start_offset, f"{future.describe()}, not {current.describe()}"
     future.update_config(current.config)
     future.epochs.copy_from(current.epochs)
+    future.raise_highest_remote_offset(current.highest_remote_offset)
     rename_to_current(directory, future)
     future.inherit_from(current)
 
@@ -173,7 +192,7 @@ def rename_to_current(directory: LogDirectory, future: PartitionLog) -> None:
     assert directory.checkpoints.is_cleaner_offset_synced(future), (
         f"{future.describe()}, compacted below {future.cleaner_offset}"
     )
-    if future.log_start_offset > future.segments.base_offsets[0]:
+    if offsets_to_checkpoint(future).has_log_start_entry:
         directory.checkpoints.write_log_start_offsets([future])
     path = f"{directory.path}/{future.label}"
     directory.disk.rename(future.directory, path)

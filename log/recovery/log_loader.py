@@ -201,7 +201,7 @@ class LogLoader:
         log_start = min(log_start_offset, start) if segments.config.tiering.is_enabled else start
         offsets = LoadedLogOffsets(log_start, end, min(max(high_watermark, start), end), start)
         self.epochs.truncate_from_end(end, save=False)  # written with the next leader epoch
-        producers = rebuild_producer_state(segments, start, end, self.notes, seen)
+        producers = rebuild_producer_state(segments, start, end, self.notes, seen, has_remote_start=log_start < start)
         for segment in segments:
             if seen is not None and segment.base_offset >= seen.first_base_offset:  # removes outdated entries
                 rewrite_txn_index(segments.disk, f"{segment.path}.txnindex", segment.aborted_txns)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import pytest
 
-from ottla.env.memory_disk import MemoryDisk
+from ottla.env.memory_disk import MemoryDisk, ProcessKilled
 from ottla.log.directory.checkpoint_store import offsets_to_checkpoint
 from ottla.log.log_config import TieringConfig
-from ottla.log.partition_log import PartitionLog
+from ottla.log.partition_log import PartitionLog, RemoteLogAuxState
+from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.retention import increment_log_start_by_retention, log_start_after_retention
 from ottla.log.tests.log_fixtures import (
     NOW,
     SMALL,
     append_batches,
+    make_producer_batch,
     memory_disk,
     new_log,
     record_values,
@@ -158,3 +161,85 @@ def test_truncation_lowers_the_local_log_start_and_the_highest_remote_offset() -
     log.truncate_to(local - 5, NOW)
     assert log.log_start_offset <= log.local_log_start_offset == log.log_end_offset == local - 5
     assert log.highest_remote_offset == -1
+
+
+# ---------------------------------------------------------------------- start of the local log with a remote part
+
+
+def aux_state(start: int = 4) -> RemoteLogAuxState:
+    """Return the state that the records of two leader epochs and of producer 7 left in the remote store."""
+    producers = new_log(memory_disk().session(), TIERED)
+    producers.append_as_leader(make_producer_batch(7, 0), 2, NOW)
+    return RemoteLogAuxState(start, [(2, start), (5, 60)], ProducerStateManager.unpack(producers.producers.pack()))
+
+
+def last_sequence(log: PartitionLog) -> int:
+    entry = log.producers.producers.entry(7)
+    return -1 if entry is None else entry[2]
+
+
+def test_truncate_fully_with_remote_state_keeps_the_log_start_epochs_and_producers() -> None:
+    memory = memory_disk()
+    log = tiered_log(memory)
+    log.truncate_fully_and_start_at(100, NOW, aux_state())
+    assert (log.log_start_offset, log.local_log_start_offset, log.high_watermark, log.log_end_offset) == (4, *[100] * 3)
+    assert log.highest_remote_offset == 99
+    assert log.segments.base_offsets == [100]
+    assert log.epochs.entries == [(2, 4), (5, 60)]
+    assert last_sequence(log) == last_sequence(log) >= 0
+    with pytest.raises(ProtocolError, match="sequence"):
+        log.append_as_leader(make_producer_batch(7, 5), 6, NOW)
+    assert log.append_as_leader(make_producer_batch(7, 0), 6, NOW).duplicate
+    log.append_as_leader(make_producer_batch(7, 1), 6, NOW)
+    assert log.epochs.entries == [(2, 4), (5, 60), (6, 100)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("appends", [0, 2])
+def test_remote_epochs_and_producers_survive_a_start(*, clean: bool, appends: int) -> None:
+    memory = memory_disk()
+    log = tiered_log(memory)
+    log.truncate_fully_and_start_at(100, NOW, aux_state())
+    append_batches(log, appends, epoch=6)
+    epochs = list(log.epochs.entries)
+    if clean:
+        log.close()
+    again = reopen_in_new_session(memory, TIERED, clean=clean, start=4)
+    assert (again.log_start_offset, again.local_log_start_offset) == (4, 100)
+    assert again.log_end_offset == 100 + 3 * appends
+    assert again.epochs.entries == epochs
+    assert last_sequence(again) == 0
+    again.set_high_watermark(again.log_end_offset)
+    again.truncate_to(101, NOW)
+    assert last_sequence(again) == 0
+
+
+def test_producers_of_the_log_start_are_not_restored_without_remote_records() -> None:
+    memory = memory_disk()
+    log = tiered_log(memory)
+    log.truncate_fully_and_start_at(100, NOW, aux_state())
+    again = reopen_in_new_session(memory, TIERED, start=100)
+    assert (again.log_start_offset, last_sequence(again)) == (100, -1)
+
+
+def test_kill_while_the_local_log_is_replaced_leaves_the_old_start_or_the_whole_remote_state() -> None:
+    outcomes = set()
+    for calls in range(60):
+        memory = memory_disk(calls)
+        session = memory.session()
+        log = new_log(session, TIERED)
+        append_batches(log, 20)
+        log.flush()
+        session.kill_at = memory.calls + 1 + calls
+        with contextlib.suppress(ProcessKilled):
+            log.truncate_fully_and_start_at(100, NOW, aux_state())
+            session.kill()
+        again = reopen_in_new_session(memory, TIERED, start=4)
+        outcomes.add(again.log_end_offset)
+        if again.log_end_offset == 100:
+            assert (again.log_start_offset, again.local_log_start_offset, last_sequence(again)) == (4, 100, 0), calls
+            assert again.epochs.entries == [(2, 4), (5, 60)], calls
+        else:
+            assert again.log_end_offset <= 60, calls
+            assert again.log_start_offset == again.local_log_start_offset, calls
+    assert {4, 60, 100} <= outcomes

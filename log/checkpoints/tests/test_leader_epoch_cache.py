@@ -154,7 +154,7 @@ CHANGES: dict[str, Callable[[LeaderEpochFileCache], None]] = {
     "assign": lambda e: e.assign(9, 50),
     "truncate_end": lambda e: e.truncate_from_end(11),
     "truncate_start": lambda e: e.truncate_from_start(15),
-    "clear": lambda e: e.clear(),
+    "replace": lambda e: e.replace([]),
 }
 
 
