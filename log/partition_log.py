@@ -558,7 +558,8 @@ class PartitionLog:
         """Remove all batches; log start offset and log end offset become ``offset``.
 
         With ``aux`` the records below ``offset`` are in the remote store: the log start offset is the given one, and
-        leader epochs and producers are restored. A crash before the new segment exists leaves a log without segments.
+        leader epochs and producers are restored. The epochs are synced before the new segment exists, as no batch has
+        them, and remote records cannot be found without them.
 
         Raises:
             OSError: the log is either unchanged or offline (`set_offline`).
@@ -573,7 +574,7 @@ class PartitionLog:
             self.producers = ProducerStateManager() if aux is None else aux.producers
             if aux is not None:
                 self.producers.write_snapshot(self.disk, self.directory, offset)
-            self.epochs.replace([] if aux is None else aux.epochs)
+            self.epochs.replace([] if aux is None else aux.epochs, sync=aux is not None)
             self.segments.create(offset, now_ms)
             self.log_end_offset = self.log_start_offset = self.high_watermark = self.cleaner_offset = offset
             self.local_log_start_offset, self.highest_remote_offset = offset, -1

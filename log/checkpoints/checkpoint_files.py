@@ -32,9 +32,11 @@ class CorruptFile(Exception):
 
 def _read_entries(disk: Disk, path: str) -> list[str]:
     """Return the entry lines of a checkpoint file (after version 0 and count); empty if it is missing or empty."""
-    if not disk.exists(path):
-        return []
-    text = read_file(disk, path).decode("utf-8", "replace")
+    return _parse_entries(read_file(disk, path), path) if disk.exists(path) else []
+
+
+def _parse_entries(raw: bytes, path: str) -> list[str]:
+    text = raw.decode("utf-8", "replace")
     if not text.strip():
         return []
     lines = text.split("\n")
@@ -90,8 +92,21 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
     Raises:
         CorruptFile: the file is malformed.
     """
+    return _parse_epoch_lines(_read_entries(disk, path), path)
+
+
+def parse_epochs(raw: bytes, path: str) -> list[tuple[int, int]]:
+    """Return the (epoch, start offset) pairs of a leader epoch checkpoint; ``path`` is its name in the message.
+
+    Raises:
+        CorruptFile: the contents are malformed.
+    """
+    return _parse_epoch_lines(_parse_entries(raw, path), path)
+
+
+def _parse_epoch_lines(lines: list[str], path: str) -> list[tuple[int, int]]:
     out = []
-    for line in _read_entries(disk, path):
+    for line in lines:
         try:
             epoch, start = line.split(" ")
             out.append((int(epoch), int(start)))

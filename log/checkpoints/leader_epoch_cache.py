@@ -53,14 +53,14 @@ class LeaderEpochFileCache:
         if self.entries != other.entries:
             self.replace(other.entries)
 
-    def replace(self, entries: list[tuple[int, int]]) -> None:
+    def replace(self, entries: list[tuple[int, int]], *, sync: bool = False) -> None:
         """Replace all entries by ``entries``, both columns ascending, and write the file.
 
         Raises:
             OSError: it could not be written.
         """
         self.entries = list(entries)
-        self.save()
+        self.save(sync=sync)
 
     def latest_epoch(self) -> int:
         """Return the latest leader epoch; -1 if there is none."""

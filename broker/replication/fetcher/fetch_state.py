@@ -10,13 +10,10 @@ Source: ``AbstractFetcherThread.scala``, ``RemoteLeaderEndPoint.scala``, ``Fetch
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.log.checkpoints.leader_epoch_cache import UNDEFINED_EPOCH
-from ottla.wire.codec.primitives import Buffer
 from ottla.wire.codec.schema import Opaque
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
@@ -28,11 +25,7 @@ from ottla.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from ottla.wire.record_batch.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES
 
-APPEND_CHUNK_BYTES = 256 * 1024
-APPEND_CHUNK_BATCHES = 64
-_LENGTH_AND_EPOCH = struct.Struct(">ii").unpack_from
 _MAX_SESSION_EPOCH = 2**31 - 1
 
 PartitionKey = tuple[bytes, int]
@@ -102,7 +95,13 @@ class OutOfRangeOutcome(NamedTuple):
     key: PartitionKey
 
 
-FetchOutcome = AppendOutcome | DivergedOutcome | OutOfRangeOutcome
+class OffsetMovedOutcome(NamedTuple):
+    """Fetch offset in the remote store: the local log must start where the leader's does (KIP-405)."""
+
+    key: PartitionKey
+
+
+FetchOutcome = AppendOutcome | DivergedOutcome | OutOfRangeOutcome | OffsetMovedOutcome
 
 
 class FollowerFetchState:
@@ -324,6 +323,9 @@ class FollowerFetchState:
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._mark_outcome_pending(key, part)
                 return OutOfRangeOutcome(key)
+            case ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+                self._mark_outcome_pending(key, part)
+                return OffsetMovedOutcome(key)
             case ErrorCode.FENCED_LEADER_EPOCH:
                 self.mark_failed(key)
             case _:
@@ -370,28 +372,3 @@ def compute_truncation(epoch: int, end: int, own: tuple[int, int], log_end: int)
     if own_epoch == UNDEFINED_EPOCH:
         return OffsetTruncationState(min(end, log_end), truncation_completed=True)
     return OffsetTruncationState(min(own_end, log_end), truncation_completed=False)
-
-
-def split_batches(records: Buffer, leader_epoch: int) -> Iterator[memoryview]:
-    """Yield chunks of complete batches, up to the first batch of an epoch above ``leader_epoch`` (R-319).
-
-    Bytes with an invalid batch length are yielded unchanged: the append rejects them.
-    """
-    view = memoryview(records)
-    start = at = count = 0
-    while at + HEADER_BYTES <= len(view):
-        length, epoch = _LENGTH_AND_EPOCH(view, at + 8)
-        if epoch > leader_epoch:
-            break
-        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
-            at = len(view)
-            break
-        if at + length + LOG_OVERHEAD_BYTES > len(view):
-            break
-        at += length + LOG_OVERHEAD_BYTES
-        count += 1
-        if count == APPEND_CHUNK_BATCHES or at - start >= APPEND_CHUNK_BYTES:
-            yield view[start:at]
-            start, count = at, 0
-    if at > start:
-        yield view[start:at]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.replication.fetcher.fetch_state import DEFAULT_FETCH_LIMITS, ReplicaFetchLimits
@@ -20,7 +20,33 @@ from ottla.env.env import Env
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
-LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
+if TYPE_CHECKING:
+    from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
+    from ottla.broker.storage.tiered.remote_storage import RemoteStorage
+
+T = TypeVar("T")
+LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP = -1, -2, -4, -6
+
+
+class LeaderOffset(NamedTuple):
+    """Offset in the leader's log with its leader epoch, -1 if unknown."""
+
+    offset: int
+    epoch: int
+
+
+class RemoteLog(Protocol):
+    """Remote segments of the partitions of this broker, as far as followers read them (`RemoteLogManager`)."""
+
+    @property
+    def storage(self) -> RemoteStorage:
+        """Remote store."""
+
+    def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
+        """Return the remote segments of a partition; None while their metadata is not loaded."""
+
+    async def in_reader_thread(self, work: Callable[[], T]) -> T:
+        """Run a call of the store in a thread."""
 
 
 class FetcherDependencies(NamedTuple):
@@ -45,6 +71,10 @@ class FetcherDependencies(NamedTuple):
     """Function that returns True while the follower replication quota is exceeded."""
     access: ConnectionSecurity = NO_SECURITY
     """Security settings of the inter-broker listener."""
+    remote_log: Callable[[], RemoteLog | None] = lambda: None
+    """Function that returns the manager of tiered storage; None while this broker has none (KIP-405)."""
+    skips_tiered_offsets: Callable[[], bool] = lambda: False
+    """Function that returns ``follower.fetch.last.tiered.offset.enable`` (KIP-1023)."""
 
 
 def fetch_limits_of(config: NodeConfig) -> ReplicaFetchLimits:
@@ -85,8 +115,8 @@ async def fetch_leader_offset(
     replica: HostedPartition,
     leader_epoch: int,
     which: int,
-) -> int:
-    """Return the leader's log end offset (`LATEST_TIMESTAMP`) or log start offset (`EARLIEST_TIMESTAMP`).
+) -> LeaderOffset:
+    """Return an offset of the leader's log and its leader epoch by ListOffsets; ``which`` is a special timestamp.
 
     Raises:
         ProtocolError: error response.
@@ -100,5 +130,11 @@ async def fetch_leader_offset(
         raise Disconnected(str(error)) from error
     row = answer.topics[0].partitions[0]
     if row.error_code:
-        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ListOffsets of the leader failed: error {row.error_code}")
-    return int(row.offset)
+        raise leader_error("ListOffsets", row.error_code)
+    return LeaderOffset(row.offset, row.leader_epoch)
+
+
+def leader_error(api: str, code: int) -> ProtocolError:
+    """Return the error of a response of the leader, for the log."""
+    error = ErrorCode(code)
+    return ProtocolError(error, f"{api} of the leader failed: {error.text}")

@@ -9,28 +9,23 @@ Source: ``AbstractFetcherThread.scala``, ``ReplicaFetcherThread.scala``, ``Broke
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.broker.replication.fetcher.fetch_offset_reset import log_reset_error, reset_fetch_offset
 from ottla.broker.replication.fetcher.fetch_state import (
     AppendOutcome,
     DivergedOutcome,
-    FetchOutcome,
     FollowerFetchState,
+    OffsetMovedOutcome,
     OutOfRangeOutcome,
     PartitionKey,
     compute_truncation,
-    split_batches,
 )
-from ottla.broker.replication.fetcher.leader_endpoint import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    FetcherDependencies,
-    connect_to_leader,
-    fetch_leader_offset,
-    fetch_version,
-)
+from ottla.broker.replication.fetcher.fetched_batches import split_batches
+from ottla.broker.replication.fetcher.leader_endpoint import FetcherDependencies, connect_to_leader, fetch_version
+from ottla.broker.replication.fetcher.pending_outcome import PendingOutcome
 from ottla.broker.replication.hosted_partition import UNCERTAIN_COMMIT_MS, HostedPartition
 from ottla.client.channel import Disconnected
 from ottla.env.disk import is_transient
@@ -39,6 +34,9 @@ from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, ReplicaState
+
+if TYPE_CHECKING:
+    from ottla.broker.replication.fetcher.tier_state_machine import TierStart
 
 logger = logging.getLogger("ottla.fetcher")
 
@@ -49,14 +47,6 @@ UNCERTAIN_HIGH_WATERMARK_WAIT_MS = 10
 """Maximum wait of a Fetch while clients may wait for the high watermark, whose advance alone does not complete it."""
 FLUSH_RETRY_S = 1.0
 """Retry delay after a flush failed for lack of resources (descriptors, memory)."""
-
-
-class PendingOutcome(NamedTuple):
-    """Outcome for a partition, with the leader epoch in which it was fetched."""
-
-    outcome: FetchOutcome
-    replica: HostedPartition
-    leader_epoch: int
 
 
 class ReplicaFetcher:
@@ -267,17 +257,16 @@ class ReplicaFetcher:
                     truncation = compute_truncation(epoch, end, own, log.log_end_offset)
                     nursery.start_soon(self._truncate_diverged, taken, truncation.offset)
                     return
-                case OutOfRangeOutcome():
-                    if (offset := (yield self._resolve_out_of_range(taken))) is not None:
-                        nursery.start_soon(self._truncate_diverged, taken, offset)
+                case OutOfRangeOutcome() | OffsetMovedOutcome():
+                    reset = yield reset_fetch_offset(self._connection, self._dependencies, taken, self._is_current)
+                    if isinstance(reset, int):
+                        nursery.start_soon(self._truncate_diverged, taken, reset)
+                        return
+                    if reset is not None:
+                        nursery.start_soon(self._build_remote_log_aux_state, taken, reset)
                         return
         except ProtocolError as error:
-            text = "Error while processing data for partition %s, from leader %d: %s"
-            logger.error(text, log.describe(), self._leader_id, error)
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._fetch_state.mark_failed(key)
-            else:
-                self._delay_partition(taken)
+            self._on_protocol_error(taken, error)
             return
         except Disconnected:
             raise
@@ -286,6 +275,20 @@ class ReplicaFetcher:
             return
         if self._is_current(taken):
             self._update_log_state(key, replica)
+
+    def _on_protocol_error(self, taken: PendingOutcome, error: ProtocolError) -> None:
+        """Back off a partition whose outcome could not be applied; mark it failed after a fatal error."""
+        if isinstance(taken.outcome, AppendOutcome):
+            text = "Error while processing data for partition %s, from leader %d: %s"
+            logger.error(text, taken.replica.log.describe(), self._leader_id, error)
+            is_fatal = error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            log_reset_error(taken, error)
+            is_fatal = error.code is ErrorCode.FENCED_LEADER_EPOCH and self._is_current(taken)
+        if is_fatal:
+            self._fetch_state.mark_failed(taken.outcome.key)
+        else:
+            self._delay_partition(taken)
 
     def _update_log_state(self, key: PartitionKey, replica: HostedPartition) -> None:
         log = replica.log
@@ -373,22 +376,21 @@ class ReplicaFetcher:
         log.truncate_to(offset, self._dependencies.env.now_ms(), producers)
         taken.replica.notify_waiters()
 
-    async def _resolve_out_of_range(self, taken: PendingOutcome) -> int | None:
-        """Truncate or restart a log whose fetch offset is out of the leader's range (R-322).
+    async def _build_remote_log_aux_state(self, taken: PendingOutcome, start: TierStart) -> None:
+        """Restart a log above records in the remote store as a task of its own, while other partitions are fetched."""
+        # lazy: 5.0 ms, 160 kB
+        from ottla.broker.replication.fetcher.tier_state_machine import build_remote_log_aux_state
+        from ottla.broker.storage.tiered.remote_storage import RemoteStorageError, RetriableRemoteStorageError
 
-        Return the leader's log end offset if the log must be truncated to it, else None.
-
-        Raises:
-            ProtocolError: error response; OSError, WireError: no response, or the disk failed.
-        """
-        replica = taken.replica
-        where = replica, taken.leader_epoch
-        end = await fetch_leader_offset(self._connection, self._dependencies, *where, LATEST_TIMESTAMP)
-        if self._is_current(taken) and end < replica.log.log_end_offset:
-            return end
-        start = await fetch_leader_offset(self._connection, self._dependencies, *where, EARLIEST_TIMESTAMP)
-        if self._is_current(taken) and start > replica.log.log_end_offset:
-            logger.warning("Truncate fully and start at offset %d of the leader: %s", start, replica.log.label)
-            replica.log.truncate_fully_and_start_at(start, self._dependencies.env.now_ms())
-            replica.notify_waiters()
-        return None
+        try:
+            await build_remote_log_aux_state(self._dependencies, taken, start, self._is_current)
+        except RemoteStorageError as error:
+            log_reset_error(taken, error, is_retriable=isinstance(error, RetriableRemoteStorageError))
+            self._delay_partition(taken)
+            return
+        except OSError as error:
+            self._on_disk_error(taken, error)
+            return
+        if self._is_current(taken):
+            self._update_log_state(taken.outcome.key, taken.replica)
+            self._wakeup.set()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.replication.fetcher.fetch_state import split_batches
+from ottla.broker.replication.fetcher.fetched_batches import split_batches
 from ottla.broker.replication.fetcher.leader_endpoint import FetcherDependencies
 from ottla.broker.replication.fetcher.replica_fetcher import ReplicaFetcher
 from ottla.broker.replication.tests.broker_cluster import BrokerCluster, wait_until

@@ -1,0 +1,110 @@
+"""Reset of a fetch offset that the leader's local log does not have: requests to the leader, and the decision.
+
+Source: ``AbstractFetcherThread.fetchOffsetAndTruncate``, ``handleOutOfRangeError``,
+``handleOffsetsMovedToTieredStorage`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.broker.replication.fetcher.fetch_state import OffsetMovedOutcome
+from ottla.broker.replication.fetcher.leader_endpoint import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    FetcherDependencies,
+    fetch_leader_offset,
+)
+from ottla.broker.replication.fetcher.pending_outcome import PendingOutcome
+from ottla.client.node_connection import NodeConnection
+from ottla.log.partition_log import PartitionLog
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+if TYPE_CHECKING:
+    from ottla.broker.replication.fetcher.tier_state_machine import TierStart
+
+logger = logging.getLogger("ottla.fetcher")
+_EXPECTED_ERRORS = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+
+
+async def reset_fetch_offset(
+    connection: NodeConnection,
+    dependencies: FetcherDependencies,
+    outcome: PendingOutcome,
+    is_current: Callable[[PendingOutcome], bool],
+) -> int | TierStart | None:
+    """Request the leader's offsets, and restart an empty or outdated log at the leader's log start offset (R-322).
+
+    Returns:
+        The leader's log end offset, if the log must be truncated to it; offsets for a start of the local log above
+        records in the remote store; else None, and the log is as the next fetch needs it.
+
+    Raises:
+        ProtocolError: error response.
+        OSError, WireError: no response, or the disk failed.
+    """
+    replica, log = outcome.replica, outcome.replica.log
+    if type(outcome.outcome) is OffsetMovedOutcome:
+        return await _tier_start(connection, dependencies, outcome)
+    request = partial(fetch_leader_offset, connection, dependencies, replica, outcome.leader_epoch)
+    end = (await request(LATEST_TIMESTAMP)).offset
+    if skips_tiered_offsets(dependencies, log, end):
+        tier_start = await _tier_start(connection, dependencies, outcome)
+        if tier_start is not None:
+            return tier_start
+    if is_current(outcome) and end < log.log_end_offset:
+        return end
+    start = (await request(EARLIEST_TIMESTAMP)).offset
+    if is_current(outcome) and start > log.log_end_offset:
+        logger.warning("Truncate fully and start at offset %d of the leader: %s", start, log.label)
+        log.truncate_fully_and_start_at(start, dependencies.env.now_ms())
+        replica.notify_waiters()
+    return None
+
+
+async def _tier_start(
+    connection: NodeConnection, dependencies: FetcherDependencies, outcome: PendingOutcome
+) -> TierStart | None:
+    """Return the leader's offsets for the start of the local log; None if the leader has no record below it.
+
+    Kafka repeats the request then, until the leader has copied a segment.
+    """
+    # lazy: 5.0 ms, 160 kB
+    from ottla.broker.replication.fetcher.tier_state_machine import request_tier_start
+
+    start = await request_tier_start(connection, dependencies, outcome.replica, outcome.leader_epoch)
+    return start if start.first_local_offset > start.log_start_offset else None
+
+
+def skips_tiered_offsets(dependencies: FetcherDependencies, log: PartitionLog, leader_end: int) -> bool:
+    """Return whether the log is empty, and is to start after the last copied segment (KIP-1023)."""
+    return (
+        log.log_end_offset == 0
+        and leader_end != 0
+        and log.config.tiering.is_enabled
+        and not log.config.compact
+        and dependencies.skips_tiered_offsets()
+    )
+
+
+def log_reset_error(outcome: PendingOutcome, error: Exception, *, is_retriable: bool = False) -> None:
+    """Log an error of a reset: errors that pass with the next metadata at level info, as Kafka does."""
+    name, is_expected = outcome.replica.log.label, is_retriable
+    if isinstance(error, ProtocolError):
+        is_expected = error.code in _EXPECTED_ERRORS
+    match type(outcome.outcome) is OffsetMovedOutcome, is_expected:
+        case True, True:
+            logger.info("Could not build remote log auxiliary state for %s due to error: %s", name, error)
+        case True, False:
+            logger.error("Error building remote log auxiliary state for %s: %s", name, error)
+        case False, True:
+            logger.info("Could not fetch offset for %s due to error: %s", name, error)
+        case _:
+            logger.error("Error getting offset for partition %s: %s", name, error)

@@ -1,0 +1,16 @@
+"""Outcome of a response for one partition, before it is applied to the log."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.broker.replication.fetcher.fetch_state import FetchOutcome
+from ottla.broker.replication.hosted_partition import HostedPartition
+
+
+class PendingOutcome(NamedTuple):
+    """Outcome for a partition, with the leader epoch in which it was fetched."""
+
+    outcome: FetchOutcome
+    replica: HostedPartition
+    leader_epoch: int
