@@ -357,7 +357,7 @@ def test_unknown_pending_upload_offset_is_the_log_start_or_an_error(*, is_copied
     async def scenario() -> object:
         try:
             return await request_tier_start(connection, dependencies, replica, 9)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             return error
 
     found = run_virtual(scenario)
