@@ -7,6 +7,7 @@ compat_tests.support.jars`` fetches them ahead of a test run.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import subprocess
 import sys
@@ -23,6 +24,10 @@ CACHE = (
 JARS = CACHE / "jars"
 KAFKA_VERSION = "4.3.1"
 _TRIES = 3
+CHECKSUMS = {
+    "kafka-storage-4.3.1-test.jar": "f3236936854c13815ffaa7f35a3f2d6861c125616cba5395b538b8680dded886",
+}
+"""SHA-256 of jars that are run as part of a broker, and that Ivy compares only with the repository's own checksum."""
 
 
 class SparkMissing(Exception):
@@ -54,15 +59,30 @@ def _fetch(conf: str) -> None:
     for attempt in range(_TRIES):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
+            _verify(target)
             (target / ".complete").touch()
             return
         print(f"jars ({conf}), attempt {attempt + 1}: {done.stdout[-2000:]}{done.stderr[-2000:]}", file=sys.stderr)
     raise RuntimeError(f"the {conf} jars could not be fetched")
 
 
+def _verify(folder: Path) -> None:
+    """Compare the jars of a folder with `CHECKSUMS`; delete one that differs.
+
+    Raises:
+        RuntimeError: A jar differs.
+    """
+    for path in folder.glob("*.jar"):
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if CHECKSUMS.get(path.name, found) != found:
+            path.unlink()
+            raise RuntimeError(f"wrong checksum: {path.name} ({found})")
+
+
 @cache
 def jars(conf: str) -> list[Path]:
-    """Return the jars of a configuration (``kafka``, ``streams``, ``connect``, ``shell``, ``spark``, ``lake``).
+    """Return the jars of a configuration (``kafka``, ``streams``, ``connect``, ``shell``, ``spark``, ``lake``,
+    ``tiered``).
 
     They are fetched on first use.
     """
@@ -85,5 +105,5 @@ def classpath(conf: str = "kafka") -> str:
 
 
 if __name__ == "__main__":
-    for name in ("kafka", "streams", "connect", "shell", "spark", "lake"):
+    for name in ("kafka", "streams", "connect", "shell", "spark", "lake", "tiered"):
         print(f"{name}: {len(jars(name))} jars in {JARS / name}")
