@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,11 @@ Answers = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def kafka_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
+def kafka_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     with TieredKafka(tmp_path_factory.mktemp("tiered-kafka") / "data") as kafka:
         answers = answers_of(kafka.port)
     assert len(answers) == len(dict(answers)), "each label occurs once"
-    yield dict(answers)
+    return dict(answers)
 
 
 def row_of(answer: Any) -> Any:
