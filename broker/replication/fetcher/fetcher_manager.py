@@ -20,8 +20,10 @@ from ottla.controller.metadata.record_serde import METADATA_VERSION, OLDEST_META
 from ottla.env.env import FOREVER_S, Env
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.fetcher.leader_endpoint import FetcherDependencies
+    from ottla.broker.replication.fetcher.leader_endpoint import FetcherDependencies, RemoteLog
     from ottla.broker.replication.fetcher.replica_fetcher import ReplicaFetcher
+
+SKIP_TIERED_OFFSETS = "follower.fetch.last.tiered.offset.enable"
 
 
 def fetcher_index(topic: str, partition: int, count: int) -> int:
@@ -58,6 +60,11 @@ class ReplicaFetcherManager:
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._assignments: dict[TopicPartition, tuple[HostedPartition, tuple[int, int]]] = {}
         self._nursery: trio.Nursery | None = None
+        self._remote_log: RemoteLog | None = None
+
+    def set_remote_log(self, remote_log: RemoteLog) -> None:
+        """Set the tiered storage of this broker, from which followers restore what their leaders deleted locally."""
+        self._remote_log = remote_log
 
     def _dependencies(self) -> FetcherDependencies:
         """Return the common dependencies of all fetchers, created for the first of them."""
@@ -80,6 +87,8 @@ class ReplicaFetcherManager:
                 self._count_throttled,
                 lambda: replicas.follower_quota.is_exceeded(replicas.image, env.monotonic_ms()),
                 inter_broker_access(config),
+                lambda: self._remote_log,
+                lambda: config.effective_value(replicas.image, SKIP_TIERED_OFFSETS) == "true",
             )
         return self._cached_dependencies
 
