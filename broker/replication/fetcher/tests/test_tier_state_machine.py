@@ -55,6 +55,7 @@ def check_follower(tiered: TieredBrokers, start: int) -> None:
 # ---------------------------------------------------------------------- start above the remote records
 
 
+@pytest.mark.behaviour("R-347")
 @pytest.mark.parametrize("follower_records", [0, 3])
 def test_follower_starts_at_the_leaders_local_log_start_with_its_epochs_and_producers(follower_records: int) -> None:
     async def scenario(tiered: TieredBrokers) -> None:
@@ -107,6 +108,7 @@ def test_restarted_follower_continues_from_its_own_log() -> None:
     assert run(scenario).requested.count(EARLIEST_LOCAL) == 1
 
 
+@pytest.mark.behaviour("R-348")
 @pytest.mark.parametrize("uploaded", [True, False])
 def test_empty_follower_skips_the_tiered_offsets_if_configured(*, uploaded: bool) -> None:
     async def scenario(tiered: TieredBrokers) -> None:
@@ -122,6 +124,7 @@ def test_empty_follower_skips_the_tiered_offsets_if_configured(*, uploaded: bool
     assert run(scenario).requested == ([LATEST, EARLIEST, EARLIEST_PENDING] if uploaded else [])
 
 
+@pytest.mark.behaviour("R-348")
 def test_follower_with_records_does_not_skip_the_tiered_offsets() -> None:
     async def scenario(tiered: TieredBrokers) -> None:
         tiered.append(1)
@@ -161,6 +164,7 @@ def repair(tiered: TieredBrokers) -> None:
     tiered.follower_log.update_config(tiered.leader_log.config)
 
 
+@pytest.mark.behaviour("R-347")
 @pytest.mark.parametrize(
     ("fail", "text"),
     [
@@ -218,6 +222,7 @@ def test_segment_without_producer_snapshot_is_used_without_producers(caplog: pyt
     assert "has no producer snapshot" in caplog.text
 
 
+@pytest.mark.behaviour("R-347")
 @pytest.mark.parametrize("code", [E.UNKNOWN_LEADER_EPOCH, E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_SERVER_ERROR])
 def test_error_of_the_leader_is_retried(code: E, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.fetcher")
@@ -235,6 +240,7 @@ def test_error_of_the_leader_is_retried(code: E, caplog: pytest.LogCaptureFixtur
     assert ("Error building remote log auxiliary state for t-0" in caplog.text) != is_expected
 
 
+@pytest.mark.behaviour("R-347")
 def test_fenced_follower_waits_for_the_next_leader_epoch() -> None:
     async def scenario(tiered: TieredBrokers) -> None:
         await tiered.start()
@@ -315,6 +321,7 @@ class LeaderConnection:
         )
 
 
+@pytest.mark.behaviour("R-347")
 @pytest.mark.parametrize(
     ("local", "earlier", "previous_epoch", "requested"),
     [
@@ -340,6 +347,7 @@ def test_segment_is_looked_up_by_the_epoch_of_the_record_before_the_start(
     assert connection.epochs == requested
 
 
+@pytest.mark.behaviour("R-348")
 @pytest.mark.parametrize("is_copied", [True, False])
 def test_unknown_pending_upload_offset_is_the_log_start_or_an_error(*, is_copied: bool) -> None:
     local = (90, 0) if is_copied else (4, 0)
