@@ -186,7 +186,7 @@ def test_truncate_fully_with_remote_state_keeps_the_log_start_epochs_and_produce
     assert log.highest_remote_offset == 99
     assert log.segments.base_offsets == [100]
     assert log.epochs.entries == [(2, 4), (5, 60)]
-    assert last_sequence(log) == last_sequence(log) >= 0
+    assert last_sequence(log) == 0
     with pytest.raises(ProtocolError, match="sequence"):
         log.append_as_leader(make_producer_batch(7, 5), 6, NOW)
     assert log.append_as_leader(make_producer_batch(7, 0), 6, NOW).duplicate
@@ -224,7 +224,7 @@ def test_producers_of_the_log_start_are_not_restored_without_remote_records() ->
 
 def test_kill_while_the_local_log_is_replaced_leaves_the_old_start_or_the_whole_remote_state() -> None:
     outcomes = set()
-    for calls in range(60):
+    for calls in range(150):
         memory = memory_disk(calls)
         session = memory.session()
         log = new_log(session, TIERED)

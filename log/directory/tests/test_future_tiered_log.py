@@ -17,7 +17,9 @@ def tiered_fixture() -> FutureLogFixture:
     fixture = FutureLogFixture(TIERED)
     current = fixture.current
     for epoch in (1, 1, 3, 3, 3):
-        current.append_as_leader(make_batch(current.log_end_offset, 12, producer_id=7, producer_epoch=0), epoch, NOW)
+        first = current.log_end_offset
+        batch = make_batch(first, 12, producer_id=7, producer_epoch=0, base_sequence=first)
+        current.append_as_leader(batch, epoch, NOW)
         current.set_high_watermark(current.log_end_offset)
     current.roll(NOW)
     append_batches(current, 10, epoch=5)
