@@ -20,6 +20,7 @@ from ottla.wire.messages import create_topics as ct
 from ottla.wire.messages import delete_records as dr
 from ottla.wire.messages import end_txn as e
 from ottla.wire.messages import fetch as f
+from ottla.wire.messages import find_coordinator as fc
 from ottla.wire.messages import init_producer_id as ip
 from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages import offset_for_leader_epoch as oe
@@ -63,7 +64,7 @@ TIERED_CONFIG = {
     "remote_storage_enable": "true",
     "internal_segment_bytes": str(MAX_SEGMENT_BYTES),
     "index_interval_bytes": str(BATCH_BYTES),
-    "local_retention_bytes": str(LOCAL_SEGMENTS * SEGMENT_BYTES + BATCH_BYTES // 2),
+    "local_retention_bytes": str(LOCAL_SEGMENTS * SEGMENT_BYTES),
     "retention_ms": "-1",
 }
 
@@ -181,7 +182,9 @@ class TieredSession(ScenarioSession):
             )
             return answer
 
-        wait_until(lambda: init().error_code == 0)  # the coordinator's partitions are created by the first request
+        find = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=[TRANSACTIONAL_ID])  # creates the topic
+        wait_until(lambda: not peer.call(ApiKey.FIND_COORDINATOR, 4, find).coordinators[0].error_code)
+        wait_until(lambda: not init().error_code)
         made = init()
         producer = made.producer_id, made.producer_epoch
         for number in range(TRANSACTIONS):

@@ -99,6 +99,12 @@ def log_reset_error(outcome: PendingOutcome, error: Exception, *, is_retriable: 
     name, is_expected = outcome.replica.log.label, is_retriable
     if isinstance(error, ProtocolError):
         is_expected = error.code in _EXPECTED_ERRORS
+        if error.code is ErrorCode.FENCED_LEADER_EPOCH:
+            text = (
+                "Partition %s has an older epoch (%d) than the current leader. Will await the new state of the leader"
+            )
+            logger.info(f"{text} before resuming fetching.", name, outcome.leader_epoch)
+            return
     match type(outcome.outcome) is OffsetMovedOutcome, is_expected:
         case True, True:
             logger.info("Could not build remote log auxiliary state for %s due to error: %s", name, error)

@@ -198,4 +198,4 @@ def test_list_offsets_error_delays_only_that_partition(caplog: pytest.LogCapture
         assert len(requested.brokers[2].wires) == 1, "the connection is as good as before"
 
     requested.brokers.run(scenario)
-    assert [x for x in caplog.records if "Error while processing data for partition" in x.getMessage()]
+    assert [x for x in caplog.records if "Error getting offset for partition t-0" in x.getMessage()]

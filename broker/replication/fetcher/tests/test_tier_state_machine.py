@@ -251,8 +251,9 @@ def test_fenced_follower_waits_for_the_next_leader_epoch() -> None:
         await trio.sleep(10)
         assert tiered.follower_log.log_end_offset == 0
         assert len(tiered.requested) == 1
-        brokers = tiered.brokers
-        brokers.commit_partition(leader_epoch=brokers.partition().leader_epoch + 1)
+        tiered.begin_epoch()
+        await tiered.wait_for_epoch()
+        tiered.append(1)
         await wait_until(tiered.is_replicated)
 
     run(scenario)
@@ -262,16 +263,20 @@ def test_leader_change_while_the_store_is_read_discards_the_result() -> None:
     async def scenario(tiered: TieredBrokers) -> None:
         await tiered.start()
         await tiered.copy()
-        brokers, before = tiered.brokers, []
+        before: list[int] = []
+        follower = tiered.brokers[2].replica
 
-        def elect() -> None:
-            tiered.remote.before_read = lambda: None
-            brokers.commit_partition(leader_epoch=brokers.partition().leader_epoch + 1)
+        async def elect() -> None:
+            tiered.remote.before_read = trio.lowlevel.checkpoint
+            tiered.begin_epoch()
+            await wait_until(lambda: follower.leader_epoch == tiered.brokers.partition().leader_epoch)
             before.append(tiered.follower_log.truncations)
 
         tiered.remote.before_read = elect
         tiered.connect_follower()
         await wait_until(lambda: bool(before))
+        await tiered.wait_for_epoch()
+        tiered.append(1)
         await wait_until(tiered.is_replicated)
         assert tiered.follower_log.truncations == before[0] + 1, "one rebuild, in the new leader epoch"
 
@@ -284,7 +289,8 @@ def test_failed_local_disk_fails_the_log_directory() -> None:
         await tiered.copy()
         disk = tiered.brokers[2].env.disk
 
-        def break_disk() -> None:
+        async def break_disk() -> None:
+            await trio.lowlevel.checkpoint()
             disk.fault = lambda operation, path: OSError(errno.EIO, "broken") if operation == "unlink" else None
 
         tiered.remote.before_read = break_disk

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import trio
 
-from ottla.broker.replication.tests.broker_cluster import TOPIC_ID, BrokerCluster
+from ottla.broker.replication.tests.broker_cluster import TOPIC_ID, BrokerCluster, wait_until
 from ottla.broker.storage.tiered.directory_store import DirectoryStore
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_log_tasks import RemoteLogTasks
@@ -38,7 +38,7 @@ class FollowerRemoteLog:
         self.storage: RemoteStorage = self
         self.segments: RemoteLogMetadataCache | None = cache
         self.failures: list[Exception | tuple[IndexType, bytes]] = []
-        self.before_read: Callable[[], None] = lambda: None
+        self.before_read: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         self._storage = storage
 
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
@@ -46,8 +46,7 @@ class FollowerRemoteLog:
         return self.segments
 
     async def in_reader_thread(self, work: Callable[[], T]) -> T:
-        await trio.lowlevel.checkpoint()
-        self.before_read()
+        await self.before_read()
         return work()
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
@@ -106,7 +105,8 @@ class TieredBrokers:
         self._connect_fetcher()
         for number in range(segments):
             if number and number % 2 == 0:
-                self.leader_log.assign_epoch_start_offset(self.leader_log.epochs.latest_epoch() + 2)
+                self.begin_epoch(2)
+                await self.wait_for_epoch()
             self.append(RECORDS_PER_SEGMENT)
             self.leader_log.roll(self.brokers[1].env.now_ms())
         self.append(3)
@@ -148,6 +148,15 @@ class TieredBrokers:
             log.append_as_leader(make_producer_batch(PRODUCER_ID, self.sequence), epoch, now_ms)
             self.sequence += 1
         log.set_high_watermark(log.log_end_offset)
+        self.brokers[1].replica.notify_waiters()
+
+    def begin_epoch(self, step: int = 1) -> None:
+        """Commit a later leader epoch with the same leader."""
+        self.brokers.commit_partition(leader_epoch=self.brokers.partition().leader_epoch + step)
+
+    async def wait_for_epoch(self) -> None:
+        """Wait until the leader has the committed leader epoch, in which `append` then appends."""
+        await wait_until(lambda: self.leader_log.epochs.latest_epoch() == self.brokers.partition().leader_epoch)
 
     async def copy(self, local_segments: int = 1, log_start: int = 0) -> None:
         """Copy all rolled segments, keep the newest ones locally, and set the log start offset."""
@@ -158,8 +167,9 @@ class TieredBrokers:
         log.delete_segments_below_start(now_ms)
 
     def connect_follower(self) -> None:
-        """Let the follower's fetches through."""
+        """Let metadata and fetches of the follower through."""
         self.brokers.cut.clear()
+        self.brokers.commit_partition()
 
     def is_replicated(self) -> bool:
         """Return whether the follower's log has the end, start and epochs of the leader's."""
