@@ -66,6 +66,7 @@ TIERED_CONFIG = {
     "index_interval_bytes": str(BATCH_BYTES),
     "local_retention_bytes": str(LOCAL_SEGMENTS * SEGMENT_BYTES),
     "retention_ms": "-1",
+    "segment_ms": str(2**60),  # a marker is years later than the records
 }
 
 
