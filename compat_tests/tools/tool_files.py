@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 
 from compat_tests.tools.kafka_tool_runs import SIDES
+from ottla.wire.record_batch.crc import crc32c
 
 _ROW = '{"topic": "SIDE.%s", "partition": %d, "offset": %d}'
 _ROWS = '{"partitions": [%s, %s]}'
@@ -93,6 +95,9 @@ def copy_logs(data_dir: Path, folder: Path) -> dict[str, str]:
     positions = many[1]
     (logs / "many" / f"{_SEGMENT}.index").write_bytes(_entries(positions))
     (logs / "many" / f"{_SEGMENT}.timeindex").write_bytes(_times(positions, 0))
+    (logs / "many" / "00000000000000000005.snapshot").write_bytes(_producers())
+    (logs / "cut" / f"{_SEGMENT}.snapshot").write_bytes(_producers()[:-1])
+    (logs / "many" / f"{_SEGMENT}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 77, 1, 3, 4))
     shutil.copytree(logs / "many", logs / "mixed")
     (logs / "mixed" / f"{_SEGMENT}.index").write_bytes(_entries([(at, offset + 1) for at, offset in positions]))
     (logs / "mixed" / f"{_SEGMENT}.timeindex").write_bytes(_times(positions, 1))
@@ -111,6 +116,13 @@ def _many_batches(raw: bytes, count: int) -> tuple[bytes, list[tuple[int, int]]]
     delta = int.from_bytes(raw[23:27], "big")
     batches = [(number * (delta + 1)).to_bytes(8, "big") + raw[8:size] for number in range(count)]
     return b"".join(batches), [(number * size, number * (delta + 1) + delta) for number in range(count)]
+
+
+def _producers() -> bytes:
+    """Return a producer snapshot with a producer in a transaction, and one whose batches have been deleted."""
+    rows = [(77, 1, 12, 1007, 2, 1_600_000_000_000, 3, 1005), (78, 0, -1, -1, 0, 1_600_000_000_001, -1, -1)]
+    body = struct.pack(">i", len(rows)) + b"".join(struct.pack(">qhiqiqiq", *row) for row in rows)
+    return struct.pack(">hI", 1, crc32c(body)) + body
 
 
 def _entries(positions: Iterable[tuple[int, int]]) -> bytes:

@@ -292,7 +292,7 @@ async def plan_reset(
 
     new = await target_offsets(look, to, wanted, have, blocking_env.BlockingEnv().now_ms())
     if options.execute and new:
-        await (alter_share_offsets if shares else commit_offsets)(client, group_id, new)
+        await (_alter_share_offsets if shares else commit_offsets)(client, group_id, new)
     return [
         {"group": group_id, "topic": at[0], "partition": at[1], "position": have.get(at), "new": new[at]}
         for at in sorted(new)
@@ -319,12 +319,7 @@ async def commit_offsets(client: ClusterClient, group_id: str, new: Mapping[Topi
             raise_for_error(row.error_code, None, f"{group_id}: {topic.name}-{row.partition_index}")
 
 
-async def alter_share_offsets(client: ClusterClient, group_id: str, new: Mapping[TopicPartitionKey, int]) -> None:
-    """Set start offsets of a share group without members.
-
-    Raises:
-        CommandFailed: the coordinator refused an offset.
-    """
+async def _alter_share_offsets(client: ClusterClient, group_id: str, new: Mapping[TopicPartitionKey, int]) -> None:
     topics = [
         AlterShareGroupOffsetsRequestTopic(
             topic, [AlterShareGroupOffsetsRequestPartition(number, offset) for number, offset in rows.items()]

@@ -84,14 +84,12 @@ class LogDump:
     Args:
         disk: disk with the files.
         options: parsed arguments.
-        parse: parser of records; None to print no records.
     """
 
-    def __init__(self, disk: Disk, options: argparse.Namespace, parse: RecordParser | None) -> None:
+    def __init__(self, disk: Disk, options: argparse.Namespace) -> None:
         self._disk = disk
         self._options = options
-        self._parse = parse
-        self._is_deep = options.deep_iteration or parse is not None
+        self._parse: RecordParser | None = None
         self._mismatches: dict[str, dict[int, int]] = {}
         self._jumps: dict[str, dict[int, int]] = {}
         self._time_errors: dict[str, dict[str, list[str]]] = {}
@@ -139,6 +137,8 @@ class LogDump:
             if not (offset.isdecimal() and epoch.isdecimal()):
                 raise ToolFailed("No value present")
             print(f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}")
+        self._parse = _record_parser(self._options)
+        is_deep = self._options.deep_iteration or self._parse is not None
         raw, end = read_file(self._disk, path), 0
         most = self._options.max_bytes
         raw = raw if most is None else raw[:most]
@@ -146,7 +146,7 @@ class LogDump:
         for position, header in legacy_records.iterate_any_batches(raw):
             print(_batch_text(header, position, is_valid=legacy_records.any_crc_matches(raw, header, position)))
             end = position + header.size_bytes
-            for record in iterate_records(raw, header, position) if self._is_deep else ():
+            for record in iterate_records(raw, header, position) if is_deep else ():
                 if record.offset != before + 1:
                     self._jumps.setdefault(os.path.abspath(path), {})[before] = record.offset
                 before = record.offset
@@ -351,7 +351,7 @@ def run(arguments: list[str]) -> int:
     options = parser.parse(arguments)
     parser.require(options, "files")
     try:
-        dump = LogDump(RealDisk(), options, _record_parser(options))
+        dump = LogDump(RealDisk(), options)
         for path in options.files.split(","):
             dump.dump(path)
     except (ToolFailed, OSError) as error:

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from ottla.cli.common import connect_to_coordinator
 from ottla.cli.group_admin import description as gs
-from ottla.cli.group_admin.reset import alter_share_offsets
+from ottla.cli.group_admin.offsets import group_by_topic
 from ottla.cli.group_admin.share_offsets import described_share_offsets, start_offsets
 from ottla.cli.kafka_tools.consumer_group_offsets import OffsetReset, Offsets
 from ottla.cli.kafka_tools.java_errors import java_text, message_text
@@ -37,6 +37,7 @@ from ottla.cli.kafka_tools.typed_groups import (
 from ottla.client.cluster_client import ClusterClient
 from ottla.env.hosts import format_address
 from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import alter_share_group_offsets as ao
 from ottla.wire.messages import delete_share_group_offsets as ds
 
 TEXT = "This tool helps to list, describe, reset and delete share groups."
@@ -241,7 +242,25 @@ class ShareOffsetReset(OffsetReset):
             raise ToolFailed(message_text(error)) from None
 
     async def _store(self, group: str, new: Offsets) -> None:
-        await alter_share_offsets(self._client, group, new)
+        rows = [
+            ao.AlterShareGroupOffsetsRequestTopic(
+                topic, [ao.AlterShareGroupOffsetsRequestPartition(number, offset) for number, offset in offsets.items()]
+            )
+            for topic, offsets in group_by_topic(new).items()
+        ]
+        channel = await connect_to_coordinator(self._client, group)
+        answer = await channel.call(ao.AlterShareGroupOffsetsRequest(group, rows))
+        failed = [
+            f"{topic.topic_name}-{row.partition_index}"
+            for topic in answer.responses
+            for row in topic.partitions
+            if row.error_code
+        ]
+        if answer.error_code:
+            failed = [f"{topic}-{number}" for topic, number in sorted(new)]
+        if failed:
+            shown = ", ".join(failed)
+            raise ToolFailed(f"Failed altering group offsets for the following partitions: [{shown}]")
 
 
 def run(arguments: list[str]) -> int:

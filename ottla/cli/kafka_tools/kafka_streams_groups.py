@@ -302,7 +302,9 @@ class StreamsOffsetReset(OffsetReset):
         return new
 
     def _print(self, out: Mapping[str, Offsets]) -> None:
-        rows: list[tuple[Any, ...]] = [(group, *at, offset) for group, offsets in out.items() for at, offset in sorted(offsets.items())]
+        rows: list[tuple[Any, ...]] = []
+        for group, offsets in out.items():
+            rows += [(group, *at, offset) for at, offset in sorted(offsets.items())]
         if out:
             rows.insert(0, ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"))
         print("".join("\n" + padded(RESET_WIDTHS, row) for row in rows))

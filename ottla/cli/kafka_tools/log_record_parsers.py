@@ -15,7 +15,7 @@ from ottla.broker.groups import records as group_records
 from ottla.broker.share_state import records as share_records
 from ottla.broker.transactions import records as transaction_records
 from ottla.cli.kafka_tools.tool_options import ToolFailed
-from ottla.controller.metadata.record_serde import decode_record
+from ottla.controller.metadata.record_serde import FRAME_VERSION, decode_record
 from ottla.tools.dump import REDACTED, secret_fields
 from ottla.tools.message_json import camel_case, message_to_json
 from ottla.wire.codec import compiler
@@ -131,7 +131,12 @@ def _parse_metadata_record(record: Record) -> ParsedRecord:
     """Parse a record of the metadata log, with secrets replaced."""
     raw = record.value or b""
     try:
-        _, at = read_uvarint(raw, 0)
+        frame, at = read_uvarint(raw, 0)
+        if frame != FRAME_VERSION:
+            raise WireError(
+                f"Could not deserialize metadata record due to unknown frame version {frame}(only frame version "
+                f"{FRAME_VERSION} is supported)"
+            )
         _, at = read_uvarint(raw, at)
         version, _ = read_uvarint(raw, at)
         message = decode_record(raw)

@@ -59,7 +59,7 @@ def _content(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             content = json_object(json.loads(file.read()))
     except OSError:
-        raise ToolFailed(path) from None
+        raise ToolFailed(f"Unable to read file {path}") from None
     except (ValueError, RecursionError):  # the latter: deeply nested
         raise ToolFailed(_INVALID) from None
     version = field_value(content, "version") if "version" in content else VERSION

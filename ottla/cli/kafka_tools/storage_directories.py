@@ -33,6 +33,8 @@ NO_VOTERS = (
     "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
     "--standalone, --initial-controllers, or --no-initial-controllers."
 )
+SHOWN = ("cluster.id", "directory.id", "node.id", "version")
+"""Properties of ``meta.properties`` that ``info`` shows."""
 LEGACY = (
     "The kafka configuration file appears to be for a legacy cluster. Formatting is only supported for clusters in "
     "KRaft mode."
@@ -134,7 +136,7 @@ def _meta_properties(path: str) -> dict[str, str]:
         CorruptFile: a required property is missing.
     """
     values = checkpoint_files.read_properties(SystemEnv().disk, path)
-    kept: dict[str, str] = {name: values[name] for name in ("cluster.id", "directory.id", "node.id", "version") if name in values}
+    kept: dict[str, str] = {name: values[name] for name in SHOWN if name in values}
     if "node.id" not in kept:
         raise CorruptFile("Failed to find node.id")
     return kept

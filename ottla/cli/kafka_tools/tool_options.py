@@ -27,9 +27,20 @@ _ARGPARSE_TEXTS = (
     (re.compile(r"argument -*(\S+): invalid \S+ value: '(.*)'", re.DOTALL), r"Cannot parse argument '\2' of option \1"),
 )
 
-_VERB_TEXTS = (
+_VERB_TEXTS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"the following arguments are required: COMMAND"), "too few arguments"),
     (re.compile(r"the following arguments are required: ([^/]+).*"), r"argument \1 is required"),
+    (
+        re.compile(r"argument (\S+): invalid java_(\w+) value: '(.*)'", re.DOTALL),
+        lambda found: (
+            f"argument {found[1]}: could not convert '{found[3]}' to {found[2].capitalize()} "
+            f'(For input string: "{found[3]}")'
+        ),
+    ),
+    (
+        re.compile(r"argument COMMAND: unknown: ([^;]+)(?:; did you mean .*?)? \(choose from (.*)\)"),
+        lambda found: f"invalid choice: '{found[1]}' (choose from '" + "', '".join(found[2].split(", ")) + "')",
+    ),
 )
 """Messages of ``argparse`` with those of ``argparse4j``, which Kafka's tools with verbs use."""
 
