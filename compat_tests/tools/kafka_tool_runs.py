@@ -127,7 +127,8 @@ def normalized(status: int, out: str, errors: str) -> ToolRun:
 def is_equal(ours: ToolRun, kafkas: ToolRun) -> bool:
     """Return True for equal results; for an exception that Kafka's tool does not catch, one line is enough."""
     uncaught = kafkas.status == 1 and not kafkas.error
-    is_trace = kafkas.status == 0 and kafkas.error.startswith(("org.apache.", "java."))
+    is_printed = kafkas.status == 0 or any(line.startswith("Error: ") for line in kafkas.out)
+    is_trace = is_printed and kafkas.error.startswith(("org.apache.", "java."))
     same_error = is_trace or ours.error == kafkas.error or (uncaught and bool(ours.error))
     return ours[:2] == kafkas[:2] and same_error
 

@@ -9,11 +9,11 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ottla.cli.errors import CommandFailed
 from ottla.cli.group_admin import description as gs
 from ottla.cli.group_admin.offsets import EARLIEST, LATEST, TopicPartitionKey, fetch_committed_entries, list_offsets
-from ottla.cli.group_admin.reset import delete_topics, internal_topics
+from ottla.cli.group_admin.reset import internal_topics
 from ottla.cli.kafka_tools.consumer_group_offsets import OffsetReset, Offsets, delete_offsets
+from ottla.cli.kafka_tools.java_errors import java_text
 from ottla.cli.kafka_tools.text_tables import padded, widest
 from ottla.cli.kafka_tools.tool_options import FailureFormat, ToolOptions, has, java_long, run_tool
 from ottla.cli.kafka_tools.typed_groups import (
@@ -27,6 +27,8 @@ from ottla.cli.kafka_tools.typed_groups import (
 )
 from ottla.client.cluster_client import ClusterClient
 from ottla.env.hosts import format_address
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 TEXT = "This tool helps to list, or describe streams groups."
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
@@ -247,6 +249,17 @@ def _internal_topics(seen: gs.GroupDescription) -> list[str]:
     return known
 
 
+async def _delete_topics(client: ClusterClient, names: Sequence[str]) -> dict[str, ProtocolError]:
+    """Delete topics and return the error of each that was not deleted."""
+    if not names:
+        return {}
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name) for name in names], timeout_ms=30_000)
+    rows = (await client.call(request)).responses
+    return {
+        row.name or "": ProtocolError(ErrorCode(row.error_code), row.error_message) for row in rows if row.error_code
+    }
+
+
 async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     topics: dict[str, list[str]] = {}
     if options.delete_all_internal_topics:
@@ -257,10 +270,10 @@ async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     deleted, failed = await delete_groups(client, options, gs.STREAMS, "does not exist or is not a streams group.")
     failures: dict[str, str] = {}
     for name in deleted:
-        try:
-            await delete_topics(client, topics.get(name, []))
-        except CommandFailed as error:
-            failures[name] = str(error)
+        errors = await _delete_topics(client, topics.get(name, []))
+        for topic, error in errors.items():
+            print(f"Failed to delete internal topic: {topic}")
+            failures[name] = java_text(error)
     print_deletion(gs.STREAMS, deleted, failed, ".")
     if topics and deleted and not failures:
         shown = "', '".join(name for name in deleted if name in topics)
@@ -294,11 +307,15 @@ class StreamsOffsetReset(OffsetReset):
         self._group = group
         new = await super()._inactive_group(group)
         options = self._options
-        if options.execute and options.delete_all_internal_topics:
-            seen = await gs.describe_group_of_type(self._client, group, gs.STREAMS)
-            await delete_topics(self._client, _internal_topics(seen))
-        elif options.execute:
-            await delete_topics(self._client, options.delete_internal_topic or [])
+        if options.execute:
+            names: list[str] = options.delete_internal_topic or []
+            if options.delete_all_internal_topics:
+                names = _internal_topics(await gs.describe_group_of_type(self._client, group, gs.STREAMS))
+            for error in (await _delete_topics(self._client, names)).values():
+                is_missing = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                why = "because the topics do not exist." if is_missing else f"due to {java_text(error)}"
+                print(f"\nError: Deleting internal topics for group '{group}' failed {why}")
+                break
         return new
 
     def _print(self, out: Mapping[str, Offsets]) -> None:
