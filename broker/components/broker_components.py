@@ -220,6 +220,7 @@ class BrokerComponents:
         )
         made = create_remote_log_manager(around)
         self.publisher.subscribe(made.publish)
+        self.fetchers.set_remote_log(made)
         return made
 
     def _create_remote_reads(self, manager: RemoteLogManager | None) -> RemoteReads | None:

@@ -18,16 +18,14 @@ from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata
 from ottla.broker.storage.tiered.segment_format import object_name
-from ottla.client.record_decoding import decode_records
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import delete_topics as dt
-from ottla.wire.record_batch.records import Record
 from sim.engine.object_store import SimObjectStore, SimStoreFaults
 from sim.engine.processes import SimProcess
 from sim.faults.node_lifecycle import NodeLifecycle
 from sim.scenarios.cluster import RUN_S, ClusterScenario, ClusterStopPolicy, node_settings
-from sim.scenarios.single_node import COMPACTED_KEYS, COMPACTED_TOPIC, COMPACTION_CONFIGS, SimulationResult
-from sim.workload.clients import TOPIC, RetriableError, SimClient, SimProducer, create_topic
+from sim.scenarios.single_node import SimulationResult
+from sim.workload.clients import TOPIC, RetriableError, SimClient, create_topic
 
 TIERED_SETTINGS = {
     "remote.log.storage.system.enable": "true",
@@ -35,13 +33,9 @@ TIERED_SETTINGS = {
     "log.retention.check.interval.ms": "700",
     "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
 }
-TIERED_TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": "900", "local.retention.bytes": "15000"}
+TIERED_TOPIC = {"remote.storage.enable": "true", "internal.segment.bytes": "900", "local.retention.bytes": "3000"}
 CHECK_INTERVAL_S = 0.3
 CATCH_UP_S = 60.0
-SHORT_FAULTS = ("oneway", "reset", "lossy", "clock", "slow", "late")
-"""Faults during which no follower falls behind the local segments of its leader."""
-MAX_DOWNTIME_S = 2.0
-"""Maximum downtime of a node: after a long one the leader may have no local segment with the end of its log."""
 
 
 class TieredNodeLifecycle(NodeLifecycle):
@@ -62,9 +56,6 @@ class TieredClusterScenario(ClusterScenario):
         super().__init__(seed, run_s=run_s)
         plan, rng = self.fault_plan, self.simulation.rng
         plan.settings |= TIERED_SETTINGS
-        plan.stop_kinds = [kind for kind in plan.stop_kinds if kind in ("kill", "clean")] or ["kill"]
-        plan.fault_kinds = [kind for kind in plan.fault_kinds if kind in SHORT_FAULTS]
-        plan.max_downtime_s = min(plan.max_downtime_s, MAX_DOWNTIME_S)
         self.store = SimObjectStore(self.simulation, _draw_faults(rng.random))
         names, guard = list(self.numbers), ClusterStopPolicy(self)
         for name, number in self.numbers.items():
@@ -73,21 +64,12 @@ class TieredClusterScenario(ClusterScenario):
             self.lifecycles[name] = made
 
     async def _work(self) -> None:
-        simulation, service = self.simulation, self.service
-        await create_topic(simulation, TOPIC, TIERED_TOPIC, service)
-        await create_topic(simulation, COMPACTED_TOPIC, COMPACTION_CONFIGS, service)
+        await create_topic(self.simulation, TOPIC, TIERED_TOPIC, self.service)
         async with trio.open_nursery() as checks:
             checks.start_soon(self._check_tiers)
             checks.start_soon(self._fail_store)
-            async with trio.open_nursery() as workers:
-                for number in range(3):
-                    workers.start_soon(
-                        SimProducer(simulation, f"producer-{number}", number * 1_000_000, service=service).run
-                    )
-                keeper = SimProducer(simulation, "keeper", 10_000_000, COMPACTED_TOPIC, COMPACTED_KEYS, service)
-                workers.start_soon(keeper.run)
+            await super()._work()
             checks.cancel_scope.cancel()
-        self._done.set()
 
     async def _fail_store(self) -> None:
         """Make the store unreachable now and then."""
@@ -100,9 +82,6 @@ class TieredClusterScenario(ClusterScenario):
     async def _verify_progress(self) -> None:
         self.store.faults = SimStoreFaults()
         await super()._verify_progress()
-
-    async def _isolate_node(self) -> None:
-        """Isolate no node: it would fall behind the local segments of the leaders."""
 
     # ------------------------------------------------------------------ checks
 
@@ -165,28 +144,15 @@ class TieredClusterScenario(ClusterScenario):
             return
         known = set()
         for replica, cache in self._leaders():
-            ledger.verify_partition((TOPIC, replica.partition), await self._read_tiers(replica, cache))
+            self._remote_segments(replica, cache)
             known |= {object_name(each) for each in cache.list_segments()}
         self.fault_plan.counts["objects"] = len(self.store.objects)
         for name in self.store.orphans(known):
             ledger.report_violation("orphan", name)
-        for detail in self._replica_differences()[:5]:
-            ledger.report_violation("copies-differ", detail)
+        await super()._verify(client)
         await client.retry_until_done(partial(self._delete_topic, client))
         if not await self._wait_until(lambda: not self.store.objects):
             ledger.report_violation("not-deleted", str(sorted(self.store.objects)[:5]))
-
-    async def _read_tiers(self, replica: HostedPartition, cache: RemoteLogMetadataCache) -> list[Record]:
-        """Return all records of a partition: those below the local segments from the store."""
-        log, process = replica.log, self.simulation.process("reader")
-        store = self.store.segment_store(process)
-        out: list[Record] = []
-        for segment in self._remote_segments(replica, cache):
-            data = await process.env.in_thread(partial(store.fetch_segment, segment, 0, segment.segment_size_bytes))
-            out += [x for x in decode_records(data, len(out)) if x.offset < log.local_log_start_offset]
-        for _, raw in log.segments.batches(log.local_log_start_offset):
-            out += decode_records(raw, log.local_log_start_offset)
-        return out
 
     async def _delete_topic(self, client: SimClient) -> None:
         answer = await client.call(dt.DeleteTopicsRequest([], [TOPIC], 5000), 4)
