@@ -125,6 +125,11 @@ def fetch_several_partitions(session: TieredSession) -> None:
     session.fetch_partitions("local, remote", local, remote)
     session.fetch_partitions("remote, remote", remote, other)
     session.fetch_partitions("remote, remote, local", remote, other, local)
+    sized = [row(TOPIC, 0, SEGMENT_BYTES), row(TXN_TOPIC, 0, BATCH_BYTES), row(LOCAL_TOPIC, 0, BATCH_BYTES)]
+    session.fetch_partitions("limits of the partitions", *sized)
+    session.fetch_partitions(
+        "limits of the partitions, not enough for all", *sized, max_bytes=SEGMENT_BYTES + BATCH_BYTES
+    )
     for size in (1, BATCH_BYTES, SEGMENT_BYTES, 2 * SEGMENT_BYTES):
         session.fetch_partitions(f"remote, remote, local, {size} bytes", remote, other, local, max_bytes=size)
         session.fetch_partitions(f"local, remote, {size} bytes", local, remote, max_bytes=size)
@@ -143,7 +148,7 @@ def fetch_transactions(session: TieredSession) -> None:
             label = f"fetch transactions {offset}, isolation {isolation}"
             session.fetch_offset(label, offset, topic=TXN_TOPIC, isolation_level=isolation)
             session.fetch_offset(f"{label}, one batch", offset, BATCH_BYTES, topic=TXN_TOPIC, isolation_level=isolation)
-        for timestamp in SPECIAL_TIMESTAMPS:
+        for timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING):
             session.list_offsets(
                 f"list {timestamp} of transactions, isolation {isolation}",
                 *(timestamp, 11),

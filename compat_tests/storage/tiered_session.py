@@ -91,8 +91,8 @@ class TieredSession(ScenarioSession):
         options: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": NO_LIMIT} | more
         answer = self["a"].call(ApiKey.FETCH, version, f.FetchRequest(topics=topics, **options))
         text = to_json_value(answer)
-        for topic, told in zip(answer.responses, text["responses"], strict=True):
-            for row, part in zip(topic.partitions, told["partitions"], strict=True):
+        for topic, topic_text in zip(answer.responses, text["responses"], strict=True):
+            for row, part in zip(topic.partitions, topic_text["partitions"], strict=True):
                 part["records"] = None if row.records is None else describe_records(bytes(row.records))
         self.record_normalized(label, self._named(text))
         return [row for topic in answer.responses for row in topic.partitions]
@@ -156,7 +156,7 @@ class TieredSession(ScenarioSession):
     def fill_topics(self) -> None:
         """Create the topics, append their records, and wait until rolled segments are copied and deleted locally."""
         self.topic_ids[TOPIC] = self.topic(TOPIC, **TIERED_CONFIG)
-        self.topic_ids[LOCAL_TOPIC] = self.topic(LOCAL_TOPIC)
+        self.topic_ids[LOCAL_TOPIC] = self.topic(LOCAL_TOPIC, retention_ms="-1")
         self.topic_ids[TXN_TOPIC] = self.topic(TXN_TOPIC, **TIERED_CONFIG)
         for number in range(SEGMENTS * BATCHES_PER_SEGMENT):
             self._append(TOPIC, batch(number * RECORDS_PER_BATCH))

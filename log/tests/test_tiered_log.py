@@ -222,7 +222,7 @@ def test_producers_of_the_log_start_are_not_restored_without_remote_records() ->
     assert (again.log_start_offset, last_sequence(again)) == (100, -1)
 
 
-def test_kill_while_the_local_log_is_replaced_leaves_the_old_start_or_the_whole_remote_state() -> None:
+def test_kill_during_truncation_leaves_no_part_of_the_remote_state() -> None:
     outcomes = set()
     for calls in range(150):
         memory = memory_disk(calls)

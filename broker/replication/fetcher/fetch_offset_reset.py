@@ -17,10 +17,10 @@ from ottla.broker.replication.fetcher.leader_endpoint import (
     LATEST_TIMESTAMP,
     FetcherDependencies,
     fetch_leader_offset,
+    skips_tiered_offsets,
 )
 from ottla.broker.replication.fetcher.pending_outcome import PendingOutcome
 from ottla.client.node_connection import NodeConnection
-from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
@@ -81,17 +81,6 @@ async def _tier_start(
 
     start = await request_tier_start(connection, dependencies, outcome.replica, outcome.leader_epoch)
     return start if start.first_local_offset > start.log_start_offset else None
-
-
-def skips_tiered_offsets(dependencies: FetcherDependencies, log: PartitionLog, leader_end: int) -> bool:
-    """Return whether the log is empty, and is to start after the last copied segment (KIP-1023)."""
-    return (
-        log.log_end_offset == 0
-        and leader_end != 0
-        and log.config.tiering.is_enabled
-        and not log.config.compact
-        and dependencies.skips_tiered_offsets()
-    )
 
 
 def log_reset_error(outcome: PendingOutcome, error: Exception, *, is_retriable: bool = False) -> None:

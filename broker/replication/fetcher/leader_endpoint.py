@@ -17,6 +17,7 @@ from ottla.client.channel import Disconnected
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.client.node_connection import NodeConnection
 from ottla.env.env import Env
+from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -75,6 +76,17 @@ class FetcherDependencies(NamedTuple):
     """Function that returns the manager of tiered storage; None while this broker has none (KIP-405)."""
     skips_tiered_offsets: Callable[[], bool] = lambda: False
     """Function that returns ``follower.fetch.last.tiered.offset.enable`` (KIP-1023)."""
+
+
+def skips_tiered_offsets(dependencies: FetcherDependencies, log: PartitionLog, leader_end: int) -> bool:
+    """Return whether the log is empty, and is to start after the last copied segment (KIP-1023)."""
+    return (
+        log.log_end_offset == 0
+        and leader_end != 0
+        and log.config.tiering.is_enabled
+        and not log.config.compact
+        and dependencies.skips_tiered_offsets()
+    )
 
 
 def fetch_limits_of(config: NodeConfig) -> ReplicaFetchLimits:

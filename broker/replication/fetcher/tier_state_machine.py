@@ -17,7 +17,6 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from ottla.broker.replication.fetcher.fetch_offset_reset import skips_tiered_offsets
 from ottla.broker.replication.fetcher.leader_endpoint import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -28,6 +27,7 @@ from ottla.broker.replication.fetcher.leader_endpoint import (
     RemoteLog,
     fetch_leader_offset,
     leader_error,
+    skips_tiered_offsets,
 )
 from ottla.broker.replication.fetcher.pending_outcome import PendingOutcome
 from ottla.broker.replication.hosted_partition import HostedPartition

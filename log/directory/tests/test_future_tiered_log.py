@@ -31,7 +31,7 @@ def tiered_fixture() -> FutureLogFixture:
     return fixture
 
 
-def test_future_log_of_a_tiered_log_starts_at_the_local_log_start_with_epochs_and_producers() -> None:
+def test_future_log_of_a_tiered_log_starts_at_its_local_log_start() -> None:
     fixture = tiered_fixture()
     fixture.copy(pieces=2)
     future, current = fixture.future, fixture.current

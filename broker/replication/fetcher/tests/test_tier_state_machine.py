@@ -251,7 +251,7 @@ def test_fenced_follower_waits_for_the_next_leader_epoch() -> None:
         await trio.sleep(10)
         assert tiered.follower_log.log_end_offset == 0
         assert len(tiered.requested) == 1
-        tiered.begin_epoch()
+        tiered.commit_next_epoch()
         await tiered.wait_for_epoch()
         tiered.append(1)
         await wait_until(tiered.is_replicated)
@@ -268,7 +268,7 @@ def test_leader_change_while_the_store_is_read_discards_the_result() -> None:
 
         async def elect() -> None:
             tiered.remote.before_read = trio.lowlevel.checkpoint
-            tiered.begin_epoch()
+            tiered.commit_next_epoch()
             await wait_until(lambda: follower.leader_epoch == tiered.brokers.partition().leader_epoch)
             before.append(tiered.follower_log.truncations)
 

@@ -105,7 +105,7 @@ class TieredBrokers:
         self._connect_fetcher()
         for number in range(segments):
             if number and number % 2 == 0:
-                self.begin_epoch(2)
+                self.commit_next_epoch(2)
                 await self.wait_for_epoch()
             self.append(RECORDS_PER_SEGMENT)
             self.leader_log.roll(self.brokers[1].env.now_ms())
@@ -150,7 +150,7 @@ class TieredBrokers:
         log.set_high_watermark(log.log_end_offset)
         self.brokers[1].replica.notify_waiters()
 
-    def begin_epoch(self, step: int = 1) -> None:
+    def commit_next_epoch(self, step: int = 1) -> None:
         """Commit a later leader epoch with the same leader."""
         self.brokers.commit_partition(leader_epoch=self.brokers.partition().leader_epoch + step)
 
