@@ -24,6 +24,7 @@ from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRe
 if TYPE_CHECKING:
     from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
     from ottla.broker.storage.tiered.remote_storage import RemoteStorage
+    from ottla.broker.storage.tiered.remote_topic_stats import RemoteTopicStats
 
 T = TypeVar("T")
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP = -1, -2, -4, -6
@@ -47,7 +48,14 @@ class RemoteLog(Protocol):
         """Return the remote segments of a partition; None while their metadata is not loaded."""
 
     async def in_reader_thread(self, work: Callable[[], T]) -> T:
-        """Run a call of the store in a thread."""
+        """Run a call of the store in a thread.
+
+        Raises:
+            RemoteReadQueueFullError: Too many calls wait for a thread.
+        """
+
+    def topic_stats(self, topic: str) -> RemoteTopicStats:
+        """Return the counters of a topic."""
 
 
 class FetcherDependencies(NamedTuple):

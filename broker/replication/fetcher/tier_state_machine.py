@@ -41,6 +41,7 @@ from ottla.broker.storage.tiered.remote_storage import (
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
+from ottla.broker.storage.tiered.remote_thread_pool import RemoteReadQueueFullError
 from ottla.client.channel import Disconnected
 from ottla.client.node_connection import NodeConnection
 from ottla.env.env import ThreadPool
@@ -139,8 +140,17 @@ async def build_remote_log_aux_state(
         RemoteStorageError: The remote store or its metadata does not have the state, or not yet; the log is unchanged.
         OSError: The local disk failed.
     """
-    env, log = dependencies.env, outcome.replica.log
-    aux, first = await _read_aux_state(dependencies.remote_log(), outcome, start)
+    env, log, remote = dependencies.env, outcome.replica.log, dependencies.remote_log()
+    if remote is None or not log.config.tiering.is_enabled:
+        text = f"Couldn't build the state from remote store for partition {log.label}"
+        raise RemoteStorageError(f"{text}, as remote log storage is not yet enabled")
+    stats = remote.topic_stats(log.topic)
+    stats.aux_state_builds += 1
+    try:
+        aux, first = await _read_aux_state(remote, outcome, start)
+    except RemoteStorageError:
+        stats.aux_state_errors += 1
+        raise
     if not is_current(outcome) or outcome.replica.log is not log:
         return
     log.truncate_fully_and_start_at(first, env.now_ms(), aux)
@@ -153,7 +163,7 @@ async def build_remote_log_aux_state(
 
 
 async def _read_aux_state(
-    remote: RemoteLog | None, outcome: PendingOutcome, start: TierStart
+    remote: RemoteLog, outcome: PendingOutcome, start: TierStart
 ) -> tuple[RemoteLogAuxState, int]:
     """Return the state as of the start of the local log, and that start.
 
@@ -161,9 +171,6 @@ async def _read_aux_state(
         RemoteStorageError: As `build_remote_log_aux_state`.
     """
     replica, name = outcome.replica, outcome.replica.log.label
-    if remote is None or not replica.log.config.tiering.is_enabled:
-        text = f"Couldn't build the state from remote store for partition {name}"
-        raise RemoteStorageError(f"{text}, as remote log storage is not yet enabled")
     cache = remote.cache(replica.topic_id, replica.partition)
     if cache is None:
         raise RetriableRemoteStorageError(f"RemoteLogManager is not ready for partition: {name}")
@@ -181,7 +188,7 @@ async def _read_aux_state(
         raise CorruptRemoteSegmentError(f"remote segment of {name} ends at {metadata.end_offset}, not within {bounds}")
     try:
         aux = await remote.in_reader_thread(partial(_fetch_aux_state, remote.storage, metadata, start.log_start_offset))
-    except OSError as error:
+    except (OSError, RemoteReadQueueFullError) as error:
         raise RetriableRemoteStorageError(str(error)) from error
     return aux, first
 

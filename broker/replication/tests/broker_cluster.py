@@ -168,6 +168,7 @@ class ReplicatedBroker:
             log_dirs=storage,
             fetch_max_bytes=config.number("fetch.max.bytes"),
             fail=fail,
+            remote_reads=None,
         )
         self.dispatcher = Dispatcher(self.services)
         self.cancel_scope = trio.CancelScope()

@@ -16,6 +16,7 @@ from ottla.broker.replication.fetcher.tests.tiered_brokers import PRODUCER_ID, R
 from ottla.broker.replication.fetcher.tier_state_machine import TierStart, request_tier_start
 from ottla.broker.replication.tests.broker_cluster import wait_until
 from ottla.broker.storage.tiered.remote_storage import IndexType, RemoteStorageError, RetriableRemoteStorageError
+from ottla.broker.storage.tiered.remote_thread_pool import RemoteReadQueueFullError
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.log.log_config import NO_TIERING
 from ottla.wire.errors import ErrorCode as E
@@ -174,6 +175,7 @@ def repair(tiered: TieredBrokers) -> None:
         (fail_read(RetriableRemoteStorageError("slow down")), "slow down"),
         (fail_read(RemoteStorageError("access denied")), "access denied"),
         (fail_read(OSError(errno.EIO, "unreadable")), "unreadable"),
+        (fail_read(RemoteReadQueueFullError("100 wait")), "100 wait"),
         (fail_read((IndexType.LEADER_EPOCH, b"")), "leader epochs of remote segment"),
         (fail_read((IndexType.LEADER_EPOCH, b"0\n2\n3 0\n1 7\n")), "leader epochs of remote segment"),
         (fail_read((IndexType.LEADER_EPOCH, b"0\n1\n4294967296 0\n")), "leader epochs of remote segment"),
@@ -198,10 +200,13 @@ def test_failed_rebuild_leaves_the_log_unchanged_and_is_repeated(
         repair(tiered)
         await wait_until(tiered.is_replicated)
         check_follower(tiered, 2 + 4 * RECORDS_PER_SEGMENT)
+        stats = tiered.remote.stats
+        assert stats.aux_state_builds - stats.aux_state_errors == 1
+        assert (stats.aux_state_errors > 0) == (fail is not disable_tiering)
         assert not tiered.brokers[2].failed
 
     run(scenario)
-    is_expected = "RemoteLogManager is not ready" in text or text in ("slow down", "unreadable")
+    is_expected = "RemoteLogManager is not ready" in text or text in ("slow down", "unreadable", "100 wait")
     prefix = (
         "Could not build remote log auxiliary state" if is_expected else "Error building remote log auxiliary state"
     )

@@ -13,6 +13,7 @@ from ottla.broker.storage.tiered.directory_store import DirectoryStore
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_log_tasks import RemoteLogTasks
 from ottla.broker.storage.tiered.remote_storage import IndexType, RemoteLogSegmentMetadata, RemoteStorage
+from ottla.broker.storage.tiered.remote_topic_stats import RemoteTopicStats
 from ottla.broker.storage.tiered.segment_store import SegmentStore
 from ottla.broker.storage.tiered.tests.remote_log_tasks_fixture import MetadataTopic
 from ottla.log.log_config import TieringConfig
@@ -40,6 +41,11 @@ class FollowerRemoteLog:
         self.failures: list[Exception | tuple[IndexType, bytes]] = []
         self.before_read: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         self._storage = storage
+        self.stats = RemoteTopicStats()
+
+    def topic_stats(self, topic: str) -> RemoteTopicStats:
+        assert topic == "t"
+        return self.stats
 
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
         assert (topic_id, partition) == (TOPIC_ID, 0)
@@ -95,6 +101,7 @@ class TieredBrokers:
             tiering = TieringConfig(True, True, -1, -1)
             broker.log.update_config(replace(broker.log.config, tiering=tiering, retention_ms=-1))
         disk = self.brokers[1].env.disk
+        self.brokers[1].services.remote_reads = object()  # of which followers and their requests read nothing
         objects = memory_disk().session()
         objects.makedirs("/store")
         store = SegmentStore(DirectoryStore(objects, "/store"), disk)
@@ -126,11 +133,8 @@ class TieredBrokers:
             timestamp = request.topics[0].partitions[0].timestamp
             self.requested.append(timestamp)
             if self.list_offsets_errors:
-                return _list_offsets_response(self.list_offsets_errors.pop(0), -1, -1)
-            if timestamp in (-4, -6):
-                log = self.leader_log
-                offset = log.local_log_start_offset if timestamp == -4 else log.highest_remote_offset + 1
-                return _list_offsets_response(ErrorCode.NONE, offset, log.epochs.epoch_for_offset(offset))
+                row = ListOffsetsPartitionResponse(0, self.list_offsets_errors.pop(0))
+                return ListOffsetsResponse(topics=[ListOffsetsTopicResponse("t", [row])])
             return await call(request, version)
 
         fetcher._connection.call = recording_call  # type: ignore[method-assign]
@@ -179,8 +183,3 @@ class TieredBrokers:
             and here.log_start_offset == there.log_start_offset
             and here.epochs.entries == there.epochs.entries
         )
-
-
-def _list_offsets_response(code: ErrorCode, offset: int, epoch: int) -> ListOffsetsResponse:
-    row = ListOffsetsPartitionResponse(0, code, timestamp=-1, offset=offset, leader_epoch=epoch)
-    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse("t", [row])])
