@@ -95,7 +95,7 @@ def _plain(line: str) -> str:
     line = re.sub(r"<ms>( *)\t\d+", r"<ms>\1\t<n>", line)
     line = re.sub(r"\d+ ms ago\s*", "<n> ms ago", line).replace(" \t(principal", "\t(principal")
     line = re.sub(r"(?<=operations \[)[^]]+", lambda found: ", ".join(sorted(found[0].split(", "))), line)
-    line = re.sub(r"TopicId: \S+", "TopicId: <id>", line)
+    line = re.sub(r"(TopicId: |[dD]irectory ?\.?[iI]d[= ])[\w-]{22}", r"\1<id>", line)
     if " MB/sec), " in line:
         line = _MEASURED.sub("<measured>", line)
     if line.startswith("at 2"):  # total of the consumer's performance test: only size and count do not vary
