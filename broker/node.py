@@ -25,7 +25,7 @@ from ottla.broker.network.bound_listeners import BindError, BoundListeners
 from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
 from ottla.broker.storage.log_dirs import LogDirMismatch, LogDirs, close_log_dirs
 from ottla.broker.storage.node_identity import LogDirsNotFormatted, format_log_dirs, read_previous_voters
-from ottla.controller.config.config_keys import FAULTS, OTLP_ENDPOINT
+from ottla.controller.config.config_keys import CONSOLE_LISTENER, FAULTS, OTLP_ENDPOINT
 from ottla.controller.raft.quorum_config import QuorumConfig
 from ottla.env import log_escaping
 from ottla.env.env import Env
@@ -119,7 +119,8 @@ class Node:
             self.components = made
             made.log_creator.on_log_count_grown = self._on_partitions_added
             made.lifecycle.ports.update(self._listeners.ports)
-            if self._listeners.metrics is not None or self.config.values.get(OTLP_ENDPOINT):
+            is_observed = any(map(self.config.values.get, (OTLP_ENDPOINT, CONSOLE_LISTENER)))
+            if self._listeners.metrics is not None or is_observed:
                 # lazy: 17.7 ms, 564 kB: only with an HTTP listener or export
                 from ottla.broker.components.http_endpoints import start_observability
 

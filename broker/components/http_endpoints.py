@@ -6,8 +6,10 @@ It serves as soon as the components of the node exist, as readiness is requested
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -22,35 +24,49 @@ from ottla.broker.observability.election_metrics import LeaderElectionCounter
 from ottla.broker.observability.health import HealthSources, readiness_reasons, render_health
 from ottla.broker.observability.metrics_endpoint import CONTENT_TYPE, MetricsCollector, MetricSources, MetricsPage
 from ottla.broker.observability.request_metrics import RequestMetrics
-from ottla.controller.config.config_keys import ALLOWED_HOSTS, METRICS_LISTENER, OTLP_ENDPOINT
+from ottla.controller.config.config_keys import ALLOWED_HOSTS, CONSOLE_LISTENER, METRICS_LISTENER, OTLP_ENDPOINT
 from ottla.controller.config.java_values import split
 from ottla.env.env import Env
 from ottla.jobs.supervision import supervise
 from ottla.jobs.time_slice import run_in_background
+
+if TYPE_CHECKING:
+    from ottla.broker.observability.otlp_exporter import OtlpExporter
 
 logger = logging.getLogger("ottla.http")
 JSON = "application/json"
 
 
 def start_observability(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
-    """Start to serve metrics and health on the HTTP listener, and to export metrics by OTLP, as configured."""
+    """Start to serve metrics and health on the HTTP listener, and to export metrics by OTLP, as configured.
+
+    Requests are observed if metrics are served or exported, or if the node has a console.
+    """
     config = made.services.config
+    create_exporter = _load_otlp_export() if config.values.get(OTLP_ENDPOINT) else None
+    if listening.metrics is None and create_exporter is None and not config.values.get(CONSOLE_LISTENER):
+        return
     page = create_metrics_page(env, made, listening)
     if listening.metrics is not None:
         handlers = http_handlers(made, listening, page)
         logger.info("HTTP listener at port %d: %s", listening.metrics.port, ", ".join(handlers))
         server = HttpServer(env, route_by_path(handlers), allowed_hosts(config, METRICS_LISTENER))
         nursery.start_soon(supervise, env, "HTTP listener", partial(server.serve, listening.metrics))
-    if config.values.get(OTLP_ENDPOINT):
-        try:
-            # lazy: 27.1 ms, 2419 kB
-            from ottla.broker.components.otlp_export import create_otlp_exporter
-        except ModuleNotFoundError as error:
-            text = "OTLP export is not available: %s is not installed: pip install 'ottla[otel]'"
-            logger.warning(text, error.name)
-            return
-        exporter = create_otlp_exporter(env, made, page)
+    if create_exporter is not None:
+        exporter = create_exporter(env, made, page)
         nursery.start_soon(supervise, env, "OTLP export", exporter.run)
+
+
+def _load_otlp_export() -> Callable[[Env, BrokerComponents, MetricsPage], OtlpExporter] | None:
+    """Return the function that creates an exporter; None, and a warning in the log, if its package is missing."""
+    try:
+        # lazy: 27.1 ms, 2419 kB
+        from ottla.broker.components.otlp_export import create_otlp_exporter
+    except ModuleNotFoundError as error:
+        text = "OTLP export is not available: %s is not installed: pip install 'ottla[otel]'"
+        logger.warning(text, error.name)
+        return None
+    return create_otlp_exporter
 
 
 def allowed_hosts(config: NodeConfig, key: str) -> frozenset[str]:

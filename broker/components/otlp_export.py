@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ottla.broker.components.broker_components import BrokerComponents
+from ottla.broker.config.otlp_settings import parse_otlp_headers
 from ottla.broker.observability.metrics_endpoint import MetricsPage
 from ottla.broker.observability.otlp_encoder import OtlpResource
 from ottla.broker.observability.otlp_exporter import OtlpExporter
 from ottla.broker.observability.request_tracer import RequestTracer
 from ottla.controller.config.config_keys import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL, OTLP_TRACE_RATIO
-from ottla.controller.config.java_values import split
+from ottla.controller.config.java_values import parse_double
 from ottla.env.env import Env
 
 
@@ -18,16 +19,10 @@ def create_otlp_exporter(env: Env, made: BrokerComponents, page: MetricsPage) ->
     The tracer is the first observer, as the request metrics reset the time that a request waited.
     """
     config = made.services.config
-    ratio, tracer = float(config.text(OTLP_TRACE_RATIO)), None
+    ratio, tracer = parse_double(config.text(OTLP_TRACE_RATIO)), None
     if ratio:
         tracer = RequestTracer(env, ratio)
         made.request_observers.insert(0, tracer)
     resource = OtlpResource(config.node_id)
-    headers = parse_headers(config.values.get(OTLP_HEADERS, ""))
+    headers = parse_otlp_headers(config.values.get(OTLP_HEADERS, ""))
     return OtlpExporter(env, config.text(OTLP_ENDPOINT), headers, resource, page, tracer, config.number(OTLP_INTERVAL))
-
-
-def parse_headers(text: str) -> dict[str, str]:
-    """Return the HTTP headers in ``NAME=VALUE`` pairs separated by commas; other items are left out."""
-    pairs = (item.partition("=") for item in split(text))
-    return {name.strip(): value.strip() for name, separator, value in pairs if separator and name.strip()}

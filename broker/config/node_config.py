@@ -113,7 +113,7 @@ class NodeConfig:
         own = self._standalone_defaults()
         if name in own:
             return own[name]
-        default = BROKER_KEYS[name].default
+        default = (BROKER_KEYS.get(name) or OWN_BROKER_KEYS[name]).default
         return "" if default is None else default
 
     def number(self, name: str) -> int:

@@ -11,7 +11,7 @@ from ottla.broker.config import listener_config
 from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import NodeConfig, closest_match
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
-from ottla.controller.config.config_keys import OTLP_ENDPOINT, broker_key
+from ottla.controller.config.config_keys import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_TRACE_RATIO, broker_key
 
 
 def check_cordoned_log_dirs(config: NodeConfig) -> None:
@@ -64,7 +64,7 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
         broker_config_validation.check_classes(values)
     except broker_config_validation.InvalidBrokerConfig as error:
         raise ConfigException(str(error)) from None
-    _check_otlp_endpoint(values)
+    _check_otlp(values)
     heartbeat, session = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
     settings = broker_config_validation.BrokerConfigValues(values)
     if settings.number(heartbeat) * 2 > settings.number(session):
@@ -80,11 +80,10 @@ def setting_prefixes(values: Mapping[str, str]) -> tuple[str, ...]:
     return ("listener.name.", *(values.get(key, BROKER_KEYS[key].default or "") for key in keys))
 
 
-def _check_otlp_endpoint(values: Mapping[str, str]) -> None:
-    if not values.get(OTLP_ENDPOINT):
+def _check_otlp(values: Mapping[str, str]) -> None:
+    if not any(values.get(name) for name in (OTLP_ENDPOINT, OTLP_HEADERS, OTLP_TRACE_RATIO)):
         return
     # lazy: 11.6 ms, 937 kB: only with export
-    from ottla.client.http_client import is_http_url
+    from ottla.broker.config.otlp_settings import check_otlp_settings
 
-    if not is_http_url(values[OTLP_ENDPOINT]):
-        raise ConfigException(f"{OTLP_ENDPOINT} must be a URL http://HOST:PORT or https://HOST:PORT")
+    check_otlp_settings(values)

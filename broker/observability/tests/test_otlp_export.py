@@ -10,7 +10,6 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ottla.broker.components.otlp_export import parse_headers
 from ottla.broker.config.limits import MAX_TRACED_CLIENT_ID_CHARS, MAX_TRACED_REQUESTS
 from ottla.broker.observability import otlp_exporter
 from ottla.broker.observability.metrics_builder import MetricsBuilder, labels
@@ -200,15 +199,3 @@ def test_exporter_logs_the_first_failure_and_sends_again_at_the_next_interval(
         "OTLP export to http://c:4318/v1/metrics failed: status 503",
         "OTLP export to http://c:4318/v1/metrics succeeded again",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", {}),
-        ("authorization=Bearer a=b, x-scope = 1", {"authorization": "Bearer a=b", "x-scope": "1"}),
-        ("nothing,=y", {}),
-    ],
-)
-def test_parse_headers_takes_pairs_and_leaves_out_other_items(text: str, expected: dict[str, str]) -> None:
-    assert parse_headers(text) == expected
