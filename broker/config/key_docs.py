@@ -12,6 +12,8 @@ from ottla.controller.config.config_keys import (
     AUDIT_LOG,
     CLAIMED_TIME,
     CONSOLE_LISTENER,
+    CONSOLE_SCHEMA_DIR,
+    CONSOLE_SCHEMA_REGISTRY,
     FAULTS,
     FAULTS_LISTENER,
     METRICS_LISTENER,
@@ -95,6 +97,12 @@ OTTLA_DOCS: dict[str, str] = {
     "machine only, `/connections`; none if not set.",
     CONSOLE_LISTENER: "Address, `HOST:PORT` or `https://HOST:PORT`, of the web console of a broker; none if not set. "
     "With `https` the console uses the `ssl.` settings of the node, or those behind `listener.name.console.`.",
+    CONSOLE_SCHEMA_DIR: "Directory with schemas by which the web console shows keys and values: `TOPIC-value.avsc` for "
+    "Avro, `TOPIC-value.desc` for a Protobuf descriptor set, and likewise `TOPIC-key`; none if not set. It needs "
+    "`pip install 'ottla[schemas]'`.",
+    CONSOLE_SCHEMA_REGISTRY: "URL of a schema registry, such as `http://127.0.0.1:8081`, from which the web console "
+    "loads the schemas that keys and values name by their ids; none if not set. It needs "
+    "`pip install 'ottla[schemas]'`.",
     OTLP_ENDPOINT: "URL of an OpenTelemetry collector, such as `http://127.0.0.1:4318`, to which metrics and traces of "
     "requests are sent by OTLP over HTTP; none if not set. It needs `pip install 'ottla[otel]'`.",
     OTLP_HEADERS: "HTTP headers of these requests: a list of `NAME=VALUE`, such as `authorization=Bearer 1234`.",

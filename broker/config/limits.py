@@ -364,6 +364,16 @@ MAX_CONSOLE_FRAME_BYTES = 64 * 1024
 
 Beyond: the page has its size only.
 """
+MAX_CONSOLE_SCHEMAS = 500
+"""Schemas of keys and values that the web console keeps, of files and of a registry each.
+
+Beyond: the one that was not used for longest is loaded again when it is needed.
+"""
+MAX_CONSOLE_SCHEMA_LOOKUPS = 20
+"""Schemas that a page of records of the web console requests from the schema registry.
+
+Beyond: the keys and values of further schemas are shown as bytes.
+"""
 CONSOLE_TIMEOUT_S = 20.0
 """A request to the web console and its response.
 

@@ -95,6 +95,7 @@ class RepeatedRequest:
         """``topics`` has the names with the topic ids of the request; the id is zero where the request has none."""
         self.key = context.key
         self._services = context.services
+        self._peer = context.peer
         self._authorization_cache = context.peer.authorization_cache
         self._image: MetadataImage | None = None
         self._topics = topics

@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 from ottla.broker.dispatch.dispatcher import Dispatcher
-from ottla.broker.network.connection_description import ConnectionDescription
+from ottla.broker.network.connection_description import ConnectionDescription, count_frames, describe_connection
 from ottla.broker.observability.request_observers import CompositeRequestObserver, RequestObserver
 from ottla.broker.requests.peer import Peer, PeerDisconnectedError, PreparedRequest, wait_while_connected
 from ottla.env.disk import FileReadError, FileTruncatedError
@@ -78,6 +78,7 @@ class Connection:
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
         self._peer.watch_disconnect = stream.on_disconnect
         self._peer.is_observed = self._observer is not None and self._observer.needs_messages
+        self._peer.collects_errors = self._observer is not None
         self._env = services.env
         self._time_slice = TimeSlice(services.env)
         self._header_cache = RequestHeaderCache()
@@ -86,10 +87,10 @@ class Connection:
         self._send_waits = 0
         self._buffer = bytearray(_FIRST_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
-        self._start = 0
-        self._end = 0
+        self._start = self._end = 0
         self._filled = False
         self._throttled_ms = 0
+        self._muted_until_ms = 0.0
         self._requests_without_yield = 0
         self._out: list[Chunk] = []
         self._out_bytes = 0
@@ -113,21 +114,17 @@ class Connection:
 
     def describe(self, now_ms: float) -> ConnectionDescription:
         """Return a description of the client and its last request; ``now_ms`` is the monotonic time."""
-        peer, last = self._peer, self._header_cache.last_request
-        software = "" if peer.software_name == "unknown" else f"{peer.software_name} {peer.software_version}"
-        since_ms = self._waiting_since_ms
-        return ConnectionDescription(
-            peer.host,
-            peer.listener,
-            peer.principal,
-            "" if last is None else last[2],
-            software,
-            "" if last is None else f"{last[0].api_name} v{last[1]}",
-            0 if since_ms is None else now_ms - since_ms,
-            self.is_authenticated,
-            self._end - self._start,
-            self._throttled_ms,
-            tuple(f"{key.api_name} v{version}" for key, version in sorted(self._header_cache.versions.items())),
+        since_ms, muted_ms = self._waiting_since_ms, max(self._muted_until_ms - now_ms, 0.0)
+        return describe_connection(
+            self._peer,
+            self._header_cache,
+            now_ms,
+            idle_ms=0 if since_ms is None else now_ms - since_ms,
+            is_authenticated=self.is_authenticated,
+            pending_bytes=self._end - self._start,
+            in_flight=count_frames(self._buffer, self._start, self._end) + (since_ms is None and not muted_ms),
+            throttled_ms=self._throttled_ms,
+            muted_ms=muted_ms,
         )
 
     def byte_counts(self) -> tuple[int, int] | None:
@@ -382,7 +379,7 @@ class Connection:
         await self._flush()
         delay_ms, self._peer.throttle_ms = self._peer.throttle_ms, 0
         self._throttled_ms += delay_ms
-        self._time_slice.suspend()
+        self._muted_until_ms = self._time_slice.suspend() + delay_ms
         with suppress(PeerDisconnectedError):
             await wait_while_connected(self._peer, self._env.sleep(delay_ms / 1000))
         self._time_slice.resume()

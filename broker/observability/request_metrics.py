@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from ottla.broker.requests.peer import Peer
+from ottla.broker.requests.peer import LastError, Peer
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.response_array import ResponseArray
@@ -94,8 +94,7 @@ class RequestMetrics:
         """Count the error codes of a response; not for Produce and Fetch, whose handlers report them."""
         count = self._by_key[request.key]
         assert count is not None
-        for code in error_codes(response):
-            count.add_error(code)
+        self._add_errors(peer, count, error_codes(response))
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Count the response to a request, its bytes, latency, and error codes reported by the handler."""
@@ -111,9 +110,16 @@ class RequestMetrics:
             bits = elapsed_us.bit_length()  # `bucket_of` without the call
             count.times[(bits << 2) + (elapsed_us >> (bits - 3) & 3) if bits > 2 else elapsed_us] += 1
         if peer.request_errors is not None:
-            for code in peer.request_errors:
-                count.add_error(code)
+            self._add_errors(peer, count, peer.request_errors)
             peer.request_errors = None
+
+    def _add_errors(self, peer: Peer, count: ApiMetrics, codes: Iterable[int]) -> None:
+        """Count error codes, and remember the last one as that of the connection."""
+        code = 0
+        for code in codes:
+            count.add_error(code)
+        if code:
+            peer.last_error = LastError(count.key, code, self._monotonic_ms())
 
     def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
         """Count requests that did not wait and have no errors, and their responses."""

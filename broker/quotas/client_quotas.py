@@ -10,6 +10,8 @@ From KIP-13, KIP-55, KIP-124, KIP-219.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ottla.broker.api_spec import MutationQuota, QuotaKind
 from ottla.broker.config.limits import MAX_QUOTA_CLIENT_ID_CHARS
 from ottla.broker.quotas.controller_mutation_quota import ControllerMutationQuota, ControllerMutationQuotaManager
@@ -30,6 +32,16 @@ from ottla.env.env import Env
 from ottla.wire.messages import metadata_records
 
 MAX_REQUEST_THROTTLE_MS = int(SAMPLE_MS)
+
+
+class QuotaUsage(NamedTuple):
+    """Quota of a client and its current rate, both in units per second: bytes, percent of time or partitions."""
+
+    key: str
+    """Name of the quota, such as ``producer_byte_rate``."""
+    limit: float
+    rate: float | None
+    """None for partitions, which are counted by a token bucket."""
 
 
 class ClientQuotaManager(QuotaTable[Rate]):
@@ -90,6 +102,11 @@ class ClientQuotaManager(QuotaTable[Rate]):
         delay_ms = round(min(self._most_delay_ms, (measured - bound.limit) / bound.limit * window_ms))
         client.throttle_ms = max(client.throttle_ms, delay_ms)
         return delay_ms
+
+    def measure_rate(self, bound: QuotaBinding[Rate]) -> float:
+        """Return the current rate of the clients that share a quota; 0 if nothing was recorded."""
+        counter = self.find_counter(bound.counter_key)
+        return 0.0 if counter is None else counter.measure(self._env.monotonic_ms())[0]
 
     def record_no_throttle(self, client: QuotaClient, client_id: str, value: float) -> None:
         """Record a value without throttling; a negative value removes a recorded one."""
@@ -171,6 +188,19 @@ class QuotaManagers:
         """Record the time of sending a response, which throttles only later requests."""
         if peer.request_timer is not None:
             self._request.record_no_throttle(peer, client_id, peer.request_timer.lap_ms() / 10)
+
+    def describe(self, principal: str, client_id: str) -> list[QuotaUsage]:
+        """Return the quotas that apply to a client, the most specific of each type, with its current rates."""
+        out = []
+        for key, manager in self._managers_by_key.items():
+            bound = manager.binding(principal, client_id)
+            if bound.limit != UNLIMITED:
+                out.append(QuotaUsage(key, bound.limit, manager.measure_rate(bound)))
+        if self._controller_mutation is not None:
+            limit = self._controller_mutation.binding(principal, client_id).limit
+            if limit != UNLIMITED:
+                out.append(QuotaUsage(CONTROLLER_MUTATION, limit, None))
+        return out
 
     def new_mutation_quota(
         self, peer: QuotaClient, client_id: str, kind: QuotaKind | MutationQuota, version: int

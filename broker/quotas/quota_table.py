@@ -282,6 +282,10 @@ class QuotaTable(Generic[C]):
         self._counters[counter_key] = found
         return found
 
+    def find_counter(self, counter_key: tuple[str, str]) -> C | None:
+        """Return the counter with a key; None if there is none. Unlike `counter` this is no use of it."""
+        return self._counters.get(counter_key)
+
     def _remove_expired(self, now_ms: float) -> None:
         """Remove expired counters; counters are in order of their last use."""
         if now_ms - self._swept_ms >= _SWEEP_MS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Set
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import trio
 
@@ -38,6 +38,14 @@ class _UnknownQuota:
 
     def try_record(self, value: float, about_ms: float) -> bool:
         return False
+
+
+class LastError(NamedTuple):
+    """Last error code in a response of a connection: API, code and monotonic time in ms."""
+
+    key: ApiKey
+    code: int
+    time_ms: float
 
 
 class PreparedRequest(Protocol):
@@ -97,10 +105,12 @@ class Peer:
         "_callbacks",
         "authorization_cache",
         "callback_failure",
+        "collects_errors",
         "host",
         "is_disconnected",
         "is_forwarded",
         "is_observed",
+        "last_error",
         "listener",
         "local",
         "prepared_request",
@@ -150,6 +160,10 @@ class Peer:
         """Time in ms that the request in progress has waited for followers, records or another node."""
         self.request_errors: list[int] | None = None
         """Error codes of response rows that the handler has reported; None for none."""
+        self.collects_errors = False
+        """True if an observer reads and resets `request_errors` after each request."""
+        self.last_error: LastError | None = None
+        """Last error in a response; None if there was none, or if no request metrics are kept."""
         self.throttle_ms = 0
         """Time in ms for which the connection is muted after the response, as the request exceeded a quota."""
         self.is_disconnected = False
@@ -162,6 +176,8 @@ class Peer:
 
     def add_request_error(self, code: int) -> None:
         """Report the error code of a response row of the request in progress."""
+        if not self.collects_errors:
+            return
         if self.request_errors is None:
             self.request_errors = []
         self.request_errors.append(code)
@@ -186,6 +202,7 @@ class Peer:
         """Mark the client as disconnected and call its callbacks; further calls have no effect."""
         if not self.is_disconnected:
             self.is_disconnected = True
+            self.prepared_request = None  # it refers to its peer
             while self._callbacks:
                 self._run_callback(self._callbacks.pop(next(iter(self._callbacks))))
 

@@ -168,6 +168,7 @@ class PreparedProduce(RepeatedRequest):
         return [self._pack(size, correlation_id, self._before, base, time_ms, self._after)]
 
     def _disk_failure(self, correlation_id: int) -> list[Chunk]:
+        self._peer.add_request_error(ErrorCode.KAFKA_STORAGE_ERROR)
         row = PartitionProduceResponse(self._partition, ErrorCode.KAFKA_STORAGE_ERROR, -1)
         response = ProduceResponse([TopicProduceResponse(self._topic, self._topic_id, [row])])
         return encode_response(ApiKey.PRODUCE, self._version, correlation_id, response)

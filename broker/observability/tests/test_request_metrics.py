@@ -30,6 +30,7 @@ class Requests:
         self.metrics = RequestMetrics(lambda: self.now_ms)
         self.sampler = RequestSampler(self.metrics)
         self.peer = Peer("h", ("a", 1))
+        self.peer.collects_errors = True
 
     def request(self, key: ApiKey, total_ms: float, waited_ms: float = 0.0, errors: tuple[int, ...] = ()) -> None:
         frame = RequestFrame(key, 3, 1, "me", memoryview(bytes(20)), 8, 3)
@@ -146,3 +147,23 @@ def test_error_codes_of_rows_are_found_and_their_number_is_bounded() -> None:
     ]
     nested = OffsetCommitResponse(0, [OffsetCommitResponseTopic("t", partitions=parts)])
     assert list(error_codes(nested)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_last_error_of_a_connection_is_kept() -> None:
+    requests = Requests()
+    requests.request(ApiKey.FETCH, 1, errors=(1, 6))
+    assert requests.peer.last_error == (ApiKey.FETCH, 6, 1001.0)
+    requests.request(ApiKey.PRODUCE, 1)
+    frame = RequestFrame(ApiKey.HEARTBEAT, 3, 1, "me", memoryview(bytes(20)), 8, 3)
+    requests.metrics.received(requests.peer, frame)
+    requests.metrics.completed(requests.peer, frame, HeartbeatResponse(0, 0))
+    assert requests.peer.last_error == (ApiKey.FETCH, 6, 1001.0)
+    requests.metrics.completed(requests.peer, frame, HeartbeatResponse(0, 25))
+    assert requests.peer.last_error == (ApiKey.HEARTBEAT, 25, 1002.0)
+
+
+def test_errors_of_rows_are_not_kept_without_an_observer() -> None:
+    peer = Peer("h", ("a", 1))
+    for _ in range(1000):
+        peer.add_request_error(1)
+    assert peer.request_errors is None
