@@ -100,6 +100,7 @@ VALIDATE_RECORDS = "ottla.validate.records"
 SCRUB_RATE = "ottla.scrub.bytes.per.second"
 METRICS_LISTENER = "ottla.metrics.listener"
 CONSOLE_LISTENER = "ottla.console.listener"
+CONSOLE_SCHEMA_DIR, CONSOLE_SCHEMA_REGISTRY = "ottla.console.schema.dir", "ottla.console.schema.registry"
 ALLOWED_HOSTS = "ottla.http.allowed.hosts"
 OTLP_ENDPOINT, OTLP_HEADERS = "ottla.otlp.endpoint", "ottla.otlp.headers"
 OTLP_INTERVAL, OTLP_TRACE_RATIO = "ottla.otlp.interval.ms", "ottla.otlp.trace.ratio"
@@ -121,6 +122,8 @@ OWN_BROKER_KEYS: dict[str, ConfigKey] = {
     SCRUB_RATE: ConfigKey(SCRUB_RATE, "LONG", "1048576", "0.."),
     METRICS_LISTENER: ConfigKey(METRICS_LISTENER, "STRING", None),
     CONSOLE_LISTENER: ConfigKey(CONSOLE_LISTENER, "STRING", None),
+    CONSOLE_SCHEMA_DIR: ConfigKey(CONSOLE_SCHEMA_DIR, "STRING", None),
+    CONSOLE_SCHEMA_REGISTRY: ConfigKey(CONSOLE_SCHEMA_REGISTRY, "STRING", None),
     ALLOWED_HOSTS: ConfigKey(ALLOWED_HOSTS, "LIST", ""),
     OTLP_ENDPOINT: ConfigKey(OTLP_ENDPOINT, "STRING", None),
     OTLP_HEADERS: ConfigKey(OTLP_HEADERS, "PASSWORD", None),

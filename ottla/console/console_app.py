@@ -30,8 +30,10 @@ from ottla.console.page import ConsoleNode, InvalidInput, PageRequest, Route, Vi
 from ottla.console.pages.routes import ACTIONS, PAGES
 from ottla.console.rebalance_history import RebalanceHistory
 from ottla.console.rendering import Templates, load_static_files
+from ottla.console.schemas.schema_store import SchemaStore
 from ottla.console.sessions import Session, SessionStore, is_valid_token, read_cookie
 from ottla.console.traffic_history import TrafficHistory
+from ottla.controller.config.config_keys import CONSOLE_SCHEMA_DIR, CONSOLE_SCHEMA_REGISTRY
 from ottla.env.env import Env
 from ottla.env.log_escaping import escape
 from ottla.env.tls import TlsConfig
@@ -88,6 +90,7 @@ class Console:
             FrameCaptures(),
             RebalanceHistory(env, components.groups),
             MetadataChanges(env),
+            SchemaStore(env, config.values.get(CONSOLE_SCHEMA_DIR), config.values.get(CONSOLE_SCHEMA_REGISTRY)),
         )
         self.sessions = SessionStore(env)
         requires_certificate = tls is not None and tls.client_auth == "required"

@@ -16,9 +16,10 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.network.http.http_server import HttpLimits, HttpServer
 from ottla.broker.node import Node
 from ottla.broker.security.authn.listener_security import listener_tls
+from ottla.client.http_client import is_http_url
 from ottla.client.security_config import InvalidSecurityConfig
 from ottla.console.console_app import LISTENER_NAME, Console
-from ottla.controller.config.config_keys import CONSOLE_LISTENER
+from ottla.controller.config.config_keys import CONSOLE_LISTENER, CONSOLE_SCHEMA_REGISTRY
 from ottla.env.env import SYSTEM_BUFFERS, StreamListener
 from ottla.env.hosts import format_address
 from ottla.env.tls import TlsConfig
@@ -36,12 +37,15 @@ class ConsoleListener:
         """Parse ``ottla.console.listener``.
 
         Raises:
-            ConfigException: the setting is not an address.
+            ConfigException: the setting is not an address, or that of the schema registry is no URL.
         """
         text = config.values[CONSOLE_LISTENER]
         scheme, self.host, self.port = parse_listener(text)
         if "://" in text and scheme not in ("HTTP", "HTTPS"):
             raise ConfigException(f"{CONSOLE_LISTENER}={text}: HOST:PORT or https://HOST:PORT expected")
+        registry = config.values.get(CONSOLE_SCHEMA_REGISTRY)
+        if registry and not is_http_url(registry):
+            raise ConfigException(f"{CONSOLE_SCHEMA_REGISTRY} must be a URL http://HOST:PORT or https://HOST:PORT")
         self.is_secure = scheme == "HTTPS"
         self._config = config
         self.tls: TlsConfig | None = None

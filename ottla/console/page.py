@@ -13,6 +13,7 @@ from ottla.console.frame_capture import ConnectionNumbers, FrameCaptures
 from ottla.console.in_process import LocalNode, SessionClient
 from ottla.console.metadata_changes import MetadataChanges
 from ottla.console.rebalance_history import RebalanceHistory
+from ottla.console.schemas.schema_store import SchemaStore
 from ottla.console.sessions import Session
 from ottla.console.traffic_history import TrafficHistory
 from ottla.env.log_escaping import escape
@@ -33,6 +34,7 @@ class ConsoleNode(NamedTuple):
     frame_captures: FrameCaptures
     rebalances: RebalanceHistory
     metadata_changes: MetadataChanges
+    schemas: SchemaStore
 
 
 class View(NamedTuple):

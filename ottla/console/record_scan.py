@@ -184,22 +184,23 @@ class RecordScan:
         try:
             if not legacy_records.any_crc_matches(raw, header, at):
                 raise WireError("wrong checksum")
-            if header.magic >= 2 and compression_type_of(header.attributes) is CompressionType.GZIP:
-                raw, header = yield from decompress_gzip(memoryview(raw)[at : at + header.size_bytes], header)
+            if header.magic >= 2 and compression_type_of(header.attributes) is not CompressionType.NONE:
+                raw, header = yield from decompress_batch(memoryview(raw)[at : at + header.size_bytes], header)
                 at = 0
             yield from iterate_records(raw, header, at, MAX_CONSOLE_BATCH_BYTES, max_headers=_MAX_HEADERS)
         except WireError as error:
             self.problems.append(f"Batch at offset {header.base_offset} of partition {partition}: {error}")
 
 
-def decompress_gzip(raw: memoryview, header: BatchHeader) -> Generator[None, None, tuple[bytes, BatchHeader]]:
-    """Decompress a gzip batch and return it with its header, as a job that yields after each piece.
+def decompress_batch(raw: memoryview, header: BatchHeader) -> Generator[None, None, tuple[bytes, BatchHeader]]:
+    """Decompress a batch and return it with its header, as a job that yields after each piece.
 
     Raises:
-        WireError: the batch is not gzip data, or its uncompressed data are too large.
+        WireError: the batch is not data of its codec, or its uncompressed data are too large.
     """
     plain = bytearray(HEADER_BYTES)
-    for piece in StreamDecompressor(CompressionType.GZIP, raw[HEADER_BYTES:], PIECE_BYTES, MAX_CONSOLE_BATCH_BYTES):
+    codec = compression_type_of(header.attributes)
+    for piece in StreamDecompressor(codec, raw[HEADER_BYTES:], PIECE_BYTES, MAX_CONSOLE_BATCH_BYTES):
         plain += piece
         yield None
     attributes = header.attributes & ~_CODEC_BITS

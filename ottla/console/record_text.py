@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+
+from ottla.jobs.job import Job
 
 SHORT_CHARS = 500
 """Maximum number of characters of a value in a list of records."""
@@ -12,6 +15,8 @@ _JSON_BYTES = 65_536
 _JSON_CHARS, _JSON_PIECES = 4 * 65_536, 12_000
 """Indented JSON: its text, and the names, values and brackets in it."""
 _HEX_BYTES_PER_LINE = 16
+_PIECES_PER_YIELD = 100
+_DECODED_BLOB_BYTES = 1000
 
 
 def shorten(text: str, limit: int) -> str:
@@ -30,7 +35,7 @@ def format_bytes(raw: bytes | None, limit: int = SHORT_CHARS) -> str:
         if len(part) < len(raw) and error.start > len(part) - 4:
             text = part[: error.start].decode()
         else:
-            return f"{part[: limit // 2].hex()}{'…' if len(raw) > limit // 2 else ''} ({len(raw):,} bytes)"
+            return format_raw(raw, limit)
     shown = "".join(char if char.isprintable() or char in "\n\t" else "�" for char in text[:limit])
     return shown if len(text) <= limit and len(part) == len(raw) else f"{shown}… ({len(raw):,} bytes)"
 
@@ -62,3 +67,29 @@ def format_hex(raw: bytes | None, limit: int = 4096) -> str:
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
         lines.append(f"{at:06x}  {row.hex(' '):<47}  {text}")
     return "\n".join(lines)
+
+
+def format_raw(raw: bytes, limit: int = SHORT_CHARS) -> str:
+    """Return bytes as hexadecimal digits of up to ``limit`` characters, with their number."""
+    return f"{raw[: limit // 2].hex()}{'…' if len(raw) > limit // 2 else ''} ({len(raw):,} bytes)"
+
+
+def format_decoded(value: Any, limit: int, indent: int | None = None) -> Job[str]:
+    """Return a value decoded by a schema as JSON of about ``limit`` characters; bytes become hexadecimal digits."""
+    out: list[str] = []
+    size = 0
+    try:
+        for piece in json.JSONEncoder(indent=indent, ensure_ascii=False, default=_format_scalar).iterencode(value):
+            out.append(piece)
+            size += len(piece)
+            if size > limit:
+                return shorten("".join(out), limit)
+            if len(out) % _PIECES_PER_YIELD == 0:
+                yield None
+    except RecursionError:
+        return "The value is nested too deeply to be shown."
+    return "".join(out)
+
+
+def _format_scalar(value: object) -> str:
+    return f"0x{format_raw(value, 2 * _DECODED_BLOB_BYTES)}" if isinstance(value, bytes) else str(value)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.config.limits import MAX_CONSOLE_BATCH_BYTES
 from ottla.console.frame_fields import FrameFieldList, build_hex_dump, describe_spans
 from ottla.console.page import InvalidInput, PageRequest, View
 from ottla.console.pages.topics import find_topic
 from ottla.console.record_fields import record_field_spans
-from ottla.console.record_scan import RecordCriteria, RecordScan, ScanRange, decompress_gzip
+from ottla.console.record_scan import RecordCriteria, RecordScan, ScanRange, decompress_batch
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
 from ottla.wire.errors import WireError
@@ -17,21 +16,8 @@ from ottla.wire.field_dump import batch_spans, describe_attributes
 from ottla.wire.record_batch import legacy_records
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, BatchHeader
 from ottla.wire.record_batch.compression import CompressionType, compression_type_of
-from ottla.wire.record_batch.records import decompress_records
 
 OLD_FORMAT = "The batch is in a format older than 2, whose bytes are not shown."
-
-
-def _uncompressed_records(raw: memoryview, header: BatchHeader) -> Job[bytes]:
-    """Return the records of a batch uncompressed.
-
-    Raises:
-        WireError: the data is not that of its codec, or too much.
-    """
-    if compression_type_of(header.attributes) is CompressionType.GZIP:
-        plain, _ = yield from decompress_gzip(raw, header)
-        return plain[HEADER_BYTES:]
-    return bytes(decompress_records(raw, header, 0, MAX_CONSOLE_BATCH_BYTES))
 
 
 def _describe_batch(raw: memoryview, header: BatchHeader) -> Job[list[dict[str, Any]]]:
@@ -49,7 +35,7 @@ def _describe_batch(raw: memoryview, header: BatchHeader) -> Job[list[dict[str, 
     else:
         parts.append(("Batch", data, (yield from describe_spans(spans))))
         try:
-            plain = yield from _uncompressed_records(raw, header)
+            plain = (yield from decompress_batch(raw, header))[0][HEADER_BYTES:]
         except WireError as error:
             parts.append(("Uncompressed records", b"", FrameFieldList([], str(error))))
         else:

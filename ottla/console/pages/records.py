@@ -7,13 +7,23 @@ from collections.abc import AsyncGenerator, Iterator
 from http import HTTPStatus
 from typing import Any
 
+from ottla.broker.config.limits import MAX_CONSOLE_SCAN_MS
 from ottla.broker.network.http.http_messages import HttpResponse
 from ottla.console.offsets import EARLIEST, LATEST, list_offsets
 from ottla.console.page import InvalidInput, PageRequest, View, audit, logger
 from ottla.console.pages.topics import find_topic
 from ottla.console.record_scan import MatchingRecord, RecordCriteria, RecordScan, ScanRange
-from ottla.console.record_text import LONG_CHARS, format_bytes, format_hex, format_json
+from ottla.console.record_text import (
+    LONG_CHARS,
+    SHORT_CHARS,
+    format_bytes,
+    format_decoded,
+    format_hex,
+    format_json,
+    format_raw,
+)
 from ottla.console.rendering import url
+from ottla.console.schemas.schema_store import KEY, VALUE, TopicSchemas
 from ottla.env.env import Env
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
@@ -25,7 +35,7 @@ DEFAULT_SHOWN = 50
 MAX_NEWEST = 2000
 """Maximum number of newest records to read from all partitions together."""
 STARTS = ("newest", "start", "offset", "time")
-_CRITERIA_FIELDS = ("key", "contains", "header", "path", "equals")
+_CRITERIA_FIELDS = ("key", "contains", "header", "path", "equals", "undecodable")
 _MAX_HEADERS = 20
 _HEADER_CHARS = 1000
 _EXPORT_STEP = 200
@@ -94,41 +104,86 @@ def _skip_to_cursor(page: PageRequest, ranges: list[ScanRange]) -> list[ScanRang
     return out
 
 
-def describe_record(topic: str, found: MatchingRecord) -> dict[str, Any]:
+def describe_record(topic: str, found: MatchingRecord, schemas: TopicSchemas) -> Job[dict[str, Any]]:
     """Return a record's row in a list of records: position, timestamp, and shortened texts of its fields."""
     record = found.record
     headers = [f"{name}: {format_bytes(value, 100)}" for name, value in record.headers[:_MAX_HEADERS]]
     if len(record.headers) > _MAX_HEADERS:
         headers.append(f"{len(record.headers) - _MAX_HEADERS} more")
+    key, key_note = yield from _describe_part(schemas, KEY, record.key, 200)
+    value, value_note = yield from _describe_part(schemas, VALUE, record.value, SHORT_CHARS)
     return {
         "partition": found.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
-        "key": format_bytes(record.key, 200),
-        "value": format_bytes(record.value),
+        "key": key,
+        "key_note": key_note,
+        "value": value,
+        "value_note": value_note,
         "headers": headers,
         "is_transactional": found.is_transactional,
         "address": url("/record", name=topic, partition=found.partition, offset=record.offset),
     }
 
 
-def _describe_records(topic: str, found: list[MatchingRecord]) -> Job[list[dict[str, Any]]]:
+def _describe_part(schemas: TopicSchemas, part: str, raw: bytes | None, limit: int) -> Job[tuple[str, str]]:
+    """Return the text of a key or value, and the schema or the reason for which the schema does not describe it."""
+    decoded = yield from schemas.decode(part, raw)
+    if decoded is None or raw is None:
+        return format_bytes(raw, limit), ""
+    if decoded.problem:
+        return format_raw(raw, limit), f"{decoded.schema}: {decoded.problem}"
+    return (yield from format_decoded(decoded.value, limit)), decoded.schema
+
+
+def _describe_records(topic: str, found: list[MatchingRecord], schemas: TopicSchemas) -> Job[list[dict[str, Any]]]:
     rows = []
     for each in found:
-        rows.append(describe_record(topic, each))
+        rows.append((yield from describe_record(topic, each, schemas)))
         yield None
     return rows
+
+
+async def _load_schemas(page: PageRequest, topic: str, found: list[MatchingRecord]) -> TopicSchemas:
+    """Return the schemas for the keys and values of records."""
+    raw = [part for each in found for part in (each.record.key, each.record.value)]
+    return await page.node.schemas.load(topic, raw)
 
 
 async def _scan(page: PageRequest, topic: str, limit: int) -> tuple[RecordScan, list[dict[str, Any]]]:
     ranges = _skip_to_cursor(page, await _ranges(page, topic, limit))
     is_newest = page.fields.get("from", "newest") == "newest"
     scan = RecordScan(page.node.local.env, page.client, topic, ranges, parse_criteria(page))
-    found = await scan.find(MAX_NEWEST + len(ranges) if is_newest else limit)
+    most = MAX_NEWEST + len(ranges) if is_newest else limit
+    only_undecodable = page.fields.get("undecodable") == "1"
+    found = await (_find_undecodable(page, topic, scan, most) if only_undecodable else scan.find(most))
     if is_newest:
         found = sorted(found, key=lambda each: each.record.timestamp_ms)[-limit:]
         found.reverse()
-    return scan, await run_in_background(page.node.local.env, _describe_records(topic, found))
+    schemas = await _load_schemas(page, topic, found)
+    return scan, await run_in_background(page.node.local.env, _describe_records(topic, found, schemas))
+
+
+async def _find_undecodable(page: PageRequest, topic: str, scan: RecordScan, limit: int) -> list[MatchingRecord]:
+    """Continue a scan; return about ``limit`` records whose key or value its schema does not describe."""
+    env, kept = page.node.local.env, list[MatchingRecord]()
+    started_ms = env.monotonic_ms()
+    while scan.ranges and len(kept) < limit and env.monotonic_ms() - started_ms < MAX_CONSOLE_SCAN_MS:
+        found = await scan.find(_EXPORT_STEP)
+        schemas = await _load_schemas(page, topic, found)
+        kept += await run_in_background(env, _select_undecodable(schemas, found))
+    return kept
+
+
+def _select_undecodable(schemas: TopicSchemas, found: list[MatchingRecord]) -> Job[list[MatchingRecord]]:
+    out = []
+    for each in found:
+        key = yield from schemas.decode(KEY, each.record.key)
+        value = yield from schemas.decode(VALUE, each.record.value)
+        if any(decoded is not None and decoded.problem for decoded in (key, value)):
+            out.append(each)
+        yield None
+    return out
 
 
 async def get_record_list(page: PageRequest) -> View:
@@ -187,6 +242,11 @@ async def get_record(page: PageRequest) -> View:
     if not found:
         raise InvalidInput(" ".join(scan.problems) or f"{topic}-{number} has no record at offset {offset}")
     record = found[0].record
+    schemas = await _load_schemas(page, topic, found)
+    parts = [
+        await run_in_background(page.node.local.env, _describe_whole_part(schemas, name, raw))
+        for name, raw in ((KEY, record.key), (VALUE, record.value))
+    ]
     values = {
         "title": f"Record {offset} of {topic}-{number}",
         "topic": topic,
@@ -195,19 +255,23 @@ async def get_record(page: PageRequest) -> View:
         "timestamp": record.timestamp_ms,
         "is_transactional": found[0].is_transactional,
         "headers": [(name, format_bytes(value, _HEADER_CHARS)) for name, value in record.headers[:100]],
-        "parts": [
-            {"name": name, "size": None if raw is None else len(raw), "text": text, "hex": format_hex(raw)}
-            for name, raw, text in (
-                ("Key", record.key, _long_text(record.key)),
-                ("Value", record.value, _long_text(record.value)),
-            )
-        ],
+        "parts": parts,
     }
     return View("record.html", values)
 
 
-def _long_text(raw: bytes | None) -> str:
-    return format_json(raw) or format_bytes(raw, LONG_CHARS)
+def _describe_whole_part(schemas: TopicSchemas, part: str, raw: bytes | None) -> Job[dict[str, Any]]:
+    """Return a key or value for the page of its record: text by its schema if it has one, and a hex dump."""
+    out = {"name": part.capitalize(), "size": None if raw is None else len(raw), "hex": format_hex(raw)}
+    decoded = yield from schemas.decode(part, raw)
+    schema, problem = ("", "") if decoded is None else (decoded.schema, decoded.problem)
+    if decoded is None:
+        text = format_json(raw) or format_bytes(raw, LONG_CHARS)
+    elif problem:
+        text = format_hex(raw)
+    else:
+        text = yield from format_decoded(decoded.value, LONG_CHARS, 2)
+    return {**out, "text": text, "schema": schema, "problem": problem}
 
 
 async def export_records(page: PageRequest) -> HttpResponse:

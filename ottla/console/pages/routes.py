@@ -15,6 +15,7 @@ from ottla.console.pages import (
     overview,
     produce,
     readers,
+    rebalance,
     record_import,
     records,
     topic_changes,
@@ -28,6 +29,8 @@ FRAMES_LIVE_S = 0.5
 PAGES: dict[str, Route] = {
     "/": Route(overview.get_overview, overview.get_traffic),
     "/cluster": Route(cluster.get_cluster, cluster.get_state),
+    "/cluster/rebalance": Route(rebalance.get_rebalance),
+    "/cluster/rebalance/file": Route(rebalance.get_rebalance_file),
     "/metadata": Route(metadata_log.get_metadata_changes, metadata_log.get_metadata_changes),
     "/connections": Route(connections.get_connections, connections.get_connections),
     "/frames": Route(frames.get_frames, frames.get_new_frames, FRAMES_LIVE_S),
@@ -59,6 +62,7 @@ ACTIONS: dict[str, PageHandler] = {
     "/records/import": record_import.import_records,
     "/records/produce": produce.produce_record,
     "/cluster/elect": elections.elect_preferred_leaders,
+    "/cluster/rebalance": rebalance.apply_rebalance,
     "/group/offsets": group_changes.reset_offsets,
     "/group/delete": group_changes.delete_group,
 }

@@ -114,6 +114,7 @@ def test_each_page_has_no_script_error_and_no_serious_finding(walk: Walk) -> Non
         "/group/offsets?id=readers",
         "/connections",
         "/cluster",
+        "/cluster/rebalance",
         "/topic/new",
         "/topic/partitions?name=orders",
         "/topic/setting?name=orders&key=retention.ms",
@@ -132,6 +133,7 @@ def test_narrow_page_does_not_scroll_sideways(walk: Walk) -> None:
         "/group?id=readers",
         "/connections",
         "/cluster",
+        "/cluster/rebalance",
     ):
         walk.open(path)
         width = walk.page.evaluate("document.documentElement.scrollWidth")

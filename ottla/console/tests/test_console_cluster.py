@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import time
 from collections.abc import Iterator
@@ -243,6 +244,53 @@ def test_client_certificate_is_the_user_of_the_session(tmp_path: Path) -> None:
         assert (status, "User:alice-of-the-shop" in text) == (200, True)
         status, text = get(other.location)
         assert (status, "no rule of ssl.principal.mapping.rules applies" in text) == (403, True)
+
+
+async def create_unbalanced_topic(running: ClusterFixture) -> None:
+    """Create a topic whose replicas are all on the first node."""
+    client = running.client()
+    first = running.cluster.nodes[0].id
+    rows = [CreatableReplicaAssignment(number, [first]) for number in range(6)]
+    response = await client.call(CreateTopicsRequest([CreatableTopic("uneven", -1, -1, rows)], 10_000))
+    assert [row.error_code for row in response.topics] == [0]
+    client.close()
+
+
+def test_rebalance_plan_is_shown_saved_and_applied_after_a_confirmation(running: ClusterFixture) -> None:
+    run_blocking(create_unbalanced_topic(running))
+    browser = running.admin()
+    page = browser.get("/cluster/rebalance")
+    assert (page.status, "Planned moves" in page.text) == (200, True), page.text
+    plan = json.loads(browser.request("GET", "/cluster/rebalance/file").body)
+    current = json.loads(browser.request("GET", "/cluster/rebalance/file?state=current").body)
+    wanted = {(row["topic"], row["partition"]): row["replicas"] for row in plan["partitions"]}
+    before = {(row["topic"], row["partition"]): row["replicas"] for row in current["partitions"]}
+    assert wanted.keys() == before.keys()
+    assert len(wanted) >= 2, "the broker with all replicas of a topic has too many"
+    assert all(before[at] != wanted[at] for at in wanted)
+    form = page.form("/cluster/rebalance")
+    confirmation, done = browser.change(form)
+    for (topic, number), replicas in wanted.items():
+        old, new = (", ".join(map(str, ids)) for ids in (before[topic, number], replicas))
+        assert f"{topic}-{number}: brokers {old} become {new}." in confirmation.text
+    assert f"The reassignment of {len(wanted)} partitions has begun." in done.text
+    for _ in range(1000):
+        text = browser.get("/cluster/rebalance").text
+        if "Nothing to move" in text and "Moves in progress" not in text:
+            break
+    assert "Nothing to move" in text, text
+    out_of_date = browser.submit(form)
+    assert (out_of_date.status, "has other replicas now: open the plan again" in out_of_date.text) == (400, True)
+
+
+def test_rebalance_needs_the_permissions_of_its_requests(running: ClusterFixture) -> None:
+    browser = Browser(running.port)
+    assert browser.log_in("watcher", "watcher-secret").status == 303
+    assert browser.get("/cluster/rebalance").status == 403
+    assert browser.request("GET", "/cluster/rebalance/file").status == 403
+    token = browser.get("/topic/new").form("/topic/new").fields["csrf"]
+    sent = {"csrf": token, "moves": "open:0=1>2", "confirmed": "yes"}
+    assert browser.send("/cluster/rebalance", sent).status in (400, 403)
 
 
 async def create_topic_with_another_leader(running: ClusterFixture) -> None:

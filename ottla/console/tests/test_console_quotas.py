@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from compat_tests.support.raw_client import RawClient
 from ottla.broker.quotas.request_timer import RequestTimer
 from ottla.broker.requests.peer import Peer
 from ottla.client.cluster_client import ClusterClient
 from ottla.console.in_process import CLIENT_ID
 from ottla.console.tests.console_fixture import console
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_client_quotas as acq
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 pytestmark = pytest.mark.xdist_group(__name__)
 
 
-async def set_quota(bootstrap_servers: str, key: str, value: float) -> None:
+async def set_quota(bootstrap_servers: str, key: str, value: float, client_id: str = CLIENT_ID) -> None:
     client = ClusterClient(BlockingEnv(), bootstrap_servers)
     entry = acq.AlterClientQuotasRequestEntryData(
-        [acq.AlterClientQuotasRequestEntityData("client-id", CLIENT_ID)], [acq.OpData(key, value, False)]
+        [acq.AlterClientQuotasRequestEntityData("client-id", client_id)], [acq.OpData(key, value, False)]
     )
     response = await client.call(acq.AlterClientQuotasRequest([entry]))
     assert [row.error_code for row in response.entries] == [0]
@@ -52,3 +58,20 @@ def test_time_of_requests_counts_for_the_request_quota(monkeypatch: pytest.Monke
         run_blocking(set_quota(made.broker.bootstrap_servers, "request_percentage", 1000))
         assert made.browser().get("/topic?name=orders").status == 200
         assert CLIENT_ID in timed
+
+
+def test_connections_show_the_quotas_of_a_client_and_its_last_error() -> None:
+    with console() as made:
+        made.broker.client.create_topic("orders", 1)
+        for key, value in (("producer_byte_rate", 2048.0), ("request_percentage", 150.0)):
+            run_blocking(set_quota(made.broker.bootstrap_servers, key, value, "till"))
+        raw = RawClient(made.broker.port)
+        raw.client_id = "till"
+        topic = FetchTopic("orders", partitions=[FetchPartition(0, fetch_offset=7, partition_max_bytes=100)])
+        response = raw.call(ApiKey.FETCH, 12, FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]))
+        assert response.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        text = made.browser().get("/connections?q=till").text
+        assert "produce 2.0 KiB/s (now 0 B/s) request time 150 % of a thread (now " in text
+        assert re.search(r"Fetch: OFFSET_OUT_OF_RANGE, \d+ s ago", text), text
+        assert "Fetch: OFFSET_OUT_OF_RANGE" in made.browser().get("/connections?q=out_of_range").text
+        raw.sock.close()

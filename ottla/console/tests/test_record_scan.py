@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from ottla.console.pages.batch import _describe_batch
 from ottla.console.record_scan import RecordCriteria, RecordScan, ScanRange
 from ottla.jobs.job import Job
 from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.legacy_records import iterate_any_batches
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
 RANGE = ScanRange(0, 0, 1000)
@@ -50,6 +52,25 @@ def test_records_of_each_codec_are_found(codec: CompressionType) -> None:
     ]
 
 
-def test_gzip_is_decompressed_in_steps() -> None:
-    raw = build_batch([NewRecord(None, bytes(4_000_000), 0, ())], codec=CompressionType.GZIP)
+COMPRESSED = [codec for codec in CompressionType if codec is not CompressionType.NONE]
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_compressed_batch_is_scanned_in_steps(codec: CompressionType) -> None:
+    raw = build_batch([NewRecord(None, bytes(4_000_000), 0, ())], codec=codec)
     assert scan(raw)[2] > 50
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_page_of_a_compressed_batch_is_made_in_steps(codec: CompressionType) -> None:
+    raw = build_batch([NewRecord(b"key", bytes(4_000_000), 0, ())], codec=codec)
+    ((_, header),) = iterate_any_batches(raw)
+    job, steps = _describe_batch(memoryview(raw), header), 0
+    while True:
+        try:
+            next(job)
+        except StopIteration as end:
+            _, plain = end.value
+            break
+        steps += 1
+    assert (plain["problem"], plain["size"] > 4_000_000, steps > 50) == ("", True, True)
