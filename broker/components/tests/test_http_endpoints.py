@@ -19,7 +19,7 @@ def observers(settings: dict[str, str]) -> list[Any]:
         services=SimpleNamespace(config=NodeConfig(values=settings)),
         request_observers=[],
         controller=SimpleNamespace(subscribe=lambda callback: None),
-        **dict.fromkeys(("log_dirs", "replica_manager", "cleaner", "scrubber", "acceptors")),
+        **dict.fromkeys(("log_dirs", "replica_manager", "cleaner", "scrubber", "acceptors", "remote_log_manager")),
     )
     listening: Any = SimpleNamespace(metrics=None, clients={"PLAINTEXT": None})
     nursery: Any = SimpleNamespace(start_soon=lambda *task: tasks.append(task))
