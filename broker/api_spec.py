@@ -15,7 +15,7 @@ from ottla.wire.errors import ErrorCode
 LARGE_BYTES = 16 * 1024
 """Request size from which memory and decoding time are bounded: 5,000 elements of three bytes take some 10 ms."""
 LARGE_PRODUCE_BYTES = 64 * 1024
-"""As `LARGE_BYTES`, for Produce, whose requests are large due to their records."""
+"""As `LARGE_BYTES`, for Produce: its requests are large due to the records."""
 
 
 class Permission(NamedTuple):
@@ -217,7 +217,7 @@ class ApiSpec(NamedTuple):
     error_response: ErrorResponse = ErrorResponse()
     quota: QuotaKind | MutationQuota = QuotaKind.REQUEST
     partitions: NamedPartitions | CoordinatorPartitions | None = None
-    """Partitions whose pending log creations the request waits for before its handler is called."""
+    """Partitions in creation that the request waits for before its handler is called."""
     required_config: str | None = None
     """Setting without which ApiVersions omits the API; None for none."""
     retains_buffer: bool = False

@@ -1,4 +1,4 @@
-"""Loggers of a node, whose levels clients read and change at run time (KIP-412): resource type BROKER_LOGGER.
+"""Loggers of a node: clients read and change their levels at run time (KIP-412): resource type BROKER_LOGGER.
 
 A change is not persisted: it is lost when the process ends. ``root`` is the common parent of the node's loggers, not
 the root logger of the process, which belongs to an application that embeds a node.

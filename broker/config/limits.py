@@ -340,7 +340,7 @@ MAX_CONSOLE_CAPTURES = 4
 Beyond: the oldest capture ends and its frames are dropped.
 """
 MAX_CONSOLE_GROUPS = 1_000
-"""Groups whose rebalances the web console follows.
+"""Groups that the web console follows.
 
 Beyond: the page of a further group has no timeline.
 """

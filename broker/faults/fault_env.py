@@ -37,7 +37,7 @@ Address = tuple[str, int]
 
 
 class FaultClock:
-    """Clock that tests can advance; sleeps and time-outs whose time has passed complete at once."""
+    """Clock that tests can advance; sleeps and time-outs that have expired by then complete at once."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
@@ -172,7 +172,7 @@ class _GatedListener:
 
 
 class FaultNetwork:
-    """Network of a node whose connections pass through a `NetworkGate`."""
+    """Network of a node with a `NetworkGate` in all connections."""
 
     def __init__(self, network: Network, gate: NetworkGate) -> None:
         self._network = network
@@ -181,7 +181,7 @@ class FaultNetwork:
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
     ) -> StreamListener:
-        """Bind a listening socket whose connections pass through the gate.
+        """Bind a listening socket with the gate in all its connections.
 
         Raises:
             OSError, InvalidTlsConfig: See `Network.listen`.
@@ -200,7 +200,7 @@ class FaultNetwork:
 
 
 class _FaultFile:
-    """File whose writes fail with ENOSPC while a `DISK_FULL` fault applies."""
+    """File that fails writes with ENOSPC while a `DISK_FULL` fault applies."""
 
     def __init__(self, file: File, path: str, check_space: Callable[[str], None]) -> None:
         self._file = file
@@ -233,7 +233,7 @@ class _FaultFile:
 
 
 class FaultDisk:
-    """Disk whose writes fail with ENOSPC while a `DISK_FULL` fault applies."""
+    """Disk that fails writes with ENOSPC while a `DISK_FULL` fault applies."""
 
     def __init__(self, disk: Disk, rules: FaultRules) -> None:
         self._disk = disk
@@ -305,7 +305,7 @@ class FaultEnv:
         return self._env.in_thread(work, lane)
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Run ``work`` in a separate process, whose clock and disk have no faults, and return its result."""
+        """Run ``work`` in a separate process, without faults of clock and disk, and return its result."""
         return self._env.in_process(work, argument)
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:

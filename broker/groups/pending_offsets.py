@@ -49,7 +49,7 @@ class PendingTransactionalOffsets:
                 del self._by_producer[producer_id]
 
     def pop(self, producer_id: int) -> dict[GroupTopicPartition, bytes]:
-        """Remove and return the pending offsets (packed bytes) of a producer whose transaction has ended."""
+        """Remove and return the pending offsets (packed bytes) of a producer at the end of its transaction."""
         positions = self._by_producer.pop(producer_id, {})
         for where in positions:
             self._remove_producer(producer_id, where)

@@ -42,7 +42,7 @@ def adjust_count(counts: dict[str, int], key: str | None, by: int) -> None:
 def adjust_subscription_counts(
     counts: SubscriptionCounts, topics: Iterable[str], by_name: int = 0, by_regex: int = 0
 ) -> None:
-    """Add ``by_name`` and ``by_regex`` to the counts of topics; delete topics whose counts are zero."""
+    """Add ``by_name`` and ``by_regex`` to the counts of topics; delete topics with counts of zero."""
     for _ in adjust_subscription_counts_job(counts, topics, by_name, by_regex):
         pass
 

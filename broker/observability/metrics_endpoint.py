@@ -47,7 +47,7 @@ class ListenerConnections(Protocol):
 
 
 class MetricSources(NamedTuple):
-    """Components of a node whose metrics are exported."""
+    """Components of a node that export metrics."""
 
     log_dirs: LogDirs
     replica_manager: ReplicaManager

@@ -91,7 +91,7 @@ class RequestMetrics:
         count.request_bytes += len(request.frame) + _LENGTH_BYTES
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Count the error codes of a response; not for Produce and Fetch, whose handlers report them."""
+        """Count the error codes of a response; not for Produce and Fetch: their handlers report them."""
         count = self._by_key[request.key]
         assert count is not None
         self._add_errors(peer, count, error_codes(response))

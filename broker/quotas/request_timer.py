@@ -67,7 +67,7 @@ class RequestTimer:
     def set_throttle_time(
         self, peer: Peer, request: RequestFrame, answer: Any, kind: QuotaKind | MutationQuota
     ) -> None:
-        """Set the throttle time of a response by the request quota; not for Fetch, whose handler has set it."""
+        """Set the throttle time of a response by the request quota; not for Fetch: its handler has set it."""
         quotas = self._quota_source.quotas
         if self.is_exempt or kind is QuotaKind.EXEMPT or quotas is None:
             return

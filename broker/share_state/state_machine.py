@@ -256,7 +256,7 @@ class ShareStateMachine:
         return ScheduleTimer(_COLD_SNAPSHOT_TIMER, now_ms + self._settings.cold_snapshot_interval_ms)
 
     def _cold_snapshots(self, now_ms: int) -> Iterator[ShareRecord | None]:
-        """Yield snapshots of share partitions not written for the interval, whose old records would prevent truncation.
+        """Yield snapshots of share partitions not written for the interval: their old records would prevent truncation.
 
         None is yielded for each other share partition.
         """

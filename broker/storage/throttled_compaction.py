@@ -1,4 +1,4 @@
-"""Rate-limited compaction: a disk whose reads and writes sleep when the rate is exceeded.
+"""Rate-limited compaction: a disk that sleeps after a read or write when the rate is exceeded.
 
 Runs in the child process of a pass, where sleeping blocks no other task.
 
@@ -47,7 +47,7 @@ class IoThrottler:
 
 
 class ThrottledFile:
-    """File whose reads and writes are throttled."""
+    """File with throttled reads and writes."""
 
     def __init__(self, under: File, meter: IoThrottler) -> None:
         self._file = under
@@ -71,7 +71,7 @@ class ThrottledFile:
 
 
 class ThrottledDisk(DiskView):
-    """Disk whose files are throttled."""
+    """Disk with throttled files."""
 
     def __init__(self, under: Disk, meter: IoThrottler) -> None:
         super().__init__(under)
@@ -80,7 +80,7 @@ class ThrottledDisk(DiskView):
         self.private = under.private
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open a file whose reads and writes are throttled."""
+        """Open a file with throttled reads and writes."""
         return ThrottledFile(self._under.open(path, create=create, readonly=readonly, mode=mode), self._throttler)
 
 

@@ -210,7 +210,7 @@ class _StickyAssignment:
     def _least_loaded(self, members: list[str] | None, task: _Task | None) -> str | None:
         """Return the least loaded of a task's previous standby members by process and member; the first if equal.
 
-        ``task``: members whose process has this task are skipped. None if there is no member. Like Kafka, the final
+        ``task``: members in a process with this task are skipped. None if there is no member. Like Kafka, the final
         check is made for the process of the first member instead of that of the chosen one.
         """
         if not members:

@@ -19,7 +19,7 @@ _MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _ATTRIBUTES = 22
 """Position in a batch of the low byte of its attributes, which has the transactional bit."""
 ADMIN_CLIENT_ID = "__admin_client"
-"""The only client id that may produce to internal topics, whose records coordinators trust (``AdminUtils``)."""
+"""The only client id that may produce to internal topics: coordinators trust their records (``AdminUtils``)."""
 TRANSACTIONAL = ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 """Result of `find_batch_problem` for a request with a transactional batch, which has to be verified first."""
 

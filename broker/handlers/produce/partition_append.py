@@ -30,7 +30,7 @@ _WITHOUT_LOG_START = (
 def partition_error(
     part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1
 ) -> PartitionProduceResponse:
-    """Return the row of a partition whose batch was rejected, with record errors if there are any."""
+    """Return the row of a partition after its batch was rejected, with record errors if there are any."""
     out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
     if isinstance(error, RecordValidationError) and error.record_errors:
         out.error_message = error.message

@@ -31,7 +31,7 @@ _RELOADED_KEYS = re.compile(r"(listener\.name\.[^.]+\.)?ssl\.(keystore|truststor
 
 
 class TlsListener(Protocol):
-    """Interface of a TLS listener whose certificates `CertificateReloader` replaces."""
+    """Interface of a TLS listener, through which `CertificateReloader` replaces its certificates."""
 
     def reload_tls(self, tls: TlsConfig) -> None:
         """Use other certificates for new connections. Raises OSError if they cannot be loaded."""

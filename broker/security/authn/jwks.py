@@ -45,7 +45,7 @@ class JwksRefresh(NamedTuple):
 
 
 class JsonWebKeySet:
-    """Public keys whose signatures a listener accepts."""
+    """Public keys of the token signatures that a listener accepts."""
 
     def __init__(self, env: Env, url: str, refresh: JwksRefresh, tls: TlsConfig | None = None) -> None:
         """Create an empty key set; ``tls`` has the trust settings for an https URL."""

@@ -12,7 +12,7 @@ from ottla.broker.config.limits import MAX_PRE_AUTH_BYTES, UNCOUNTED_PRE_AUTH_BY
 class PreAuthMemoryLimit:
     """Limit of the memory in the receive buffers of all unauthenticated connections of a listener.
 
-    A connection whose buffer would exceed the limit is closed.
+    A connection that would exceed the limit is closed.
     """
 
     def __init__(self) -> None:
