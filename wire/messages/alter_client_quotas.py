@@ -57,7 +57,7 @@ class AlterClientQuotasRequestEntryData(Message):
 
 
 class AlterClientQuotasRequest(Message):
-    """Request to set and remove client quotas."""
+    """Quota entities, each with the quotas to set or remove."""
 
     SPEC: ClassVar[MessageSpec] = request(49, "0-1", "1+", "broker controller")
     """Version 1 is flexible.
@@ -92,7 +92,7 @@ class AlterClientQuotasResponseEntryData(Message):
 
 
 class AlterClientQuotasResponse(Message):
-    """Results of changes of client quotas."""
+    """Error code of each quota entity, 0 if its quotas were changed."""
 
     SPEC: ClassVar[MessageSpec] = response(49, "0-1", "1+")
     throttle_time_ms: Int32 = 0

@@ -72,7 +72,7 @@ class ReassignableTopicResponse(Message):
 
 
 class AlterPartitionReassignmentsResponse(Message):
-    """Results of starting or cancelling reassignments."""
+    """Error code of each partition, 0 if its reassignment was started or cancelled."""
 
     SPEC: ClassVar[MessageSpec] = response(45, "0-1", "0+")
     throttle_time_ms: Int32 = 0

@@ -83,7 +83,7 @@ class AlterShareGroupOffsetsResponseTopic(Message):
 
 
 class AlterShareGroupOffsetsResponse(Message):
-    """Results of setting start offsets."""
+    """Error code of each partition, 0 if its start offset was set."""
 
     SPEC: ClassVar[MessageSpec] = response(91, "0", "0+")
     throttle_time_ms: Int32 = 0

@@ -48,7 +48,7 @@ class ScramCredentialUpsertion(Message):
 
 
 class AlterUserScramCredentialsRequest(Message):
-    """Request to set and remove SCRAM credentials of users."""
+    """SCRAM credentials to remove and to set, at most one change for each user."""
 
     SPEC: ClassVar[MessageSpec] = request(51, "0", "0+", "broker controller")
     """Flow: An admin client computes the salted password and sends it to any broker, which forwards the request to the
@@ -76,7 +76,7 @@ class AlterUserScramCredentialsResult(Message):
 
 
 class AlterUserScramCredentialsResponse(Message):
-    """Results of changes of SCRAM credentials."""
+    """Error code of each user, 0 if its credential was changed."""
 
     SPEC: ClassVar[MessageSpec] = response(51, "0", "0+")
     throttle_time_ms: Int32 = 0

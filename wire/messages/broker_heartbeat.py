@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (API 63): keep-alive of brokers, and requests to be unfenced or shut down (KIP-631)."""
+"""BrokerHeartbeat (API 63): keep a broker registered, and ask to be unfenced or to shut down (KIP-631)."""
 
 from __future__ import annotations
 

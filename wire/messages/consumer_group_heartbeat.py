@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (API 68): join, keep alive and leave, in the consumer protocol (KIP-848)."""
+"""ConsumerGroupHeartbeat (API 68): join a consumer group, stay a member, and leave it (KIP-848)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Message):
 
 
 class ConsumerGroupHeartbeatRequest(Message):
-    """Heartbeat of a member, with all that has changed since the one before."""
+    """Heartbeat of a member. Fields that have not changed since the previous heartbeat are null or -1."""
 
     SPEC: ClassVar[MessageSpec] = request(68, "0-1", "0+", "broker")
     """Version 1 adds subscriptions by regular expression, and requires a member id that the consumer generates
@@ -101,7 +101,7 @@ class Assignment(Message):
 
 
 class ConsumerGroupHeartbeatResponse(Message):
-    """Response to a heartbeat, with a new assignment if there is one."""
+    """Member epoch and heartbeat interval of the member, with its assignment if that has changed."""
 
     SPEC: ClassVar[MessageSpec] = response(68, "0-1", "0+")
     throttle_time_ms: Int32 = 0

@@ -67,7 +67,7 @@ class ControllerRegistrationRequest(Message):
 
 
 class ControllerRegistrationResponse(Message):
-    """Result of the registration."""
+    """Error code, 0 if the registration was stored in the metadata log."""
 
     SPEC: ClassVar[MessageSpec] = response(70, "0", "0+")
     throttle_time_ms: Int32 = 0

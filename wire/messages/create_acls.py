@@ -32,7 +32,7 @@ class AclCreation(Message):
 
 
 class CreateAclsRequest(Message):
-    """Request to add ACLs."""
+    """ACLs to add: resource pattern, principal, host, operation, and allow or deny."""
 
     SPEC: ClassVar[MessageSpec] = request(30, "1-3", "2+", "broker controller")
     """Version 1 adds prefixed patterns (KIP-290), 2 is flexible, 3 adds users as resources (KIP-373). Version 0 was
@@ -57,7 +57,7 @@ class AclCreationResult(Message):
 
 
 class CreateAclsResponse(Message):
-    """Results of adding ACLs."""
+    """Error code of each ACL, 0 if it was added."""
 
     SPEC: ClassVar[MessageSpec] = response(30, "1-3", "2+")
     throttle_time_ms: Int32 = 0

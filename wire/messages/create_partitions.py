@@ -64,7 +64,7 @@ class CreatePartitionsTopicResult(Message):
 
 
 class CreatePartitionsResponse(Message):
-    """Results of adding partitions."""
+    """Error code of each topic, 0 if the partitions were added."""
 
     SPEC: ClassVar[MessageSpec] = response(37, "0-3", "2+")
     throttle_time_ms: Int32 = 0

@@ -47,7 +47,7 @@ class CreatableTopic(Message):
 
 
 class CreateTopicsRequest(Message):
-    """Request to create topics."""
+    """Topics to create, each with its number of partitions, replicas and settings."""
 
     SPEC: ClassVar[MessageSpec] = request(19, "2-7", "5+", "broker controller")
     """Version 4 permits -1 for the defaults of the cluster (KIP-464), 5 is flexible and returns the settings (KIP-525),
@@ -110,7 +110,7 @@ class CreatableTopicResult(Message):
 
 
 class CreateTopicsResponse(Message):
-    """Results of creating topics."""
+    """Error code of each topic, 0 if it was created, with its id and settings."""
 
     SPEC: ClassVar[MessageSpec] = response(19, "2-7", "5+")
     throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0

@@ -32,7 +32,7 @@ class DeleteAclsFilter(Message):
 
 
 class DeleteAclsRequest(Message):
-    """Request to remove ACLs."""
+    """Filters; the ACLs that match one of them are removed."""
 
     SPEC: ClassVar[MessageSpec] = request(31, "1-3", "2+", "broker controller")
     """Version 1 adds prefixed patterns (KIP-290), 2 is flexible, 3 adds users as resources (KIP-373). Version 0 was
@@ -82,7 +82,7 @@ class DeleteAclsFilterResult(Message):
 
 
 class DeleteAclsResponse(Message):
-    """Results of removing ACLs."""
+    """ACLs that each filter has removed, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(31, "1-3", "2+")
     throttle_time_ms: Int32 = 0

@@ -71,7 +71,7 @@ class DeleteRecordsTopicResult(Message):
 
 
 class DeleteRecordsResponse(Message):
-    """Results of deleting records."""
+    """Log start offset of each partition after the deletion, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(21, "0-2", "2+")
     throttle_time_ms: Int32 = 0

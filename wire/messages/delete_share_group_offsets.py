@@ -60,7 +60,7 @@ class DeleteShareGroupOffsetsResponseTopic(Message):
 
 
 class DeleteShareGroupOffsetsResponse(Message):
-    """Results of removing topics from a share group."""
+    """Error code of each topic, 0 if its state was deleted."""
 
     SPEC: ClassVar[MessageSpec] = response(92, "0", "0+")
     throttle_time_ms: Int32 = 0

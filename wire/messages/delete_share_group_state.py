@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (API 86): delete stored state of share-partitions (KIP-932). Sent by brokers."""
+"""DeleteShareGroupState (API 86): delete the state of share-partitions at the share coordinator (KIP-932)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PartitionData(Message):
 
 
 class DeleteStateData(Message):
-    """Topic with the partitions to delete state of."""
+    """Topic with partitions whose state is to be deleted."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -45,7 +45,7 @@ class DeleteShareGroupStateRequest(Message):
     group_id: String = ""
     """Id of the share group."""
     topics: A[list[DeleteStateData], wire_field("[]struct")] = field(default_factory=list)
-    """Topics with the partitions to delete state of."""
+    """Topics with partitions whose state is to be deleted."""
 
 
 class PartitionResult(Message):
@@ -71,7 +71,7 @@ class DeleteStateResult(Message):
 
 
 class DeleteShareGroupStateResponse(Message):
-    """Results of deleting state."""
+    """Error code of each partition, 0 if its state was deleted."""
 
     SPEC: ClassVar[MessageSpec] = response(86, "0", "0+")
     results: A[list[DeleteStateResult], wire_field("[]struct")] = field(default_factory=list)

@@ -22,7 +22,7 @@ class DeleteTopicState(Message):
 
 
 class DeleteTopicsRequest(Message):
-    """Request to delete topics."""
+    """Topics to delete, by name or by id."""
 
     SPEC: ClassVar[MessageSpec] = request(20, "1-6", "4+", "broker controller")
     """Version 4 is flexible, 5 adds error messages and THROTTLING_QUOTA_EXCEEDED (KIP-599), 6 adds topic ids (KIP-516).
@@ -58,7 +58,7 @@ class DeletableTopicResult(Message):
 
 
 class DeleteTopicsResponse(Message):
-    """Results of deleting topics."""
+    """Error code of each topic, 0 if it was deleted."""
 
     SPEC: ClassVar[MessageSpec] = response(20, "1-6", "4+")
     throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0

@@ -39,7 +39,7 @@ class DescribeShareGroupOffsetsRequestGroup(Message):
     topics: A[list[DescribeShareGroupOffsetsRequestTopic] | None, wire_field("[]struct", nullable="0+")] = field(
         default_factory=list
     )
-    """Partitions to describe; null for all that the group has state of."""
+    """Partitions to describe; null for all of which the group has state."""
 
 
 class DescribeShareGroupOffsetsRequest(Message):

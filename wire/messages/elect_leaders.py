@@ -20,7 +20,7 @@ class TopicPartitions(Message):
 
 
 class ElectLeadersRequest(Message):
-    """Request to elect leaders of partitions."""
+    """Partitions in which a leader is to be elected, and the type of the election."""
 
     SPEC: ClassVar[MessageSpec] = request(43, "0-2", "2+", "broker controller")
     """Version 1 adds unclean elections and an error of the whole request (KIP-460), version 2 is flexible.
@@ -64,7 +64,7 @@ class ReplicaElectionResult(Message):
 
 
 class ElectLeadersResponse(Message):
-    """Results of elections."""
+    """Error code of each partition, 0 if a leader was elected."""
 
     SPEC: ClassVar[MessageSpec] = response(43, "0-2", "2+")
     throttle_time_ms: Int32 = 0

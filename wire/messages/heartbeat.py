@@ -1,4 +1,4 @@
-"""Heartbeat (API 12): keep-alive of the members of a classic group."""
+"""Heartbeat (API 12): keep a member of a classic group alive, and learn of a rebalance."""
 
 from __future__ import annotations
 

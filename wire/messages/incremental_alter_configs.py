@@ -77,7 +77,7 @@ class AlterConfigsResourceResponse(Message):
 
 
 class IncrementalAlterConfigsResponse(Message):
-    """Results of changes of settings."""
+    """Error code of each resource, 0 if its settings were changed."""
 
     SPEC: ClassVar[MessageSpec] = response(44, "0-1", "1+")
     throttle_time_ms: Int32 = 0

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (API 83): create stored state of share-partitions (KIP-932). Sent by brokers."""
+"""InitializeShareGroupState (API 83): create the state of share-partitions at the share coordinator (KIP-932)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PartitionData(Message):
 
 
 class InitializeStateData(Message):
-    """Topic with the partitions to create state of."""
+    """Topic with partitions whose state is to be created."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -54,7 +54,7 @@ class InitializeShareGroupStateRequest(Message):
     group_id: String = ""
     """Id of the share group."""
     topics: A[list[InitializeStateData], wire_field("[]struct")] = field(default_factory=list)
-    """Topics with the partitions to create state of."""
+    """Topics with partitions whose state is to be created."""
 
 
 class PartitionResult(Message):
@@ -80,7 +80,7 @@ class InitializeStateResult(Message):
 
 
 class InitializeShareGroupStateResponse(Message):
-    """Results of creating state."""
+    """Error code of each partition, 0 if its state was created."""
 
     SPEC: ClassVar[MessageSpec] = response(83, "0", "0+")
     results: A[list[InitializeStateResult], wire_field("[]struct")] = field(default_factory=list)

@@ -106,7 +106,7 @@ class OffsetCommitResponseTopic(Message):
 
 
 class OffsetCommitResponse(Message):
-    """Results of committing offsets, sent when they are replicated."""
+    """Error code of each partition, sent when the offsets are replicated; 0 if the offset was committed."""
 
     SPEC: ClassVar[MessageSpec] = response(8, "2-10", "8+")
     throttle_time_ms: A[int, wire_field("int32", "3+", ignorable=True)] = 0

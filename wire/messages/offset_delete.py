@@ -58,7 +58,7 @@ class OffsetDeleteResponseTopic(Message):
 
 
 class OffsetDeleteResponse(Message):
-    """Results of deleting offsets."""
+    """Error code of each partition, 0 if its committed offset was deleted."""
 
     SPEC: ClassVar[MessageSpec] = response(47, "0", "none")
     error_code: Int16 = 0

@@ -47,7 +47,7 @@ class PushTelemetryRequest(Message):
 
 
 class PushTelemetryResponse(Message):
-    """Result of a push."""
+    """Error code, 0 if the broker has accepted the metrics."""
 
     SPEC: ClassVar[MessageSpec] = response(72, "0", "0+")
     throttle_time_ms: Int32 = 0

@@ -1,4 +1,4 @@
-"""ReadShareGroupState (API 84): read delivery state of share-partitions (KIP-932). Sent by brokers."""
+"""ReadShareGroupState (API 84): read delivery state of share-partitions from the share coordinator (KIP-932)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PartitionData(Message):
 
 
 class ReadStateData(Message):
-    """Topic with the partitions to read state of."""
+    """Topic with partitions whose state is to be read."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -53,7 +53,7 @@ class ReadShareGroupStateRequest(Message):
     group_id: String = ""
     """Id of the share group. An empty one yields an empty response."""
     topics: A[list[ReadStateData], wire_field("[]struct")] = field(default_factory=list)
-    """Topics with the partitions to read state of."""
+    """Topics with partitions whose state is to be read."""
 
 
 class StateBatch(Message):

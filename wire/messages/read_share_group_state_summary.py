@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary (API 87): read start offsets of share-partitions (KIP-932). Sent by brokers."""
+"""ReadShareGroupStateSummary (API 87): read start offsets of share-partitions from the share coordinator (KIP-932)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PartitionData(Message):
 
 
 class ReadStateSummaryData(Message):
-    """Topic with the partitions to read state of."""
+    """Topic with partitions whose start offset is to be read."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -52,7 +52,7 @@ class ReadShareGroupStateSummaryRequest(Message):
     group_id: String = ""
     """Id of the share group. An empty one yields an empty response."""
     topics: A[list[ReadStateSummaryData], wire_field("[]struct")] = field(default_factory=list)
-    """Topics with the partitions to read state of."""
+    """Topics with partitions whose start offset is to be read."""
 
 
 class PartitionResult(Message):

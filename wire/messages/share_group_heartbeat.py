@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (API 76): join, keep alive and leave, in a share group (KIP-932)."""
+"""ShareGroupHeartbeat (API 76): join a share group, stay a member, and leave it (KIP-932)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class ShareGroupHeartbeatRequest(Message):
-    """Heartbeat of a member, with all that has changed since the one before."""
+    """Heartbeat of a member. Fields that have not changed since the previous heartbeat are null."""
 
     SPEC: ClassVar[MessageSpec] = request(76, "1", "0+", "broker")
     """Version 0 was an early access in Apache Kafka 4.0 and is removed.
@@ -67,7 +67,7 @@ class Assignment(Message):
 
 
 class ShareGroupHeartbeatResponse(Message):
-    """Response to a heartbeat, with a new assignment if there is one."""
+    """Member epoch and heartbeat interval of the member, with its assignment if that has changed."""
 
     SPEC: ClassVar[MessageSpec] = response(76, "1", "0+")
     throttle_time_ms: Int32 = 0

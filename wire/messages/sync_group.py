@@ -22,7 +22,7 @@ class SyncGroupRequestAssignment(Message):
 
 
 class SyncGroupRequest(Message):
-    """Request for the assignment of a member; that of the leader has all assignments."""
+    """Request for the assignment of a member; the request of the group leader has all assignments."""
 
     SPEC: ClassVar[MessageSpec] = request(14, "0-5", "4+", "broker")
     """Version 3 adds static members (KIP-345), 4 is flexible, 5 adds the protocol type and name (KIP-559). Members of a

@@ -22,7 +22,7 @@ class UnregisterBrokerRequest(Message):
 
 
 class UnregisterBrokerResponse(Message):
-    """Result of removing a broker."""
+    """Error code, 0 if the registration was removed."""
 
     SPEC: ClassVar[MessageSpec] = response(64, "0", "0+")
     throttle_time_ms: Int32 = 0
