@@ -140,6 +140,10 @@ BROKER_DOCS: dict[str, str] = {
     "log.flush.interval.ms": "Time after which records that are not flushed yet are flushed to disk.",
     "log.index.interval.bytes": "Bytes of records between two entries of the offset index.",
     "log.index.size.max.bytes": "Maximum size of an index; a full index rolls the segment.",
+    "log.local.retention.bytes": "Size of the local segments of a tiered partition above which copied ones are "
+    "deleted; -2 means `log.retention.bytes`.",
+    "log.local.retention.ms": "Time after which copied local segments of a tiered partition are deleted; -2 means "
+    "`log.retention.ms`.",
     "log.message.timestamp.after.max.ms": "Longest time by which the timestamp of a record may be ahead of the "
     "clock of the broker.",
     "log.message.timestamp.before.max.ms": "Longest time by which the timestamp of a record may be behind the clock "
@@ -195,6 +199,30 @@ BROKER_DOCS: dict[str, str] = {
     "process.roles": "Roles of this node: `broker`, `controller` or both.",
     "producer.id.expiration.ms": "Time without a batch after which the state of a producer is removed from a "
     "partition.",
+    "remote.fetch.max.wait.ms": "Maximum time that a Fetch waits for a read of the remote store.",
+    "remote.list.offsets.request.timeout.ms": "Maximum time that ListOffsets waits for a read of the remote store.",
+    "remote.log.manager.copier.thread.pool.size": "Maximum number of partitions whose segments are copied at a time.",
+    "remote.log.manager.copy.max.bytes.per.second": "Bytes that this broker copies to the remote store in a second.",
+    "remote.log.manager.copy.quota.window.num": "Number of samples over which the rate of copies is measured.",
+    "remote.log.manager.copy.quota.window.size.seconds": "Length of a sample of the rate of copies.",
+    "remote.log.manager.expiration.thread.pool.size": "Maximum number of partitions whose expired remote segments are "
+    "deleted at a time.",
+    "remote.log.manager.fetch.max.bytes.per.second": "Bytes that this broker reads from the remote store in a second.",
+    "remote.log.manager.fetch.quota.window.num": "Number of samples over which the rate of reads is measured.",
+    "remote.log.manager.fetch.quota.window.size.seconds": "Length of a sample of the rate of reads.",
+    "remote.log.manager.task.interval.ms": "Time between two runs of the copies and of the expiration of a partition.",
+    "remote.log.metadata.custom.metadata.max.bytes": "Maximum size of what a store adds to the metadata of a segment; "
+    "Ottla's stores add 17 bytes.",
+    "remote.log.metadata.manager.impl.prefix": "Prefix of the settings of `__remote_log_metadata`: with the default, "
+    "`rlmm.config.remote.log.metadata.topic.num.partitions` and `.replication.factor`, `.min.isr`, `.retention.ms`.",
+    "remote.log.metadata.manager.listener.name": "Listener of the brokers at which `__remote_log_metadata` is read and "
+    "written; the inter-broker listener if it is not set.",
+    "remote.log.reader.max.pending.tasks": "Maximum number of reads that wait for a thread; further ones fail.",
+    "remote.log.reader.threads": "Maximum number of reads of the remote store at a time.",
+    "remote.log.storage.manager.impl.prefix": "Prefix of the settings of the remote store: with the default, "
+    "`rsm.config.url` names a directory or a bucket.",
+    "remote.log.storage.system.enable": "True to enable tiered storage on the broker, for topics with "
+    "`remote.storage.enable`. `rsm.config.url` must name a store.",
     "replica.fetch.backoff.ms": "Time that a follower waits after a failed fetch.",
     "replica.fetch.max.bytes": "Size of the records of one partition that a follower fetches at a time.",
     "replica.fetch.min.bytes": "Bytes that a Fetch response to a follower waits for.",

@@ -55,8 +55,8 @@ TOPIC_DOCS: dict[str, str] = {
     "index.interval.bytes": BROKER_DOCS["log.index.interval.bytes"],
     "leader.replication.throttled.replicas": "Leaders, `PARTITION:BROKER`, that send to followers outside the ISR at "
     "most at `leader.replication.throttled.rate` of their broker; `*` means all.",
-    "local.retention.bytes": NO_EFFECT + "tiered storage is not supported.",
-    "local.retention.ms": NO_EFFECT + "tiered storage is not supported.",
+    "local.retention.bytes": BROKER_DOCS["log.local.retention.bytes"],
+    "local.retention.ms": BROKER_DOCS["log.local.retention.ms"],
     "max.compaction.lag.ms": BROKER_DOCS["log.cleaner.max.compaction.lag.ms"],
     "max.message.bytes": BROKER_DOCS["message.max.bytes"],
     "message.timestamp.after.max.ms": BROKER_DOCS["log.message.timestamp.after.max.ms"],
@@ -66,9 +66,10 @@ TOPIC_DOCS: dict[str, str] = {
     "min.compaction.lag.ms": BROKER_DOCS["log.cleaner.min.compaction.lag.ms"],
     "min.insync.replicas": BROKER_DOCS["min.insync.replicas"],
     "preallocate": NO_EFFECT + "segments grow with each append.",
-    "remote.log.copy.disable": NO_EFFECT + "tiered storage is not supported.",
-    "remote.log.delete.on.disable": NO_EFFECT + "tiered storage is not supported.",
-    "remote.storage.enable": NO_EFFECT + "tiered storage is not supported.",
+    "remote.log.copy.disable": "True to copy no further segments of a tiered topic; copied ones stay readable.",
+    "remote.log.delete.on.disable": "True to delete the remote segments when `remote.storage.enable` becomes false.",
+    "remote.storage.enable": "True to copy rolled segments to the remote store (KIP-405), on brokers with "
+    "`remote.log.storage.system.enable`.",
     "retention.bytes": BROKER_DOCS["log.retention.bytes"],
     "retention.ms": BROKER_DOCS["log.retention.ms"],
     "segment.bytes": BROKER_DOCS["log.segment.bytes"],
@@ -148,7 +149,8 @@ GROUP_DOCS: dict[str, str] = {
     "streams.session.timeout.ms": BROKER_DOCS["group.streams.session.timeout.ms"],
 }
 
-_TIERED_STORAGE = "tiered storage is not supported"
+_REMOTE_TASKS = "the other settings of threads limit the calls of the remote store"
+_REMOTE_INDEXES = "the chunk cache is set by `rsm.config.chunk.cache.max.bytes`"
 _NO_PLUGINS = "classes are not loaded by name"
 _NO_JVM_METRICS = "Ottla has no metrics reporters; Prometheus reads `ottla.metrics.listener`"
 _ONE_THREAD = "one event loop serves all connections; slow work runs in worker threads as needed"
@@ -173,14 +175,13 @@ WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("delete.records.purgatory", _PURGATORY),
     ("early.start.listeners", "controller listeners start first; only super users are authorized until then"),
     ("fetch.purgatory", _PURGATORY),
-    ("follower.fetch.last.tiered", _TIERED_STORAGE),
+    ("follower.fetch.last.tiered", "a new follower begins with the first local offset of its leader"),
     ("group.coordinator.", _COORDINATOR_WRITES),
     ("group.share.assignors", "`simple` is the only assignor"),
     ("kafka.metrics.", _NO_JVM_METRICS),
     ("log.cleaner.", "the log cleaner has one thread, with buffers as large as needed"),
     ("log.dir.failure.timeout.ms", "a failed log directory is reported to the controller at once"),
     ("log.flush.", "offsets are checkpointed, and flushes checked, every 5 seconds"),
-    ("log.local.", _TIERED_STORAGE),
     ("log.preallocate", "segments grow with each append"),
     ("max.request.partition.size.limit", "DescribeTopicPartitions returns at most 2,000 partitions"),
     ("metric", _NO_JVM_METRICS),
@@ -191,7 +192,10 @@ WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("producer.purgatory", _PURGATORY),
     ("queued.max.", "requests of a connection are read only as fast as they are answered"),
     ("quota.", _QUOTA_WINDOW),
-    ("remote.", _TIERED_STORAGE),
+    ("remote.log.index.", _REMOTE_INDEXES),
+    ("remote.log.manager.", _REMOTE_TASKS),
+    ("remote.log.metadata.manager.class.", _NO_PLUGINS),
+    ("remote.log.storage.manager.class.", _NO_PLUGINS),
     ("replica.high.watermark.checkpoint", "high watermarks are checkpointed every 5 seconds"),
     ("replica.socket.receive.buffer.bytes", "the operating system chooses the size"),
     ("replication.quota.", _QUOTA_WINDOW),

@@ -65,8 +65,8 @@ TOPICS: dict[str, tuple[str, str]] = {
     ),
     "tiered-storage": (
         "Tiered storage",
-        "This page lists the settings of tiered storage (KIP-405), which Ottla does not support. They are accepted and "
-        "have no effect, except that `remote.log.storage.system.enable` must not be true.",
+        "This page lists the settings of tiered storage (KIP-405). The store has settings of its own, with the prefix "
+        "`rsm.config.`: see [Segment objects](../segment-objects.md).",
     ),
 }
 
@@ -171,7 +171,7 @@ REJECTED = {
     "metric.reporters": "any but Kafka's JmxReporter, which has no effect",
     "principal.builder.class": "any but Kafka's default; the same holds for all settings that name a class",
     "process.roles": "any but `broker`, `controller` or both",
-    "remote.log.storage.system.enable": "`true`",
+    "remote.log.storage.system.enable": "`true` without `rsm.config.url`",
     "replica.selector.class": "any but Kafka's RackAwareReplicaSelector and LeaderSelector",
     "sasl.enabled.mechanisms": "GSSAPI (the default of Kafka) without a keytab; OAUTHBEARER without a class that "
     "verifies tokens",

@@ -248,8 +248,10 @@ def _security(c: _SettingsFile) -> Iterator[ConfigFinding]:
     if named not in ("", listener_config.STANDARD_AUTHORIZER):
         text = f"{named} is not here: write {listener_config.STANDARD_AUTHORIZER}, or leave it out and let everybody in"
         yield c.finding("authorizer.class.name", WRONG, text)
-    if c.get("remote.log.storage.system.enable").lower() == "true":
-        yield c.finding("remote.log.storage.system.enable", WRONG, "there is no tiered storage here")
+    key = "remote.log.storage.system.enable"
+    prefix = c.get("remote.log.storage.manager.impl.prefix")
+    if c.get(key).lower() == "true" and f"{prefix}url" not in c.properties:
+        yield c.finding(key, WRONG, f"the remote store has no URL: set {prefix}url")
 
 
 def _sizes(c: _SettingsFile) -> Iterator[ConfigFinding]:
