@@ -55,6 +55,8 @@ BROKER_DOCS: dict[str, str] = {
     "nodes. Delegation tokens are disabled if it is not set.",
     "delete.topic.enable": "True to permit the deletion of topics.",
     "fetch.max.bytes": "Maximum size of a Fetch response, if `fetch.max.bytes` of the consumer is higher.",
+    "follower.fetch.last.tiered.offset.enable": "True to start an empty follower after the last copied segment "
+    "(KIP-1023).",
     "group.consumer.assignment.interval.ms": "Shortest time between two target assignments of a consumer group.",
     "group.consumer.assignors": "Server-side assignors, `uniform` or `range`. The first is used if no member names "
     "one.",
@@ -201,6 +203,7 @@ BROKER_DOCS: dict[str, str] = {
     "partition.",
     "remote.fetch.max.wait.ms": "Maximum time that a Fetch waits for a read of the remote store.",
     "remote.list.offsets.request.timeout.ms": "Maximum time that ListOffsets waits for a read of the remote store.",
+    "remote.log.index.file.cache.total.size.bytes": "Size of the indexes of remote segments that are cached in memory.",
     "remote.log.manager.copier.thread.pool.size": "Maximum number of partitions whose segments are copied at a time.",
     "remote.log.manager.copy.max.bytes.per.second": "Bytes that this broker copies to the remote store in a second.",
     "remote.log.manager.copy.quota.window.num": "Number of samples over which the rate of copies is measured.",

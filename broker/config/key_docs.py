@@ -150,7 +150,6 @@ GROUP_DOCS: dict[str, str] = {
 }
 
 _REMOTE_TASKS = "the other settings of threads limit the calls of the remote store"
-_REMOTE_INDEXES = "the chunk cache is set by `rsm.config.chunk.cache.max.bytes`"
 _NO_PLUGINS = "classes are not loaded by name"
 _NO_JVM_METRICS = "Ottla has no metrics reporters; Prometheus reads `ottla.metrics.listener`"
 _ONE_THREAD = "one event loop serves all connections; slow work runs in worker threads as needed"
@@ -175,7 +174,6 @@ WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("delete.records.purgatory", _PURGATORY),
     ("early.start.listeners", "controller listeners start first; only super users are authorized until then"),
     ("fetch.purgatory", _PURGATORY),
-    ("follower.fetch.last.tiered", "a new follower begins with the first local offset of its leader"),
     ("group.coordinator.", _COORDINATOR_WRITES),
     ("group.share.assignors", "`simple` is the only assignor"),
     ("kafka.metrics.", _NO_JVM_METRICS),
@@ -192,7 +190,6 @@ WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("producer.purgatory", _PURGATORY),
     ("queued.max.", "requests of a connection are read only as fast as they are answered"),
     ("quota.", _QUOTA_WINDOW),
-    ("remote.log.index.", _REMOTE_INDEXES),
     ("remote.log.manager.", _REMOTE_TASKS),
     ("remote.log.metadata.manager.class.", _NO_PLUGINS),
     ("remote.log.storage.manager.class.", _NO_PLUGINS),
