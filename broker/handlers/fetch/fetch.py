@@ -35,6 +35,7 @@ from ottla.broker.handlers.fetch.fetch_params import (
     READ_UNCOMMITTED,
     FetchParams,
     diverging_epoch,
+    is_consumer,
     resolve_fetch_params,
 )
 from ottla.broker.handlers.fetch.follower_response import update_follower_session
@@ -143,7 +144,7 @@ def _read_partition(
         return out
     except ProtocolError as error:
         if error.code in _NOT_IN_LOCAL_LOG:
-            return _partition_out_of_range(context, want, replica, is_consumer=reader.replica_id < 0)
+            return _partition_out_of_range(context, want, replica)
         return _error_partition(context, want, error.code)
     except OSError as error:
         context.services.fail(error, replica.log)
@@ -164,9 +165,7 @@ def _error_partition(context: RequestContext, want: CachedPartition, code: Error
     return PartitionData(want.partition, code, -1, records=b"", aborted_transactions=aborted)
 
 
-def _partition_out_of_range(
-    context: RequestContext, want: CachedPartition, replica: HostedPartition, *, is_consumer: bool
-) -> PartitionData:
+def _partition_out_of_range(context: RequestContext, want: CachedPartition, replica: HostedPartition) -> PartitionData:
     """Return the row of a partition whose fetch offset is not in the local log.
 
     The error of an offset in the remote tier is OFFSET_MOVED_TO_TIERED_STORAGE: for a follower in the response, for a
@@ -178,13 +177,9 @@ def _partition_out_of_range(
     is_tiered = log.config.tiering.is_enabled and context.services.remote_reads is not None
     if not is_tiered or not log.log_start_offset <= want.fetch_offset < log.local_log_start_offset:
         return _error_partition(context, want, ErrorCode.OFFSET_OUT_OF_RANGE)
-    if is_consumer:
-        replica.traffic.fetches += 1
-        row = PartitionData(want.partition, _TIERED, records=b"", aborted_transactions=None)
-        row.last_stable_offset = log.last_stable_offset
-    else:
-        row = _error_partition(context, want, _TIERED)
+    row = PartitionData(want.partition, _TIERED, records=b"", aborted_transactions=None)
     row.high_watermark, row.log_start_offset = log.high_watermark, log.log_start_offset
+    replica.traffic.fetches += 1
     return row
 
 
@@ -252,11 +247,14 @@ def _read_all(
         if row.error_code or row.diverging_epoch.epoch >= 0 or row.preferred_read_replica >= 0:
             if row.error_code in _UNREADABLE:
                 attempt.unreadable.add(number)
-            elif row.error_code == _TIERED and reader.replica_id < 0:
+            elif row.error_code == _TIERED and is_consumer(reader, request):
                 attempt.add_tiered(context, want, row, arrives=arrives)
                 if attempt.tiered and not isinstance(rows, list):  # the row is encoded below
                     yield from _read_tiered(context, reader, attempt)
                     attempt.urgent, arrives = True, False
+            elif row.error_code == _TIERED:
+                context.peer.add_request_error(_TIERED)
+                attempt.urgent = True
             else:
                 attempt.urgent = True
             if row.error_code in _LEADER_ERRORS and context.version >= 16:

@@ -19,6 +19,8 @@ from ottla.wire.messages.fetch import EpochEndOffset, FetchRequest
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 SELECTOR_KEY = "replica.selector.class"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+FUTURE_REPLICA = -3
+"""Replica id of a future log in Kafka, which reads the local log only."""
 ANY_REPLICA_SINCE = 11
 """First Fetch version in which consumers may read from followers."""
 
@@ -56,6 +58,14 @@ class FetchParams:
             and throttle.is_throttled(image, replica.topic, replica.partition)
             and throttle.is_exceeded(image, context.services.env.monotonic_ms())
         )
+
+
+def is_consumer(params: FetchParams, request: FetchRequest) -> bool:
+    """Return whether a fetch comes neither from a follower nor from a move between log directories (`FUTURE_REPLICA`).
+
+    Source: ``FetchParams.isFromFuture`` (apache/kafka 4.3.1).
+    """
+    return params.replica_id < 0 and FUTURE_REPLICA not in (request.replica_id, request.replica_state.replica_id)
 
 
 CONSUMER_FETCH_PARAMS = {

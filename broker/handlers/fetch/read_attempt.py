@@ -43,7 +43,10 @@ class ReadAttempt:
 
         Only the first read of a request reads the remote tier (``readFromPurgatory``).
         """
-        row.error_code = ErrorCode.NONE
+        assert want.topic is not None, "the partition was found"
+        replica = context.services.replica_manager.get(want.topic, want.partition)
+        assert replica is not None, "the partition was read in the same step"
+        row.error_code, row.last_stable_offset = ErrorCode.NONE, replica.log.last_stable_offset
         limit, remote = min(want.max_bytes, self.remaining_bytes), context.services.remote_reads
         if limit > 0 and arrives and remote is not None and not remote.is_throttled():
             # lazy: 11.6 ms, 416 kB: only for tiered storage

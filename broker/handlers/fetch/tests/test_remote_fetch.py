@@ -203,17 +203,18 @@ def test_fetch_without_tiered_storage_on_the_broker_is_out_of_range(fixture: Tie
     assert row.error_code == E.OFFSET_OUT_OF_RANGE
 
 
-@pytest.mark.parametrize("version", [11, NEWEST])
-def test_follower_gets_offset_moved_to_tiered_storage(version: int) -> None:
+@pytest.mark.parametrize(("version", "replica"), [(11, 2), (NEWEST, 2), (11, -3), (14, -3)])
+def test_replica_gets_offset_moved_to_tiered_storage(version: int, replica: int) -> None:
     fixture = TieredFixture()
     fixture.host(replicas=(1, 2))
     fixture.append_batches(50)
     fixture.tier()
-    (row,), took = send(fixture, request(("t", 0, 0), wait=5000, replica=2), version)
+    (row,), took = send(fixture, request(("t", 0, 0), wait=5000, replica=replica), version)
     assert (row.error_code, row.high_watermark, row.last_stable_offset, row.log_start_offset) == (
         *(E.OFFSET_MOVED_TO_TIERED_STORAGE, 150, -1, 0),
     )
     assert (row.records, took, fixture.reads.fetches) == (b"", 0, 0)
+    assert fixture.sent.peer.request_errors == [E.OFFSET_MOVED_TO_TIERED_STORAGE]
 
 
 def test_waiting_remote_fetch_is_answered_when_its_partition_is_removed(fixture: TieredFixture) -> None:
