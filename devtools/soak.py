@@ -136,6 +136,13 @@ CAMPAIGNS = (
         0,
         "OTTLA_KAFKA_TOOLS=all",
     ),
+    Campaign(
+        "tiered-kafka",
+        "requests about tiered storage, compared with a running Kafka",
+        "compat_tests/storage/test_tiered_vs_kafka.py",
+        0,
+        "OTTLA_TIERED_KAFKA=1",
+    ),
     Campaign("client-faults", "five clients under random faults", CLIENT_FAULTS, 0, "OTTLA_FAULT_SEEDS=100"),
     Campaign(
         "embedded",

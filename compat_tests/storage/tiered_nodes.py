@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from compat_tests.support.jars import JARS, classpath, jars
-from compat_tests.support.processes import KafkaProcess, OttlaProcess
+from compat_tests.support.processes import KafkaProcess
+from ottla.embedded import Broker
 
-OTTLA_LACKS = "remote.log.storage.system.enable is rejected at start (L-1)"
-"""Reason for which tests do not start Ottla with tiered storage; empty once it can be started."""
 TIERED_SETTINGS = {
     "remote_log_storage_system_enable": "true",
     "remote_log_manager_task_interval_ms": "200",
@@ -17,6 +16,7 @@ TIERED_SETTINGS = {
     "rlmm_config_remote_log_metadata_topic_num_partitions": "1",
     "log_retention_check_interval_ms": "200",
     "log_initial_task_delay_ms": "500",
+    "remote_fetch_max_wait_ms": "60000",  # a read on a busy machine is not answered without records
 }
 """Settings of both nodes."""
 LOCAL_TIERED_STORAGE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
@@ -41,10 +41,7 @@ class TieredKafka(KafkaProcess):
         return command
 
 
-class TieredOttla(OttlaProcess):
-    """``ottla serve`` that copies segments to a directory beside its log directory."""
-
-    def __init__(self, data_dir: Path, port: int | None = None, **settings: str) -> None:
-        store = data_dir.parent / f"{data_dir.name}-store"
-        store.mkdir()
-        super().__init__(data_dir, port, **(TIERED_SETTINGS | {"rsm_config_url": str(store)} | settings))
+def tiered_broker(store: Path) -> Broker:
+    """Return Ottla in this process, not started yet, with a store in a directory."""
+    settings = {name.replace("_", "."): value for name, value in TIERED_SETTINGS.items()}
+    return Broker(settings={**settings, "rsm.config.url": str(store)})

@@ -60,11 +60,12 @@ BATCH_BYTES = len(batch(0))
 SEGMENT_BYTES = BATCHES_PER_SEGMENT * BATCH_BYTES
 MAX_SEGMENT_BYTES = SEGMENT_BYTES + BATCH_BYTES // 2
 MARKER_BYTES = 78
+LOCAL_RETENTION_BYTES = LOCAL_SEGMENTS * SEGMENT_BYTES
 TIERED_CONFIG = {
     "remote_storage_enable": "true",
     "internal_segment_bytes": str(MAX_SEGMENT_BYTES),
     "index_interval_bytes": str(BATCH_BYTES),
-    "local_retention_bytes": str(LOCAL_SEGMENTS * SEGMENT_BYTES),
+    "local_retention_bytes": str(LOCAL_RETENTION_BYTES),
     "retention_ms": "-1",
     "segment_ms": str(2**60),  # a marker is years later than the records
 }
@@ -76,8 +77,8 @@ class TieredSession(ScenarioSession):
     def __init__(self, port: int) -> None:
         super().__init__(port)
         self.topic_ids: dict[str, bytes] = {}
-        self._txn_segment = (0, 0)
-        """Base offset and size of the active segment of `TXN_TOPIC`."""
+        self._txn_segments = [(0, 0)]
+        """Base offset and size of each segment of `TXN_TOPIC`."""
 
     # ------------------------------------------------------------------ requests
 
@@ -88,7 +89,7 @@ class TieredSession(ScenarioSession):
         topics = [
             f.FetchTopic(name, self.topic_ids[name] if version >= 13 else ZERO_UUID, [part]) for name, part in rows
         ]
-        options: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": NO_LIMIT} | more
+        options: dict[str, Any] = {"max_wait_ms": 50, "min_bytes": 1, "max_bytes": NO_LIMIT} | more
         answer = self["a"].call(ApiKey.FETCH, version, f.FetchRequest(topics=topics, **options))
         text = to_json_value(answer)
         for topic, topic_text in zip(answer.responses, text["responses"], strict=True):
@@ -164,8 +165,8 @@ class TieredSession(ScenarioSession):
         self._run_transactions()
         wait_until(lambda: self.offset_of(TOPIC, LATEST_TIERED) == COPIED_END - 1)
         wait_until(lambda: self.offset_of(TOPIC, EARLIEST_LOCAL) == LOCAL_START)
-        wait_until(lambda: self.offset_of(TXN_TOPIC, EARLIEST_PENDING) == self._txn_segment[0])
-        wait_until(lambda: self.offset_of(TXN_TOPIC, EARLIEST_LOCAL) > 0)
+        wait_until(lambda: self.offset_of(TXN_TOPIC, EARLIEST_PENDING) == self._txn_segments[-1][0])
+        wait_until(lambda: self.offset_of(TXN_TOPIC, EARLIEST_LOCAL) == self._txn_local_start())
 
     def _append(self, topic: str, raw: bytes, transactional_id: str | None = None) -> int:
         data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(0, raw)])
@@ -205,8 +206,20 @@ class TieredSession(ScenarioSession):
         return self.offset_of(TXN_TOPIC, LATEST, READ_COMMITTED) == end_offset
 
     def _count_txn_segment(self, offset: int, size: int) -> None:
-        base, before = self._txn_segment
-        self._txn_segment = (offset, size) if before + size > MAX_SEGMENT_BYTES else (base, before + size)
+        base, before = self._txn_segments[-1]
+        if before + size > MAX_SEGMENT_BYTES:
+            self._txn_segments.append((offset, size))
+        else:
+            self._txn_segments[-1] = base, before + size
+
+    def _txn_local_start(self) -> int:
+        """Return the local log start offset once local retention has deleted all segments that it may."""
+        excess = sum(size for _, size in self._txn_segments) - LOCAL_RETENTION_BYTES
+        for base, size in self._txn_segments:
+            if excess < size:
+                return base
+            excess -= size
+        raise AssertionError("the active segment stays")
 
     def _add_partition(self, producer_id: int, producer_epoch: int) -> bool:
         topics = [ap.AddPartitionsToTxnTopic(TXN_TOPIC, [0])]
