@@ -96,7 +96,6 @@ def copy_logs(data_dir: Path, folder: Path) -> dict[str, str]:
     (logs / "many" / f"{_SEGMENT}.index").write_bytes(_entries(positions))
     (logs / "many" / f"{_SEGMENT}.timeindex").write_bytes(_times(positions, 0))
     (logs / "many" / "00000000000000000005.snapshot").write_bytes(_producers())
-    (logs / "cut" / f"{_SEGMENT}.snapshot").write_bytes(_producers()[:-1])
     (logs / "many" / f"{_SEGMENT}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 77, 1, 3, 4))
     shutil.copytree(logs / "many", logs / "mixed")
     (logs / "mixed" / f"{_SEGMENT}.index").write_bytes(_entries([(at, offset + 1) for at, offset in positions]))

@@ -44,9 +44,9 @@ class _OpenTransaction(NamedTuple):
     producer: Any
 
 
-def failed(what: str, error: Exception) -> ToolFailed:
+def failed(operation: str, error: Exception) -> ToolFailed:
     """Return the failure of an operation, with the text of the exception that Kafka's tool catches."""
-    return ToolFailed(f"{what}: {message_text(error)}. {HINT}")
+    return ToolFailed(f"{operation}: {message_text(error)}. {HINT}")
 
 
 async def abort(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -124,8 +124,8 @@ async def find_hanging(client: ClusterClient, options: argparse.Namespace) -> No
             raise_for(row.error_code, row.error_message)
         except ProtocolError as error:
             broker = "Optional.empty" if options.broker_id is None else f"Optional[{options.broker_id}]"
-            what = f"Failed to describe producers for {len(partitions)} partitions on broker {broker}"
-            raise failed(what, error) from None
+            operation = f"Failed to describe producers for {len(partitions)} partitions on broker {broker}"
+            raise failed(operation, error) from None
         found += [
             _OpenTransaction(topic, number, x)
             for x in row.active_producers

@@ -127,6 +127,7 @@ class LogDump:
     # ------------------------------------------------------------------ segments
 
     def _segment(self, path: str, stem: str) -> None:
+        self._parse = _record_parser(self._options)
         name = os.path.basename(path)
         if name.endswith(".log"):
             print(f"Log starting offset: {int(stem)}")
@@ -137,7 +138,6 @@ class LogDump:
             if not (offset.isdecimal() and epoch.isdecimal()):
                 raise ToolFailed("No value present")
             print(f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}")
-        self._parse = _record_parser(self._options)
         is_deep = self._options.deep_iteration or self._parse is not None
         raw, end = read_file(self._disk, path), 0
         most = self._options.max_bytes

@@ -38,14 +38,14 @@ DEFAULT_DECODER = f"{DECODER_PACKAGE}StringDecoder"
 RecordClasses = Callable[[int], tuple[type[Message], type[Message]] | None]
 
 
-class ParsedRecord(NamedTuple):
+class RecordText(NamedTuple):
     """Key and value of a record as text; None if there is none."""
 
     key: str | None
     value: str | None
 
 
-RecordParser = Callable[[Record], ParsedRecord]
+RecordParser = Callable[[Record], RecordText]
 
 
 def _json(value: Any) -> str:
@@ -67,10 +67,10 @@ def plain_parser(key_decoder: str, value_decoder: str) -> RecordParser:
     """
     keys, values = _decoder(key_decoder), _decoder(value_decoder)
 
-    def parse(record: Record) -> ParsedRecord:
+    def parse(record: Record) -> RecordText:
         try:
             key = None if record.key is None else keys(record.key)
-            return ParsedRecord(key, None if record.value is None else values(record.value))
+            return RecordText(key, None if record.value is None else values(record.value))
         except struct.error as error:
             raise ToolFailed(str(error)) from None
 
@@ -80,7 +80,7 @@ def plain_parser(key_decoder: str, value_decoder: str) -> RecordParser:
 def _coordinator_parser(classes_of: RecordClasses) -> RecordParser:
     """Return a parser of records whose keys start with their type, and whose values start with their version."""
 
-    def parse(record: Record) -> ParsedRecord:
+    def parse(record: Record) -> RecordText:
         if record.key is None:
             raise ToolFailed(
                 f"Failed to decode message at offset {record.offset} using the specified decoder "
@@ -90,16 +90,16 @@ def _coordinator_parser(classes_of: RecordClasses) -> RecordParser:
             (kind,) = _TYPE.unpack_from(record.key)
             classes = classes_of(kind)
             if classes is None:
-                return ParsedRecord(f"Unknown record type {kind} at offset {record.offset}, skipping.", None)
+                return RecordText(f"Unknown record type {kind} at offset {record.offset}, skipping.", None)
             key = compiler.decode(classes[0], 0, record.key, _TYPE.size)[0]
             shown = _json({"type": str(kind), "data": message_to_json(key, 0)})
             if record.value is None:
-                return ParsedRecord(shown, "<DELETE>")
+                return RecordText(shown, "<DELETE>")
             (version,) = _TYPE.unpack_from(record.value)
             value = compiler.decode(classes[1], version, record.value, _TYPE.size)[0]
         except (WireError, struct.error) as error:
-            return ParsedRecord(f"Error at offset {record.offset}, skipping. {error}", None)
-        return ParsedRecord(shown, _json({"version": str(version), "data": _value_json(value, version)}))
+            return RecordText(f"Error at offset {record.offset}, skipping. {error}", None)
+        return RecordText(shown, _json({"version": str(version), "data": _value_json(value, version)}))
 
     return parse
 
@@ -127,7 +127,7 @@ def _protocol_json(cls: type[Message], raw: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _parse_metadata_record(record: Record) -> ParsedRecord:
+def _parse_metadata_record(record: Record) -> RecordText:
     """Parse a record of the metadata log, with secrets replaced."""
     raw = record.value or b""
     try:
@@ -141,11 +141,11 @@ def _parse_metadata_record(record: Record) -> ParsedRecord:
         version, _ = read_uvarint(raw, at)
         message = decode_record(raw)
     except WireError as error:
-        return ParsedRecord(None, f"Error at {record.offset}, skipping. {error}")
+        return RecordText(None, f"Error at {record.offset}, skipping. {error}")
     hidden = {camel_case(name): REDACTED for name in secret_fields(message)}
     name = _WORD.sub("_", type(message).__name__).upper()
     row = {"type": name, "version": version, "data": {**message_to_json(message, version), **hidden}}
-    return ParsedRecord(None, _json(row))
+    return RecordText(None, _json(row))
 
 
 INTERNAL_PARSERS: dict[str, RecordParser] = {
