@@ -32,7 +32,7 @@ from ottla.cli.kafka_tools.typed_groups import (
     delete_groups,
     print_deletion,
     print_groups,
-    print_rows,
+    print_cells,
 )
 from ottla.client.cluster_client import ClusterClient
 from ottla.env.hosts import format_address
@@ -149,7 +149,7 @@ async def _describe_offsets(seen: gs.GroupDescription, *, verbose: bool) -> None
         return
     heads = ["GROUP", "TOPIC", "PARTITION", *["LEADER-EPOCH"] * verbose, "START-OFFSET", "LAG"]
     widths = [widest(15, [seen.id]), widest(15, [row[1] for row in rows]), 10, *[13] * verbose, 13, 0]
-    print_rows(widths, [heads, *rows])
+    print_cells(widths, [heads, *rows])
 
 
 async def _describe_state(client: ClusterClient, seen: gs.GroupDescription, *, verbose: bool) -> None:
@@ -159,7 +159,7 @@ async def _describe_state(client: ClusterClient, seen: gs.GroupDescription, *, v
     epochs = [seen.response.group_epoch, seen.response.assignment_epoch] * verbose
     heads = ["GROUP", "COORDINATOR (ID)", "STATE", *["GROUP-EPOCH", "ASSIGNMENT-EPOCH"] * verbose, "#MEMBERS"]
     widths = [widest(15, [seen.id]), widest(25, [coordinator]), 15, *[12, 17] * verbose, 0]
-    print_rows(widths, [heads, [seen.id, coordinator, seen.state, *epochs, len(seen.response.members)]])
+    print_cells(widths, [heads, [seen.id, coordinator, seen.state, *epochs, len(seen.response.members)]])
 
 
 def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
@@ -175,7 +175,7 @@ def _describe_members(seen: gs.GroupDescription, *, verbose: bool) -> None:
         rows.append([*cells, *[member["epoch"]] * verbose, ";".join(shown)])
     heads = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", *["MEMBER-EPOCH"] * verbose, "ASSIGNMENT"]
     widths = [*(widest(15, [row[i] for row in rows]) for i in range(4)), 12, *[13] * verbose, 0]
-    print_rows(widths, [heads, *rows])
+    print_cells(widths, [heads, *rows])
 
 
 async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -217,7 +217,7 @@ async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) ->
     elif first is not None and first.code not in TOPIC_CODES:
         print(f"\nError: Encounter some unknown error: {java_text(first)}")
     shown = [[topic, "Successful" if x is None else f"Error: {message_text(x)}"] for topic, x in results.items()]
-    print_rows([widest(15, topics), 0], [["TOPIC", "STATUS"], *shown])
+    print_cells([widest(15, topics), 0], [["TOPIC", "STATUS"], *shown])
 
 
 # ---------------------------------------------------------------------- reset

@@ -76,7 +76,7 @@ async def chosen_groups(client: ClusterClient, options: argparse.Namespace, grou
     return list(dict.fromkeys(options.group))
 
 
-def print_rows(widths: Sequence[int], rows: Sequence[Sequence[Any]]) -> None:
+def print_cells(widths: Sequence[int], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows, each after a line break, and a line break at the end."""
     print("".join("\n" + padded(widths, row) for row in rows))
 
