@@ -30,9 +30,9 @@ from ottla.cli.kafka_tools.typed_groups import (
     check_states,
     chosen_groups,
     delete_groups,
+    print_cells,
     print_deletion,
     print_groups,
-    print_cells,
 )
 from ottla.client.cluster_client import ClusterClient
 from ottla.env.hosts import format_address
