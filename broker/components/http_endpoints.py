@@ -17,9 +17,9 @@ from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.config.listener_config import ANY_HOST, parse_listener
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.network.bound_listeners import BoundListeners
+from ottla.broker.network.connection_list import refusal, render_connections
 from ottla.broker.network.http.http_messages import TEXT, HttpHandler, HttpRequest, HttpResponse, route_by_path
 from ottla.broker.network.http.http_server import HttpServer
-from ottla.broker.observability.connection_list import refusal, render_connections
 from ottla.broker.observability.election_metrics import LeaderElectionCounter
 from ottla.broker.observability.health import HealthSources, readiness_reasons, render_health
 from ottla.broker.observability.metrics_endpoint import CONTENT_TYPE, MetricsCollector, MetricSources, MetricsPage

@@ -6,7 +6,6 @@ Source: ``ConsumerPerformance`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 import argparse
-import random
 import re
 from collections.abc import Mapping
 
@@ -139,7 +138,7 @@ async def _consume(client: ClusterClient, options: argparse.Namespace, settings:
     if options.reporting_interval == 0:
         raise ToolFailed("Reporting interval must be greater than 0.")
     format_date(0, options.date_format or DEFAULT_DATE)
-    group = options.group or f"perf-consumer-{random.randrange(100_000)}"
+    group = options.group or f"perf-consumer-{int(BlockingEnv().random() * 100_000)}"
     reset = LATEST if options.from_latest else EARLIEST
     values = {"isolation.level": "read_uncommitted", **settings}
     consumer = PerformanceConsumer(client, options, ConsumerPlan(group, reset, reset, values, None))

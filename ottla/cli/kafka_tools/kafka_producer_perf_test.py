@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -119,13 +118,12 @@ def _payloads(options: argparse.Namespace) -> Iterator[bytes]:
     Raises:
         ToolFailed: the file of ``--payload-file`` is missing or empty.
     """
-    chance = random.Random(0)
     if options.payload_file is not None:
-        lines = _read_payloads(options)
-        return iter(lambda: chance.choice(lines), None)
+        lines, env = _read_payloads(options), BlockingEnv()
+        return iter(lambda: lines[int(env.random() * len(lines))], None)
     if options.record_size is not None:
         letters = bytes(_FIRST + byte % _LETTERS for byte in range(256))
-        return iter(lambda: chance.randbytes(options.record_size).translate(letters), None)
+        return iter(lambda: os.urandom(options.record_size).translate(letters), None)
     return (str(number).encode() for number in range(options.num_records))
 
 

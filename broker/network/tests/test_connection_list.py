@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.observability.connection_list import BY_AUTHORIZER, BY_OTHER_MACHINE, refusal
+from ottla.broker.network.connection_list import BY_AUTHORIZER, BY_OTHER_MACHINE, refusal
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1"])
