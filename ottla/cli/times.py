@@ -29,6 +29,11 @@ def datetime_ms(text: str) -> int:
     return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
+def local_time(ms: int) -> datetime:
+    """Return the local time of milliseconds since 1970, without the fraction of a second."""
+    return datetime.fromtimestamp(ms // 1000, UTC).astimezone()
+
+
 def parse_time(text: str, now_ms: int) -> int:
     """Return milliseconds since 1970 of ``now``, a time before now (``1h30m``), milliseconds, or an ISO 8601 time.
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from array import array
-from datetime import datetime
 from math import inf, isinf, isnan, nan
 
 from ottla.cli.kafka_tools.tool_options import ToolFailed
+from ottla.cli.times import local_time
 
 MEGABYTE = 1024 * 1024
 MAX_LATENCIES = 500_000
@@ -39,7 +39,7 @@ def format_date(ms: int, pattern: str) -> str:
     Raises:
         ToolFailed: the pattern has another letter.
     """
-    at = datetime.fromtimestamp(ms // 1000).astimezone()
+    at = local_time(ms)
     fields = {"y": at.year, "M": at.month, "d": at.day, "H": at.hour, "m": at.minute, "s": at.second, "S": ms % 1000}
     out = []
     for part in _PATTERN.finditer(pattern):
