@@ -29,7 +29,7 @@ class ConnectionDescription(NamedTuple):
     pending_bytes: int
     """Received bytes of requests whose handling has not begun."""
     in_flight: int
-    """Received requests without a response: the one in progress, and complete ones whose handling has not begun."""
+    """Received requests without a response: the one in progress, and complete ones in the receive buffer."""
     throttled_ms: int
     """Time in ms for which quotas have delayed requests in all."""
     muted_ms: float

@@ -398,19 +398,3 @@ def test_quota_of_overlong_client_id_applies_only_to_it() -> None:
     fixture.set(10, client_id=name)
     assert fixture.produce(5_000, name) > 0
     assert fixture.produce(5_000, name + "y") == 0
-
-
-def test_describe_returns_the_limits_of_a_client_with_its_rates() -> None:
-    made = QuotaFixture()
-    assert made.quotas.describe("User:u", "c") == []
-    made.set(100.0, client_id="c")
-    made.set(50.0, "consumer_byte_rate", user="u")
-    made.set(3.0, "controller_mutation_rate", client_id=None)
-    assert made.produce(500) == 0
-    produce, fetch, mutations = made.quotas.describe("User:u", "c")
-    assert produce == ("producer_byte_rate", 100.0, 50.0)
-    assert fetch == ("consumer_byte_rate", 50.0, 0.0)
-    assert mutations == ("controller_mutation_rate", 3.0, None)
-    assert [usage.key for usage in made.quotas.describe("User:v", "d")] == ["controller_mutation_rate"]
-    assert made.produce(500) == 0, "describing a rate records nothing"
-    assert made.produce(1) > 0

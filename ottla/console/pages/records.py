@@ -165,7 +165,7 @@ async def _scan(page: PageRequest, topic: str, limit: int) -> tuple[RecordScan, 
 
 
 async def _find_undecodable(page: PageRequest, topic: str, scan: RecordScan, limit: int) -> list[MatchingRecord]:
-    """Continue a scan; return about ``limit`` records whose key or value its schema does not describe."""
+    """Continue a scan; return about ``limit`` records with a key or value that its schema does not describe."""
     env, kept = page.node.local.env, list[MatchingRecord]()
     started_ms = env.monotonic_ms()
     while scan.ranges and len(kept) < limit and env.monotonic_ms() - started_ms < MAX_CONSOLE_SCAN_MS:

@@ -110,7 +110,7 @@ class _Measure:
 
 
 def _without_logical_types(schema: Any) -> Any:
-    """Return a schema without logical types, whose conversion to Python objects may fail or take long."""
+    """Return a schema without logical types: their conversion to Python objects may fail or take long."""
     if isinstance(schema, dict):
         return {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
     return [_without_logical_types(each) for each in schema] if isinstance(schema, list) else schema

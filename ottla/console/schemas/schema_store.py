@@ -241,7 +241,7 @@ def _load_file(file: SchemaFile) -> Decoder | Problem:
 def _read_files(
     directory: str, subjects: Mapping[str, str], known: Mapping[str, tuple[int, int]]
 ) -> dict[str, SchemaFile]:
-    """Return the first file of each subject by ``subjects[subject]``; one whose stamp is known has no content.
+    """Return the first file of each subject by ``subjects[subject]``; a file with a known stamp has no content.
 
     Raises:
         OSError: the directory or a file cannot be read.
