@@ -3,8 +3,8 @@
     python -m bench.commands            against a node
     python -m bench.commands --kafka    against Apache Kafka
 
-Each command of ``ottla help`` is measured with ``--help``, and those of `LINES` with work to do. The status is 1 if a
-median is above the limit, or a command fails. Commands that run until they are stopped are measured with ``--help``.
+Each command of ``ottla help`` is measured with ``--help`` or ``--version``, and those of `LINES` with work to do. The
+status is 1 if a median is above the limit, or a command fails.
 
 Bytecode is cached, as in an installed Ottla, regardless of ``PYTHONDONTWRITEBYTECODE``.
 """
@@ -49,15 +49,15 @@ config set topic events max.message.bytes=100000 {at}
 config unset topic events max.message.bytes {at}
 config set broker default log.retention.ms=604800000 {at}
 config describe group billing {at}
-acl add --allow User:a --operation read --topic events {at}
+acl add --allow User:a --operation read --topic made-{n} {at}
 acl list {at}
-acl remove --topic events {at}
-quota set --client c producer_byte_rate=1000000 {at}
+acl remove --topic made-{n} {at}
+quota set --client c{n} producer_byte_rate=1000000 {at}
 quota list {at}
-quota remove --client c {at}
-user set carol --password-file {folder}/password {at}
+quota remove --client c{n} {at}
+user set carol{n} --password-file {folder}/password {at}
 user list {at}
-user remove carol {at}
+user remove carol{n} {at}
 group list {at}
 group describe billing {at}
 group reset billing --topic events --to-earliest {at}
@@ -83,9 +83,9 @@ health -b {address}
 doctor {folder}/server.properties
 dump {segment}
 dump --verify {segment}
-decode 0000001a0012000300000001000161000161023100
+decode 0000000a0012000000000001ffff
 decode --source METADATA:12
-format -t 5L6g3nShT-eMCtK--X86sw --data-dir {folder}/formatted-{n} --set node.id=1
+format -t 5L6g3nShT-eMCtK--X86sw --data-dir {folder}/formatted-{n} --config {folder}/server.properties --no-initial-controllers
 log check {folder}/formatted-{n}
 tier list {folder}/store
 kafka-topics {tool} --list
@@ -107,6 +107,12 @@ kafka-leader-election {tool} --election-type preferred --topic events --partitio
 kafka-acls {tool} --list
 kafka-transactions {tool} list
 kafka-metadata-quorum {tool} describe --status
+kafka-dump-log --files {segment}
+kafka-features {tool} describe
+kafka-share-groups {tool} --list
+kafka-streams-groups {tool} --list
+kafka-reassign-partitions {tool} --list
+kafka-storage random-uuid
 """
 """Command lines with work to do; ``{n}`` is the round."""
 STDIN = {"produce": "k:v\n" * 5, "kafka-console-producer": "line\n" * 5}
@@ -128,8 +134,11 @@ class CommandTimes(NamedTuple):
 
 
 def command_lines() -> list[str]:
-    """Return all command lines: `LINES`, and each command with ``--help``."""
-    return [*LINES.strip().split("\n"), *(f"{name} --help" for name in COMMANDS)]
+    """Return all command lines: `LINES`, and each command with ``--help``, Kafka's tools with ``--version``."""
+    return [
+        *LINES.strip().split("\n"),
+        *(f"{name} {'--version' if name.startswith('kafka-') else '--help'}" for name in COMMANDS),
+    ]
 
 
 def prepare(node: NodeProcess, folder: Path) -> None:
@@ -142,7 +151,9 @@ def prepare(node: NodeProcess, folder: Path) -> None:
     consumer.commit(offsets=[TopicPartition("events", number, 1) for number in range(3)], asynchronous=False)
     consumer.close()
     (folder / "password").write_text("secret\n")
-    (folder / "server.properties").write_text("process.roles=broker,controller\nnode.id=1\n")
+    (folder / "server.properties").write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
+    )
     (folder / "store").mkdir()
     partition = {"topic": "events", "partition": 0, "offset": 0}
     (folder / "delete.json").write_text(json.dumps({"version": 1, "partitions": [partition]}))
