@@ -3,8 +3,8 @@
     python -m bench.commands            against a node
     python -m bench.commands --kafka    against Apache Kafka
 
-Each command of ``ottla help`` is measured with ``--help`` or ``--version``, and those of `LINES` with work to do. The
-status is 1 if a median is above the limit, or a command fails.
+Each command of ``ottla help`` is measured with ``--help``, and those of `LINES` with work to do. The status is 1 if a
+median is above the limit, or a command fails.
 
 Bytecode is cached, as in an installed Ottla, regardless of ``PYTHONDONTWRITEBYTECODE``.
 """
@@ -85,7 +85,7 @@ dump {segment}
 dump --verify {segment}
 decode 0000000a0012000000000001ffff
 decode --source METADATA:12
-format -t 5L6g3nShT-eMCtK--X86sw --data-dir {folder}/formatted-{n} --config {folder}/server.properties --no-initial-controllers
+format -t 5L6g3nShT-eMCtK--X86sw --data-dir {folder}/formatted-{n} -c {folder}/server.properties -N
 log check {folder}/formatted-{n}
 tier list {folder}/store
 kafka-topics {tool} --list
@@ -132,13 +132,16 @@ class CommandTimes(NamedTuple):
         """Median of the times."""
         return statistics.median(self.times_s)
 
+    @property
+    def has_failed(self) -> bool:
+        """True if a round failed. Some of Kafka's tools end with status 1 after their help screen, here as in Kafka."""
+        is_help = self.line.startswith("kafka-") and self.line.endswith("--help")
+        return self.statuses not in (({0}, {1}) if is_help else ({0},))
+
 
 def command_lines() -> list[str]:
-    """Return all command lines: `LINES`, and each command with ``--help``, Kafka's tools with ``--version``."""
-    return [
-        *LINES.strip().split("\n"),
-        *(f"{name} {'--version' if name.startswith('kafka-') else '--help'}" for name in COMMANDS),
-    ]
+    """Return all command lines: `LINES`, and each command with ``--help``."""
+    return [*LINES.strip().split("\n"), *(f"{name} --help" for name in COMMANDS)]
 
 
 def prepare(node: NodeProcess, folder: Path) -> None:
@@ -199,7 +202,7 @@ def main() -> int:
             }
             found = [measure(line, values, options.rounds) for line in command_lines()]
     slow = [each for each in found if each.median_s > LIMIT_S]
-    failed = [each for each in found if each.statuses != {0}]
+    failed = [each for each in found if each.has_failed]
     for each in sorted(found, key=lambda each: -each.median_s):
         print(f"{each.median_s * 1000:6.0f} ms, worst {max(each.times_s) * 1000:6.0f} ms  {each.line}")
     for each in failed:
