@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shlex
 import statistics
 import subprocess
@@ -124,6 +125,8 @@ class CommandTimes(NamedTuple):
 
     line: str
     times_s: list[float]
+    cpu_s: list[float]
+    """CPU time of the processes, which a busy machine changes less."""
     statuses: set[int]
     error: str
 
@@ -164,17 +167,24 @@ def prepare(node: NodeProcess, folder: Path) -> None:
 
 def measure(line: str, values: dict[str, str], rounds: int) -> CommandTimes:
     """Run a command line for some rounds."""
-    times, statuses, error = [], set(), ""
+    times, cpu_times, statuses, error = [], [], set(), ""
     for number in range(rounds):
         words = shlex.split(line.format(n=number, **values))
-        began = time.perf_counter()
+        before, began = _children_cpu_s(), time.perf_counter()
         done = subprocess.run(
             [OTTLA, *words], input=STDIN.get(words[0], ""), text=True, capture_output=True, check=False
         )
         times.append(time.perf_counter() - began)
+        cpu_times.append(_children_cpu_s() - before)
         statuses.add(done.returncode)
         error = error or done.stderr.strip() if done.returncode else error
-    return CommandTimes(line, times, statuses, error)
+    return CommandTimes(line, times, cpu_times, statuses, error)
+
+
+def _children_cpu_s() -> float:
+    """Return the CPU time of the child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> int:
@@ -204,7 +214,8 @@ def main() -> int:
     slow = [each for each in found if each.median_s > LIMIT_S]
     failed = [each for each in found if each.has_failed]
     for each in sorted(found, key=lambda each: -each.median_s):
-        print(f"{each.median_s * 1000:6.0f} ms, worst {max(each.times_s) * 1000:6.0f} ms  {each.line}")
+        median, worst, cpu = (x * 1000 for x in (each.median_s, max(each.times_s), statistics.median(each.cpu_s)))
+        print(f"{median:6.0f} ms, worst {worst:6.0f} ms, CPU {cpu:4.0f} ms  {each.line}")
     for each in failed:
         print(f"status {sorted(each.statuses)}: {each.line}: {each.error}")
     print(f"{len(found)} commands, {len(slow)} above {LIMIT_S} s, {len(failed)} failed")
