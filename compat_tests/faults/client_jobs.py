@@ -12,7 +12,7 @@ from compat_tests.workloads.driver_processes import Driver, driver_commands
 
 CLIENTS = {"java": "java", "confluent": "python", "kafka-python": "python", "aiokafka": "python", "franz-go": "go"}
 """The clients, and the driver of each."""
-TIMEOUT_S = 180.0
+TIMEOUT_S = 600.0
 RECORDS = 10
 SETTINGS = {
     "ottla.faults": True,
