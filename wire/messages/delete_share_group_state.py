@@ -29,7 +29,7 @@ class PartitionData(Message):
 
 
 class DeleteStateData(Message):
-    """Topic with partitions whose state is to be deleted."""
+    """Topic with the partitions for which to delete the state."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -45,7 +45,7 @@ class DeleteShareGroupStateRequest(Message):
     group_id: String = ""
     """Id of the share group."""
     topics: A[list[DeleteStateData], wire_field("[]struct")] = field(default_factory=list)
-    """Topics with partitions whose state is to be deleted."""
+    """Topics with the partitions for which to delete the state."""
 
 
 class PartitionResult(Message):

@@ -36,7 +36,7 @@ class PartitionData(Message):
 
 
 class InitializeStateData(Message):
-    """Topic with partitions whose state is to be created."""
+    """Topic with the partitions for which to create a state."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -54,7 +54,7 @@ class InitializeShareGroupStateRequest(Message):
     group_id: String = ""
     """Id of the share group."""
     topics: A[list[InitializeStateData], wire_field("[]struct")] = field(default_factory=list)
-    """Topics with partitions whose state is to be created."""
+    """Topics with the partitions for which to create a state."""
 
 
 class PartitionResult(Message):

@@ -35,7 +35,7 @@ class PartitionData(Message):
 
 
 class ReadStateData(Message):
-    """Topic with partitions whose state is to be read."""
+    """Topic with the partitions for which to read the state."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -53,7 +53,7 @@ class ReadShareGroupStateRequest(Message):
     group_id: String = ""
     """Id of the share group. An empty one yields an empty response."""
     topics: A[list[ReadStateData], wire_field("[]struct")] = field(default_factory=list)
-    """Topics with partitions whose state is to be read."""
+    """Topics with the partitions for which to read the state."""
 
 
 class StateBatch(Message):

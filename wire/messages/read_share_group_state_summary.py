@@ -32,7 +32,7 @@ class PartitionData(Message):
 
 
 class ReadStateSummaryData(Message):
-    """Topic with partitions whose start offset is to be read."""
+    """Topic with the partitions for which to read the start offset."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -52,7 +52,7 @@ class ReadShareGroupStateSummaryRequest(Message):
     group_id: String = ""
     """Id of the share group. An empty one yields an empty response."""
     topics: A[list[ReadStateSummaryData], wire_field("[]struct")] = field(default_factory=list)
-    """Topics with partitions whose start offset is to be read."""
+    """Topics with the partitions for which to read the start offset."""
 
 
 class PartitionResult(Message):

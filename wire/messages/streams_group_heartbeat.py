@@ -239,8 +239,8 @@ class StreamsGroupHeartbeatResponse(Message):
     """
     error_code: Int16 = 0
     """0, or UNKNOWN_MEMBER_ID and FENCED_MEMBER_EPOCH (join again), STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST,
-    GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, NOT_COORDINATOR,
-    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, or UNSUPPORTED_VERSION if streams groups are disabled.
+    GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, errors of the
+    coordinator, or UNSUPPORTED_VERSION if streams groups are disabled.
     """
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""

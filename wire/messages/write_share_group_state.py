@@ -64,7 +64,7 @@ class PartitionData(Message):
 
 
 class WriteStateData(Message):
-    """Topic with partitions whose state is to be stored."""
+    """Topic with partitions and the state to store for each."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -84,7 +84,7 @@ class WriteShareGroupStateRequest(Message):
     group_id: String = ""
     """Id of the share group."""
     topics: A[list[WriteStateData], wire_field("[]struct")] = field(default_factory=list)
-    """Topics with partitions whose state is to be stored."""
+    """Topics with partitions and the state to store for each."""
 
 
 class PartitionResult(Message):
