@@ -165,7 +165,7 @@ class ControllerStateMachine:
         self._builder.replay(record)
 
     def complete_append(self, offset: int, epoch: int) -> Job[None]:
-        """Build the latest image from the records replayed up to ``offset`` in ``epoch``."""
+        """Build the latest image from the records replayed up to ``offset`` in ``epoch``, as a job."""
         if self._builder is None:
             self._builder = ImageBuilder(self.image)
         self.latest_image = yield from self._builder.image(offset, epoch)

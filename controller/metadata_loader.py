@@ -38,7 +38,7 @@ class MetadataLoader:
         activation.check_metadata_version(machine.image)
 
     def reload_snapshot(self) -> Job[None]:
-        """Replay the downloaded snapshot that has replaced the log, into an empty image.
+        """Replay the downloaded snapshot that has replaced the log, into an empty image, as a job.
 
         Raises:
             IncompatibleQuorum: this node does not support its metadata.version.

@@ -62,7 +62,7 @@ class RequestProcessor:
         self._end_offset = -1
 
     def process(self, waiting: list[PendingRequest]) -> Job[None]:
-        """Process the pending requests ``waiting`` as one round: each gets its response or error.
+        """Process the pending requests ``waiting`` as one round, as a job: each gets its response or error.
 
         Raises:
             ProtocolError: NOT_CONTROLLER; OSError: the disk failed. All requests of the round fail with it.
@@ -124,7 +124,7 @@ class RequestProcessor:
         return ControllerResult(decision.response, [NoOpRecord(), *decision.records])
 
     def append(self, records: list[Message]) -> Job[None]:
-        """Append records as one atomic batch as leader of ``epoch``, and replay them into the latest image.
+        """Append records as one atomic batch as leader of ``epoch``, and replay them into the latest image, as a job.
 
         Raises:
             ProtocolError: NOT_CONTROLLER.
@@ -143,7 +143,7 @@ class RequestProcessor:
         yield from self._machine.complete_append(self._end_offset - 1, self.epoch)
 
     def commit(self) -> Job[None]:
-        """Wait until the appended records are committed, then publish the image.
+        """Wait until the appended records are committed, then publish the image, as a job.
 
         Raises:
             ProtocolError: NOT_CONTROLLER.

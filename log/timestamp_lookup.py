@@ -92,7 +92,7 @@ def _with_leader_epoch(header: BatchHeader, offset: int, timestamp_ms: int) -> T
 def _find_batch_by_timestamp(
     log: PartitionLog, segment: LogSegment, timestamp: int, from_offset: int
 ) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
-    """Return the first batch of a segment from ``from_offset`` on with a timestamp of at least ``timestamp``, or None.
+    """Return the first batch from ``from_offset`` on whose largest timestamp is at least ``timestamp`` (ms), or None.
 
     Raises:
         WireError: a batch header before it is damaged.

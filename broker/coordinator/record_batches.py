@@ -102,7 +102,7 @@ class CoordinatorBatch(NamedTuple):
 
 
 def encode_records(serde: Serde[R], records: list[R]) -> Job[Encoded]:
-    """Return the encoded keys and values of records.
+    """Return the encoded keys and values of records, as a job.
 
     A record that cannot be encoded is encoded with those after it when the caller iterates, which raises its error.
     """

@@ -162,7 +162,7 @@ class Shard(Generic[R]):
             self._dependencies.start_task(partial(run_in_background, self._dependencies.env, self._drain_queue()))
 
     def _drain_queue(self) -> Job[None]:
-        """Run the current continuation, then process the queued events, until both are done."""
+        """Run the current continuation, then process the queued events, until both are done, as a job."""
         passes = 0
         while self.state is CoordinatorState.ACTIVE and (self._running_effects is not None or self._queue):
             if self._running_effects is not None:

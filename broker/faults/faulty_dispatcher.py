@@ -212,6 +212,6 @@ def _is_follower(body: Any) -> bool:
 
 
 def _half_of_response(request: RequestFrame, answer: Message) -> Job[list[Chunk]]:
-    """Encode a response and return the first half of its bytes."""
+    """Encode a response and return the first half of its bytes, as a job."""
     chunks = yield from encode_response_job(request.key, request.response_version, request.correlation_id, answer)
     return first_half(chunks, total_frame_bytes(chunks))

@@ -91,7 +91,7 @@ class FetchContext(Protocol):
         """Create the buffer for the rows of the response."""
 
     def build_response(self, rows: Any) -> Job[FetchResponse]:
-        """Return the response with the rows of the partitions that were read; update the fetch session."""
+        """Return the response with the rows of the partitions that were read, as a job; update the fetch session."""
 
     @property
     def is_follower(self) -> bool:
@@ -114,7 +114,7 @@ FetchedPartitions = list[tuple[CachedPartition, PartitionData]]
 
 
 def group_by_topic(rows: FetchedPartitions) -> Job[list[FetchableTopicResponse]]:
-    """Group adjacent rows of the same topic into topics of the response."""
+    """Group adjacent rows of the same topic into topics of the response, as a job."""
     out: list[FetchableTopicResponse] = []
     last: tuple[str | None, bytes] | None = None
     for number, (want, row) in enumerate(rows, 1):
@@ -172,7 +172,7 @@ class FetchSession:
         return list(self.partitions.values())
 
     def on_response(self, rows: Any, watch: Any, wake: Callable[[Hashable], None]) -> Job[None]:
-        """Record the returned rows; no effect for a session that reads all partitions each time.
+        """Record the returned rows, as a job; no effect for a session that reads all partitions each time.
 
         ``watch`` and ``wake`` are used by `FollowerFetchSession`.
         """

@@ -90,7 +90,7 @@ class _FullFetchContext:
         return []
 
     def build_response(self, rows: FetchedPartitions) -> Job[FetchResponse]:
-        """Return the response with all rows, and with a new session id if the cache has room, else 0."""
+        """Return the response with all rows, and with a new session id if the cache has room, else 0, as a job."""
         session_id = 0
         if self._sessions is not None and rows:
             for number, (want, row) in enumerate(rows, 1):
@@ -192,7 +192,7 @@ class _LargeFetchContext:
         return _TopicGrouper(self._version)
 
     def build_response(self, rows: _TopicGrouper) -> Job[FetchResponse]:
-        """Return the response with all rows and without a session."""
+        """Return the response with all rows and without a session, as a job."""
         return FetchResponse(responses=rows.topics)
         yield
 
@@ -222,7 +222,7 @@ class FetchSessionCache:
     def new_context(
         self, names: Mapping[bytes, str], version: int, request: FetchRequest, context: FetchRequestContext
     ) -> Job[FetchContext | FetchResponse]:
-        """Return the context of a Fetch request, or an error response for an invalid session.
+        """Return the context of a Fetch request, or an error response for an invalid session, as a job.
 
         ``names``: current topic names by id. Any client can send a replica id: if it is not authorized for
         CLUSTER_ACTION, it gets no session, and errors in its rows.
@@ -328,7 +328,7 @@ def _may_follow(context: FetchRequestContext) -> bool:
 
 
 def _partitions_by_key(request: FetchRequest, *, uses_ids: bool) -> Job[dict[PartitionKey, FetchPartition]]:
-    """Return the partitions of a request by key; a duplicate has its last parameters."""
+    """Return the partitions of a request by key, as a job; a duplicate has its last parameters."""
     named: dict[PartitionKey, FetchPartition] = {}
     number = 0
     for topic in request.topics:

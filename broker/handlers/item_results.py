@@ -44,7 +44,7 @@ def distinct(names: Iterable[str]) -> Iterator[str | None]:
 
 
 def wait_before_encoding(rows: Sized, waits: PendingResults) -> Job[None]:
-    """Wait for the pending results if the next row begins a new block of `MAX_PENDING_RESULTS` rows.
+    """Wait for the pending results if the next row begins a new block of `MAX_PENDING_RESULTS` rows, as a job.
 
     Call it before each row is added: a `ResponseArray` encodes its rows in blocks of a fixed number of rows.
     """
@@ -53,7 +53,7 @@ def wait_before_encoding(rows: Sized, waits: PendingResults) -> Job[None]:
 
 
 def wait_for_results(waits: PendingResults) -> Job[None]:
-    """Wait for all pending results, apply them to their rows and clear the list."""
+    """Wait for all pending results, apply them to their rows and clear the list, as a job."""
     for pending, take in waits:
         yield from wait_for_result(pending)
         take(pending.answer)
@@ -61,7 +61,7 @@ def wait_for_results(waits: PendingResults) -> Job[None]:
 
 
 def wait_for_success(pending: PendingBrokerRequest) -> Job[Any]:
-    """Wait for the result of a pending request and return it.
+    """Wait for the result of a pending request and return it, as a job.
 
     Raises:
         ProtocolError: the result is this error.

@@ -125,7 +125,7 @@ class BrokerMetadataPublisher:
                 yield from self._update_topic_config(image, name)
 
     def _update_topic_config(self, image: MetadataImage, name: str) -> Job[None]:
-        """Set the configuration of a topic's logs; it applies from the next batch on."""
+        """Set the configuration of a topic's logs, as a job; it applies from the next batch on."""
         topic = image.topics.get(name)
         if topic is None:
             return

@@ -49,7 +49,7 @@ def _row(connection: Connection, now_ms: float) -> dict[str, Any]:
 
 
 def render_connections(node_id: int, connections: Collection[Connection], now_ms: float) -> Job[bytes]:
-    """Return the JSON document with a row for each connection, with a pause after each."""
+    """Return the JSON document with a row for each connection, as a job that yields after each row."""
     rows = []
     for connection in connections:
         rows.append(json.dumps(_row(connection, now_ms)))

@@ -58,7 +58,7 @@ class ClientMetricsManager:
     def push(
         self, request: PushTelemetryRequest, attributes: ClientAttributes, peer: Peer, most_bytes: int
     ) -> Job[None]:
-        """Validate, decompress and store pushed metrics of at most ``most_bytes``.
+        """Validate, decompress and store pushed metrics of at most ``most_bytes``, as a job.
 
         Raises:
             ProtocolError: See `ClientMetricsInstance.check_push_request`; INVALID_RECORD for malformed metrics.

@@ -51,7 +51,7 @@ class ClientMetricsStore:
         """Number of values dropped because of the limits."""
 
     def add_push(self, instance: ClientMetricsInstance, data: bytes, now_ms: float) -> Job[None]:
-        """Store the values of a push, an encoded OpenTelemetry message.
+        """Store the values of a push, an encoded OpenTelemetry message, as a job.
 
         Raises:
             WireError: The message is malformed.

@@ -49,7 +49,7 @@ class GroupMetricsCollector:
         self._offset_count = self._exported = 0
 
     def collect(self, shards: Iterable[Shard[Any]]) -> Job[None]:
-        """Add the samples of the groups of all loaded shards to the metrics page."""
+        """Add the samples of the groups of all loaded shards to the metrics page, as a job."""
         for machine in active_machines(shards):
             for kind, group in _groups(machine):
                 state = group.state

@@ -51,7 +51,7 @@ class MetricsBuilder:
                 lines.clear()
 
     def finish(self) -> Job[list[bytes]]:
-        """Return the encoded page, one piece for each family."""
+        """Return the encoded page, one piece for each family, as a job."""
         pieces = []
         self.encode()
         for family_pieces in self._encoded.values():

@@ -96,7 +96,7 @@ class _MetricsRequest:
 
 
 def encode_metrics(pieces: Iterable[bytes], resource: OtlpResource, started_ms: int, now_ms: int) -> Job[list[bytes]]:
-    """Encode a metrics page as OTLP requests of at most about `MAX_POINTS` data points each.
+    """Encode a metrics page as OTLP requests of at most about `MAX_POINTS` data points each, as a job.
 
     Args:
         pieces: pieces of the page in the Prometheus text format; no line is divided between two.
@@ -145,7 +145,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def encode_spans(spans: Sequence[RequestSpan], resource: OtlpResource) -> Job[bytes]:
-    """Encode spans of requests as one OTLP request; a request that waited has a child span for the wait."""
+    """Encode spans of requests as one OTLP request, as a job; a request that waited has a child span for the wait."""
     message = ExportTraceServiceRequest()
     group = message.resource_spans.add()
     group.resource.attributes.extend(resource.attributes())

@@ -47,7 +47,7 @@ def add_log_metrics(page: MetricsBuilder, log_dirs: LogDirs) -> Job[int]:
 
 
 def add_replica_metrics(page: MetricsBuilder, replicas: ReplicaManager) -> Job[None]:
-    """Add replication metrics of each partition led here, and the totals over all hosted partitions."""
+    """Add replication metrics of each partition led here, and the totals over all hosted partitions, as a job."""
     leader_count = under_replicated = under_min_isr = at_min_isr = max_lag = 0
     hosted = list(replicas)
     for number, replica in enumerate(hosted, 1):
@@ -102,7 +102,7 @@ def _add_led_partition(
 
 
 def add_traffic_metrics(page: MetricsBuilder, replicas: ReplicaManager) -> Job[None]:
-    """Add the traffic metrics of each topic, and their totals over all topics without a label."""
+    """Add the traffic metrics of each topic, and their totals over all topics without a label, as a job."""
     total = TopicTraffic()
     total.add(replicas.removed_traffic)
     total.add(replicas.unknown_traffic)

@@ -39,7 +39,7 @@ _GAUGES = (
 
 
 def add_remote_log_metrics(page: MetricsBuilder, manager: RemoteLogManager) -> Job[None]:
-    """Add the metrics of each tiered topic, their totals without a label, and those of the threads."""
+    """Add the metrics of each tiered topic, their totals without a label, and those of the threads, as a job."""
     counted, measured = RemoteTopicStats(), RemotePartitionGauges()
     gauges = manager.gauges_by_topic()
     for number, topic in enumerate(sorted(manager.stats.keys() | gauges.keys()), 1):

@@ -39,7 +39,7 @@ class TokenBucket:
         return self._tokens
 
     def record(self, count: float, rate: float, now_ms: float) -> float:
-        """Remove ``count`` tokens, possibly below zero; return the remaining ones."""
+        """Remove ``count`` tokens, possibly below zero, and return the rest; ``rate`` is in tokens per second."""
         self._tokens = self.measure(rate, now_ms) - count
         return self._tokens
 

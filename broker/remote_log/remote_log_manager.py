@@ -253,7 +253,7 @@ class RemoteLogManager:
                 await run_in_background(self._around.env, self._update_followers())
 
     def _update_followers(self) -> Job[None]:
-        """Set the highest remote offset of the partitions that this broker follows (``RLMFollowerTask``)."""
+        """Set the highest remote offset of the partitions that this broker follows (``RLMFollowerTask``), as a job."""
         for key, replica in list(self._followers.items()):
             yield None
             cache, log = self._metadata.cache(key), replica.log

@@ -264,7 +264,7 @@ class LogCreator:
         return known or self._partly_created.get(at) or self._log_dirs.select_directory(self._in_progress_by_directory)
 
     def _process_results(self, jobs: list[LogCreationRequest], results: list[PartitionLog | OSError]) -> Job[bool]:
-        """Host the created logs of a batch; return True after a transient error, which is retried."""
+        """Host the created logs of a batch, as a job; return True after a transient error, which is retried."""
         passing = False
         logged_error: OSError | None = None
         for job, result in zip(jobs, results, strict=True):

@@ -69,7 +69,7 @@ class ErrorResultBuilder:
 def build_error_response(
     asking: RespondableRequest, request: Any, code: ErrorCode, message: str | None = None
 ) -> Job[Message]:
-    """Return the response to a whole request with one error code, in all fields and rows that can have it."""
+    """Return the response to a whole request with one error code, in all fields and rows that can have it, as a job."""
     layout, version = asking.spec.error_response, asking.version
     if layout.message is not ErrorMessage.REASON:
         text = None if layout.message is ErrorMessage.NONE else code.text
@@ -124,7 +124,7 @@ def _fields_in_version(
 
 
 def contains_error(answer: Message, code: ErrorCode) -> Job[bool]:
-    """Return True if a response has the error code ``code``, at the top level or in a nested row."""
+    """Return True if a response has the error code ``code``, at the top level or in a nested row, as a job."""
     for name in answer.__struct_fields__:
         value = getattr(answer, name)
         if name in ("error_code", "partition_error_code"):

@@ -59,12 +59,12 @@ class ThrottledFile:
         self.fileno = under.fileno
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Write, then sleep if the rate is exceeded."""
+        """Write, then block the thread until the rate is within the limit."""
         self._file.pwrite(data, offset)
         self._throttler.maybe_throttle(len(data))
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Read, then sleep if the rate is exceeded."""
+        """Read, then block the thread until the rate is within the limit."""
         data = self._file.pread(size_bytes, offset)
         self._throttler.maybe_throttle(len(data))
         return data

@@ -230,7 +230,7 @@ def _check_together(
     changed: Mapping[str, str | None],
     defaults: ControllerDefaults,
 ) -> Job[None]:
-    """Validate the settings of a resource as they would be after the request.
+    """Validate the settings of a resource as they would be after the request, as a job.
 
     Values of broker settings are validated by the broker (`ottla.broker.config.reconfiguration`).
     """
@@ -266,7 +266,7 @@ def _check_together(
 def _replace_resource(
     image: MetadataImage, resource: AlterConfigsResource, defaults: ControllerDefaults
 ) -> Job[list[Message]]:
-    """Return the ConfigRecords that replace all settings of a resource: missing ones are removed."""
+    """Return the ConfigRecords that replace all settings of a resource, as a job; missing settings are removed."""
     wanted: dict[str, str | None] = {}
     for config in resource.configs:
         wanted[config.name] = config.value
@@ -296,7 +296,7 @@ def _decide_each(
     row: MakeResultRow,
     rows: list[Any],
 ) -> Job[list[Message]]:
-    """Decide on each resource, which is changed completely or not at all; return the records of all.
+    """Decide on each resource, which is changed completely or not at all, as a job; return the records of all.
 
     A result row per resource is appended to ``rows``.
 

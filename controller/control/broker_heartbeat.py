@@ -92,7 +92,7 @@ def current_broker_state(broker: RegisterBrokerRecord, contacts: BrokerHeartbeat
 def next_broker_state(
     image: MetadataImage, contacts: BrokerHeartbeatState, request: BrokerHeartbeatRequest
 ) -> Job[BrokerControlState]:
-    """Return the control state after a heartbeat (the table of R-273)."""
+    """Return the control state after a heartbeat (the table of R-273), as a job."""
     broker_id = request.broker_id
     broker = image.brokers[broker_id]
     now = current_broker_state(broker, contacts)
@@ -118,7 +118,7 @@ def next_broker_state(
 def _transition(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, state: BrokerControlState
 ) -> Job[list[Message]]:
-    """Return the records of a change of the control state, in Kafka's order (R-286)."""
+    """Return the records of a change of the control state, in Kafka's order (R-286), as a job."""
     broker_id, epoch = broker.broker_id, broker.broker_epoch
     if state is BrokerControlState.UNFENCED:
         records = yield from leader_and_isr_updates(image, static, is_leaderless, comes=broker_id)
@@ -144,7 +144,7 @@ def _image_without_directories(
 def _offline_directory_records(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, offline_dirs: Collection[bytes]
 ) -> Job[list[Message]]:
-    """Return the records for offline directories: their partitions get another leader, or none (R-290)."""
+    """Return the records for offline directories, as a job; their partitions get another leader, or none (R-290)."""
     gone = {d for d in broker.log_dirs if d in offline_dirs}
     if not gone:
         return []
@@ -166,7 +166,7 @@ def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]
 
 
 def _differ(known: Collection[bytes] | None, reported: Iterable[bytes]) -> Job[bool]:
-    """Return True if the directories of a heartbeat differ from the ``known`` ones (None: none known yet)."""
+    """Return True if the directories of a heartbeat differ from the ``known`` ones, as a job; None: none known yet."""
     directories = yield from collect_distinct_job(reported)
     return known is None or set(known) != set(directories)
 

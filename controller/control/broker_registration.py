@@ -68,7 +68,7 @@ def _is_duplicate_broker(
 def _registration_error(
     image: MetadataImage, request: BrokerRegistrationRequest, cluster: RegistrationContext
 ) -> Job[ErrorCode]:
-    """Return the error of a registration, checked in Kafka's order (R-269); NONE for a valid one."""
+    """Return the error of a registration, checked in Kafka's order (R-269), as a job; NONE for a valid one."""
     if request.cluster_id != cluster.id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if _is_duplicate_broker(image.brokers.get(request.broker_id), request, cluster):

@@ -103,7 +103,7 @@ def topic_config_error(values: Mapping[str, str | None]) -> str | None:
 def _partitions(
     topic: CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, chance: RandomFunction
 ) -> Job[list[PartitionRegistration]]:
-    """Return the partitions of a topic to be created, with manual or automatic replica assignment.
+    """Return the partitions of a topic to be created, with manual or automatic replica assignment, as a job.
 
     Raises:
         ProtocolError: INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
@@ -290,7 +290,7 @@ def _identity(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
 
 
 def _names_and_ids(request: DeleteTopicsRequest, twice: Container[Hashable]) -> Job[tuple[set[str], set[bytes]]]:
-    """Return the topic names that occur once in a DeleteTopics request, and all its topic ids."""
+    """Return the topic names that occur once in a DeleteTopics request, and all its topic ids, as a job."""
     names: set[str] = set()
     ids: set[bytes] = set()
     for item in _to_delete(request):

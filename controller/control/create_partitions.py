@@ -39,7 +39,7 @@ def _add_partitions(
     max_partitions: int,
     charge_quota: ChargeQuota,
 ) -> Job[list[Message]]:
-    """Return the PartitionRecords of a topic's new partitions.
+    """Return the PartitionRecords of a topic's new partitions, as a job.
 
     ``charge_quota`` charges the controller mutation quota.
 

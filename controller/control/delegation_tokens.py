@@ -89,7 +89,7 @@ def _number(static: StaticConfig, name: str) -> int:
 
 
 def _find_by_hmac(image: MetadataImage, secret: str, shown: Buffer) -> Job[DelegationTokenRecord | None]:
-    """Return the token with an hmac; None if there is none.
+    """Return the token with an hmac, as a job; None if there is none.
 
     An hmac of another length is rejected first: a comparison takes time for each byte.
     """

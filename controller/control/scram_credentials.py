@@ -103,7 +103,7 @@ def _alter(
     fine: dict[str, Message],
     wrong: dict[str, ScramError],
 ) -> Job[None]:
-    """Validate all changes: put each user's record into ``fine``, or its error into ``wrong``.
+    """Validate all changes, as a job; put each user's record into ``fine``, or its error into ``wrong``.
 
     Raises:
         RequestTooLarge: the records do not fit into one batch.

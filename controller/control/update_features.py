@@ -116,7 +116,7 @@ def _check_metadata_version(level: int, current: int, kind: int) -> None:
 
 
 def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Job[list[Message]]:
-    """Return a FeatureLevelRecord for each changed feature.
+    """Return a FeatureLevelRecord for each changed feature, as a job.
 
     When ELR is enabled, min.insync.replicas is removed from single brokers and set as cluster default.
     """

@@ -88,7 +88,7 @@ class ImageBuilder:
         return self._dicts[name]
 
     def image(self, offset: int, epoch: int) -> Job[MetadataImage]:
-        """Build the image as of ``offset`` and ``epoch``; no record may be replayed meanwhile.
+        """Build the image as of ``offset`` and ``epoch``, as a job; no record may be replayed meanwhile.
 
         Records may be replayed afterwards, without changing this image.
         """
@@ -109,7 +109,7 @@ class ImageBuilder:
         return image
 
     def delta(self, image: MetadataImage) -> Job[MetadataDelta]:
-        """Return the objects touched between the base image and ``image``, which is the last one built."""
+        """Return the objects touched between the base image and ``image``, which is the last one built, as a job."""
         topics: dict[str, TopicDelta] = {}
         for number, (name, numbers) in enumerate(self._touched.items(), 1):
             if number % YIELD_EVERY == 0:
@@ -193,7 +193,7 @@ class ImageBuilder:
         self._tries["topics"] = to_hash_trie(self._elr_reset_topics).mutate()
 
     def _reset_remaining_elr(self) -> Job[None]:
-        """Clear the eligible leader replicas of the topics not yet cleared, in the order of names."""
+        """Clear the eligible leader replicas of the topics not yet cleared, in the order of names, as a job."""
         if self._elr_reset_topics is None:
             return
         seen = 0

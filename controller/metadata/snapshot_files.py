@@ -72,7 +72,7 @@ def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
 
 
 def read_snapshot(disk: Disk, path: str) -> Job[SnapshotContents]:
-    """Read and decode a snapshot file.
+    """Read and decode a snapshot file, as a job.
 
     Raises:
         CorruptFile: a bad checksum, no footer, or a record that cannot be decoded.

@@ -61,7 +61,7 @@ def leader_and_isr_updates(
     comes: int = NO_BROKER_ID,
     lost: int = NO_BROKER_ID,
 ) -> Job[list[Message]]:
-    """Return a PartitionChangeRecord for each affected partition that changes.
+    """Return a PartitionChangeRecord for each affected partition that changes, as a job.
 
     ``affected``: selects the partitions. ``leaves``: broker removed from the ISRs, which cannot lead. ``comes``: broker
     that counts as alive though it is still fenced. ``lost``: broker after an unclean shutdown, removed from ISRs and

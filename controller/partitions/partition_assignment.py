@@ -51,7 +51,7 @@ def check_batch_limits(records_count: int, texts_bytes: int) -> None:
 def refuse_all_job(
     items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable], row: Callable[[T], Any], rows: list[Any]
 ) -> Job[None]:
-    """Append the error row for each distinct item of a request that is rejected as a whole.
+    """Append the error row for each distinct item of a request that is rejected as a whole, as a job.
 
     Args:
         items: items of the request.
@@ -108,7 +108,7 @@ def _wrong(why: str) -> ProtocolError:
 def manual_assignment(
     image: MetadataImage, assignments: Sequence[tuple[int, Sequence[int]]], factor: int | None
 ) -> Job[list[PartitionRegistration]]:
-    """Return the partitions of manual assignments (number, replicas), in ascending order of the numbers.
+    """Return the partitions of manual assignments (number, replicas), in ascending order of the numbers, as a job.
 
     Raises:
         ProtocolError: INVALID_REPLICA_ASSIGNMENT.
@@ -134,7 +134,7 @@ def manual_assignment(
 def automatic_assignment(
     image: MetadataImage, count: int, factor: int, chance: RandomFunction
 ) -> Job[list[PartitionRegistration]]:
-    """Return ``count`` new partitions, whose ``factor`` replicas the placer chooses.
+    """Return ``count`` new partitions, whose ``factor`` replicas the placer chooses, as a job.
 
     Raises:
         ProtocolError: INVALID_REPLICATION_FACTOR.

@@ -132,7 +132,7 @@ class TimeIndex:
         self.offsets = array("i")
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Append an entry if ``timestamp`` is larger than that of the last entry."""
+        """Append an entry if ``timestamp`` (ms) is larger than the timestamp of the last entry."""
         if timestamp > self.last_entry()[0]:
             self.timestamps.append(timestamp)
             self.offsets.append(offset - self.base_offset)

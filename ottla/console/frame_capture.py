@@ -144,7 +144,7 @@ class CapturedExchange:
 
 
 def _format(message_class: type[Message], version: int, raw: bytes, position: int) -> Job[str]:
-    """Return a message as lines, each field below its explanation."""
+    """Return a message as lines, each field below its explanation, as a job."""
     try:
         budget = DecodeBudget(_DECODED_BYTES)
         body, _ = yield from compiler.decode_job(message_class, version, memoryview(raw), position, budget)

@@ -20,7 +20,7 @@ _DECODED_BLOB_BYTES = 1000
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return a text cut to ``limit`` characters, with its length appended if it was cut."""
+    """Return a text cut to ``limit`` characters, with the length of the whole text appended if it was cut."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 

@@ -166,7 +166,7 @@ def read_array_job(
 def _read_eagerly(
     read: Callable[..., Any], count: int, each_bytes: int, buf: memoryview, pos: int, end: int, budget: DecodeBudget
 ) -> Generator[None, None, tuple[list[Any], int]]:
-    """Decode all elements into a list."""
+    """Decode all elements into a list, as a job."""
     budget.charge_elements(count * each_bytes)
     elements: list[Any] = []
     for number in range(count):

@@ -180,7 +180,7 @@ def assign_heterogeneous(spec: GroupSpec) -> AssignmentJob:
 
 
 def _balance(work: _HeterogeneousAssignment, balancer: _SubscriberBalancer) -> Generator[None, None, None]:
-    """Move partitions topic by topic until a whole round moves none, at most `MAX_ITERATIONS` rounds."""
+    """Move partitions topic by topic until a whole round moves none, at most `MAX_ITERATIONS` rounds, as a job."""
     topics = work.sorted_topics([topic for topic, members in work.subscribers.items() if len(members) >= 2])
     last = -1
     for _ in range(MAX_ITERATIONS):

@@ -57,7 +57,7 @@ def _join(
     now_ms: int,
     fx: GroupEffects,
 ) -> Generator[None, None, None]:
-    """Decode the subscription (up to 300,000 topics), update member and group, and fill in ``response``."""
+    """Decode the subscription (up to 300,000 topics), update member and group, and fill in ``response``, as a job."""
     request: join_group.JoinGroupRequest = call.request
     subscription, names = yield from _decode_subscription(request)
     member = _get_or_create_member(group, request, member_id, fx)
@@ -139,7 +139,7 @@ def _updated_member(
 
 
 def _downgrade(update: MemberUpdate, fx: GroupEffects) -> Generator[None, None, None]:
-    """Downgrade the group after its last consumer protocol member rejoined with the classic protocol."""
+    """Downgrade the group after its last consumer protocol member rejoined with the classic protocol, as a job."""
     group, epoch, moved = update.group, update.group.epoch, update.updated
     if update.looks_at_topics:
         epoch, _ = yield from update.new_epoch(fx)

@@ -82,7 +82,7 @@ def select_resources(context: RequestContext, request: Any, left_out: set[int]) 
 
 
 def check_no_duplicates(changes: Any) -> Job[None]:
-    """Check that no setting occurs twice, and that only a DELETE operation has a null value.
+    """Check that no setting occurs twice, and that only a DELETE operation has a null value, as a job.
 
     Raises:
         ProtocolError: INVALID_REQUEST.
@@ -102,7 +102,7 @@ def check_no_duplicates(changes: Any) -> Job[None]:
 
 
 def _preprocess(context: RequestContext, resource: Any) -> Job[None]:
-    """Validate the changes of one resource, as far as the broker does this before forwarding.
+    """Validate the changes of one resource, as far as the broker does this before forwarding, as a job.
 
     Raises:
         ProtocolError: The resource must not be forwarded to the controller.

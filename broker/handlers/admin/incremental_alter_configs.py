@@ -82,7 +82,7 @@ def _alter_loggers(
     is_twice: bool,
     validate_only: bool,
 ) -> Job[tuple[ErrorCode, str | None]]:
-    """Change the log levels of one resource; return its error code and message.
+    """Change the log levels of one resource, as a job; return its error code and message.
 
     Args:
         context: Context of the request.

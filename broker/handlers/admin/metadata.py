@@ -112,7 +112,7 @@ def _names_topic_by_id_too_early(context: RequestContext, wanted: MetadataReques
 
 
 def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[MetadataResponse]:
-    """Return a response with INVALID_REQUEST for each topic, and without brokers."""
+    """Return a response with INVALID_REQUEST for each topic, and without brokers, as a job."""
     refused = MetadataResponse(error_code=ErrorCode.INVALID_REQUEST, topics=context.response_array())
     for wanted in request.topics or ():
         refused.topics.append(MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))

@@ -84,7 +84,7 @@ def _describe(context: RequestContext, kind: GroupDescriber, machine: GroupState
 
 
 def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str, waits: PendingResults) -> Job[Any]:
-    """Return the row of a group; if its state is not committed yet, add a pending result to ``waits``."""
+    """Return the row of a group, as a job; if its state is not committed yet, add a pending result to ``waits``."""
     if not group_id:
         return kind.messages.DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)
     try:

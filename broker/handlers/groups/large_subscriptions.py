@@ -18,7 +18,7 @@ _CHECKS_PER_STEP = 100
 
 
 def check_subscription(context: RequestContext, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
-    """Return the sorted distinct names as a `JavaSortedStrings`, if the member may describe all topics.
+    """Return the sorted distinct names as a `JavaSortedStrings`, if the member may describe all topics, as a job.
 
     Raises:
         ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR if the names exceed the size of a record.

@@ -131,7 +131,7 @@ def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
 
 
 def _check_topics(context: RequestContext, topology: Topology) -> Job[None]:
-    """Check the names of the topology's topics, and that the client may describe them.
+    """Check the names of the topology's topics, and that the client may describe them, as a job.
 
     Raises:
         ProtocolError: STREAMS_INVALID_TOPOLOGY, TOPIC_AUTHORIZATION_FAILED.

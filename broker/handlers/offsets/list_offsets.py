@@ -73,7 +73,7 @@ def _find(
     *,
     unknown: bool,
 ) -> Job[tuple[int, int, int]]:
-    """Return timestamp, offset and leader epoch for a requested timestamp; -1 for values without a record.
+    """Return timestamp, offset and leader epoch for a requested timestamp, as a job; -1 for values without a record.
 
     ``upper`` is the first offset that is not readable. ``unknown``: records from ``upper`` on may be committed already,
     as the high watermark of a new leader lags. ``remote``: result for the remote tier, None if it was not searched.

@@ -52,7 +52,7 @@ class _OffsetCommit:
         return row
 
     def validate(self) -> Job[None]:
-        """Add an error row for each unknown partition; collect the others in ``valid_partitions``."""
+        """Add an error row for each unknown partition, as a job; collect the others in ``valid_partitions``."""
         by_id = self._context.version >= 10
         for wanted in self._request.topics:
             name = self._image.topic_names.get(wanted.topic_id) if by_id else wanted.name

@@ -70,7 +70,7 @@ class _OffsetReader:
         topic_id: bytes,
         unstable: Container[int],
     ) -> Job[None]:
-        """Append the rows of a topic's partitions to ``out``.
+        """Append the rows of a topic's partitions to ``out``, as a job.
 
         Args:
             out: Rows of the topic.
@@ -94,7 +94,7 @@ class _OffsetReader:
             yield None
 
     def add_errors(self, out: list[Any], partitions: Iterable[int], code: int) -> Job[None]:
-        """Append the rows of a topic's partitions to ``out``, each with the error code."""
+        """Append the rows of a topic's partitions to ``out``, each with the error code, as a job."""
         for number in partitions:
             out.append(self.response_class(number, INVALID_OFFSET, -1, "", code))
             yield None
@@ -210,7 +210,7 @@ def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: O
 
 
 def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse) -> Job[None]:
-    """Fill a response up to v7, which has one group and topics by name."""
+    """Fill a response up to v7, which has one group and topics by name, as a job."""
     requested, topics = request.topics, None
     if requested is not None:
         topics = (OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in requested)

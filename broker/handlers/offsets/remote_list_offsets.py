@@ -28,7 +28,7 @@ RemoteOffsets = dict[tuple[str, int], RemoteOffset]
 def find_remote_offsets(
     context: RequestContext, request: ListOffsetsRequest, *, leader_only: bool
 ) -> Job[RemoteOffsets]:
-    """Search the remote tier for each timestamp of a tiered partition; return the searches, which are done.
+    """Search the remote tier for each timestamp of a tiered partition, as a job; return the searches, which are done.
 
     A partition that this broker does not host, or does not lead with ``leader_only``, is left out.
     """

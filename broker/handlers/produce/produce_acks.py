@@ -31,7 +31,7 @@ def _failure_code(context: RequestContext, replica: HostedPartition) -> ErrorCod
 def wait_for_acks(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[DelayedProduce]
 ) -> Job[ProduceResponse]:
-    """Wait until all batches are acknowledged and return the response.
+    """Wait until all batches are acknowledged and return the response, as a job.
 
     A batch that is not acknowledged within the request's timeout remains in the log and has REQUEST_TIMED_OUT.
     """

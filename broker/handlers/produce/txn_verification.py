@@ -59,7 +59,7 @@ def _may_write(context: RequestContext, name: str) -> bool:
 
 
 def _collect_batches(context: RequestContext, request: ProduceRequest) -> Job[_TransactionalBatches]:
-    """Return the transactional batches for existing and authorized partitions; the append rejects the others.
+    """Return the transactional batches for existing and authorized partitions, as a job; the append rejects the others.
 
     Raises:
         ProtocolError: INVALID_PRODUCER_ID_MAPPING if the batches have more than one producer.
@@ -99,7 +99,7 @@ def _to_produce_error(code: ErrorCode, operation: TransactionSupportedOperation)
 
 
 def verify_transaction(context: RequestContext, request: ProduceRequest) -> Job[TransactionVerification]:
-    """Return the coordinator's verification of the transactional partitions of a request.
+    """Return the coordinator's verification of the transactional partitions of a request, as a job.
 
     Raises:
         ProtocolError: The whole request is rejected; no batch is appended.

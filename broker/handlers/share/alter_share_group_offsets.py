@@ -47,7 +47,7 @@ class _PartitionReset(NamedTuple):
 def _topic_response(
     context: RequestContext, topic: AlterShareGroupOffsetsRequestTopic, begun: list[_PartitionReset]
 ) -> Job[TopicResponse]:
-    """Return a topic's row; append its existing, authorized partitions to ``begun``."""
+    """Return a topic's row, as a job; append its existing, authorized partitions to ``begun``."""
     known, refusal = context.image.topics.get(topic.topic_name), ErrorCode.NONE
     if not context.may(AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
         refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -81,7 +81,7 @@ def _group(
 
 
 def _all_partitions(context: RequestContext, group_id: str) -> Job[Mapping[bytes, list[int]]]:
-    """Return all initialized partitions of a group by topic id, once that state is committed to the log.
+    """Return all initialized partitions of a group by topic id, once that state is committed to the log, as a job.
 
     Raises:
         ProtocolError: The coordinator is not available.

@@ -48,7 +48,7 @@ _TYPES_PER_STEP = 4096
 
 
 def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[bool]:
-    """Return True if a partition's acknowledgement batches are invalid (C-219).
+    """Return True if a partition's acknowledgement batches are invalid (C-219), as a job.
 
     ``renews``: the version has the type RENEW. ``is_renewal``: the request's flag allows it.
     """

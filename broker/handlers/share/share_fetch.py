@@ -170,7 +170,7 @@ class _ShareFetch:
     # ------------------------------------------------------------------ reading
 
     def read(self) -> Job[None]:
-        """Acquire records from the partitions in order, at most ``max_records``, and fill their rows."""
+        """Acquire records from the partitions in order, at most ``max_records``, and fill their rows, as a job."""
         most, left = self._max_bytes // max(1, len(self._open)), self._request.max_records
         tiered: list[TieredSharePartition] = []
         for place, shared in list(self._shared.items()):
@@ -210,7 +210,7 @@ class _ShareFetch:
             self._left_bytes -= limit
 
     def _read_tiered(self, tiered: list[TieredSharePartition], max_records: int) -> Job[None]:
-        """Wait for the reads from the remote tier, and acquire their records."""
+        """Wait for the reads from the remote tier, and acquire their records, as a job."""
         # lazy: 10.7 ms, 409 kB: only for tiered storage
         from ottla.broker.handlers.fetch.remote_fetch import RemoteRecordsFile, wait_for_remote_reads
 

@@ -43,7 +43,7 @@ def add_acknowledge_result(
 def build_response(
     context: RequestContext, request: wire.ShareFetchRequest, rows: dict[TopicIdPartition, wire.PartitionData]
 ) -> Job[wire.ShareFetchResponse]:
-    """Return the response with the rows of the partitions, and the endpoints of leaders elsewhere."""
+    """Return the response with the rows of the partitions, and the endpoints of leaders elsewhere, as a job."""
     topics: dict[bytes, list[wire.PartitionData]] = {}
     leaders: set[int] = set()
     for place, row in rows.items():

@@ -73,7 +73,7 @@ def add_or_verify_partitions(
 def _partition_errors(
     services: BrokerServices, txn: AddPartitionsToTxnTransaction, refuse: TopicCheck, partitions: set[TopicPartition]
 ) -> Job[dict[TopicPartition, ErrorCode]]:
-    """Return the errors of partitions that cannot be added; a single one prevents that any is added.
+    """Return the errors of partitions that cannot be added, as a job; a single one prevents that any is added.
 
     The partitions that can be added are added to ``partitions``.
     """
@@ -131,7 +131,7 @@ def error_for_version(code: ErrorCode, version: int, fenced_since: int = FIRST_P
 def wait_for_transaction(
     pending: PendingBrokerRequest, version: int, fenced_since: int = FIRST_PRODUCER_FENCED_VERSION
 ) -> Job[Any]:
-    """Wait for the result of a request to the transaction coordinator and return it.
+    """Wait for the result of a request to the transaction coordinator and return it, as a job.
 
     Raises:
         ProtocolError: the result is this error; its code is that of `error_for_version`.
@@ -145,7 +145,7 @@ def wait_for_transaction(
 def build_transaction_result(
     txn: AddPartitionsToTxnTransaction, code_of: PartitionErrors
 ) -> Job[AddPartitionsToTxnResult]:
-    """Build a transaction's row of the response, with the error code from ``code_of`` for each partition."""
+    """Build a transaction's row of the response, with the error code from ``code_of`` for each partition, as a job."""
     out = AddPartitionsToTxnResult(txn.transactional_id, changeable_array())
     for topic in txn.topics:
         parts = AddPartitionsToTxnTopicResult(topic.name, changeable_array())

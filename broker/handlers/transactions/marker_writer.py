@@ -138,7 +138,7 @@ class _MarkerWrites:
             self.delayed_appends.append(DelayedProduce.for_log_end(replica, row))
 
     def await_committed(self, timeout_ms: float) -> Job[None]:
-        """Wait until every marker is committed or has failed; set the error codes of failed ones."""
+        """Wait until every marker is committed or has failed, as a job; set the error codes of failed ones."""
         yield wait_for_completion(self._services.purgatory, self.delayed_appends, timeout_ms)
         for one in self.delayed_appends:
             if one.is_failed:

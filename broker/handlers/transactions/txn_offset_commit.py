@@ -116,7 +116,7 @@ class _TxnOffsetCommit:
         return code
 
     def _verify_transaction(self, at: tuple[str, int]) -> Job[TransactionContext]:
-        """Verify or add the group's `__consumer_offsets` partition in the transaction coordinator.
+        """Verify or add the group's `__consumer_offsets` partition in the transaction coordinator, as a job.
 
         Raises:
             ProtocolError: The coordinator rejects it or is not available.
@@ -139,7 +139,7 @@ class _TxnOffsetCommit:
         return TransactionContext(*producer, None if confirmed is None else confirmed.guard)
 
     def apply_result(self, verdict: ErrorCode) -> Job[None]:
-        """Add a row with the group's error code ``verdict`` for each valid partition."""
+        """Add a row with the group's error code ``verdict`` for each valid partition, as a job."""
         if verdict is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._context.version < _LOADING_SINCE:
             verdict = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for name, _, partitions in self.valid_partitions:

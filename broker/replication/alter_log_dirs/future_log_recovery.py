@@ -49,7 +49,7 @@ class LeftoverFutureLog(NamedTuple):
 def recover_future_logs(
     env: Env, config: NodeConfig, replicas: ReplicaManager, storage: LogDirs, image: MetadataImage
 ) -> Job[None]:
-    """Promote, resume, keep or delete each future log found at startup, after the current logs are opened.
+    """Promote, resume, keep or delete each future log found at startup, after the current logs are opened, as a job.
 
     Raises:
         CorruptFile: the only log of a partition cannot be read.

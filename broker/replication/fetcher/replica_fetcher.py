@@ -237,7 +237,7 @@ class ReplicaFetcher:
         )
 
     def _process_outcome(self, taken: PendingOutcome, nursery: trio.Nursery) -> Job[None]:
-        """Apply an outcome to the log of its partition; an error of the log affects that partition only.
+        """Apply an outcome to the log of its partition, as a job; an error of the log affects that partition only.
 
         Raises:
             Disconnected, WireError: a further request to the leader failed.

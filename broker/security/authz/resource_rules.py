@@ -61,7 +61,7 @@ class AuthorizableRequest(Protocol):
 
 
 def split_request(asking: AuthorizableRequest, request: Any, rule: AuthorizationRule) -> Job[SplitRequest]:
-    """Remove the denied resources of one rule from a request; other kinds of rules leave it unchanged."""
+    """Remove the denied resources of one rule from a request, as a job; other kinds of rules leave it unchanged."""
     match rule:
         case ResourceRule():
             return (yield from _split_resources(asking, request, rule))

@@ -275,7 +275,7 @@ class RemoteLogTasks:
         return len(due)
 
     def measure_job(self) -> Job[None]:
-        """Update the gauges of the partition, after a run of its tasks."""
+        """Update the gauges of the partition, after a run of its tasks, as a job."""
         log, gauges = self.log, self._gauges
         rolled = [s.size_bytes for s in log.segments if s.base_offset > log.highest_remote_offset][:-1]
         gauges.copy_lag_segments, gauges.copy_lag_bytes = len(rolled), sum(rolled)

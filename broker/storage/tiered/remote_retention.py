@@ -71,7 +71,7 @@ class RemoteDeletions(NamedTuple):
 
 
 def remote_log_size_job(cache: RemoteLogMetadataCache, state: TieredLogState, epochs: dict[int, int]) -> Job[int]:
-    """Return the size in bytes of the copied segments that belong to the log; each is counted once.
+    """Return the size in bytes of the copied segments that belong to the log, as a job; each is counted once.
 
     Segments below the log start offset are not counted. Kafka counts them, so that after DeleteRecords, or after a
     deletion that failed, it deletes as many bytes too many by ``retention.bytes``.
@@ -120,7 +120,7 @@ class _Expiration:
 def expired_remote_segments_job(
     cache: RemoteLogMetadataCache, state: TieredLogState, being_copied: Collection[RemoteLogSegmentId], now_ms: int
 ) -> Job[RemoteDeletions]:
-    """Return the remote segments to delete by time, size and log start offset, oldest first.
+    """Return the remote segments to delete by time, size and log start offset, oldest first, as a job.
 
     The search ends at the first segment that stays. All segments whose deletion was interrupted are deleted again, and
     a segment whose copy was interrupted when it expires. One that is not of this log's leader epochs is skipped; those

@@ -43,7 +43,7 @@ _ERROR_MESSAGES = {
 def describe_quorum(
     raft: RaftDriver, request: DescribeQuorumRequest, version: int, now_ms: int
 ) -> Job[DescribeQuorumResponse]:
-    """Return the response to a DescribeQuorum request in ``version``.
+    """Return the response to a DescribeQuorum request in ``version``, as a job.
 
     Partitions other than ``__cluster_metadata-0`` have an error row; a node that is not the leader returns
     NOT_LEADER_OR_FOLLOWER (R-251).

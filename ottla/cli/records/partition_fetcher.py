@@ -46,7 +46,7 @@ class PartitionFetcher:
         self.positions: dict[TopicPartitionKey, int] = {}
 
     async def start(self, at: TopicPartitionKey, timestamp: int) -> None:
-        """Set the position of a partition to the offset of a timestamp: -2 earliest, -1 latest.
+        """Set the position of a partition to the offset of a timestamp in ms; -2 for the start, -1 for the end.
 
         Raises:
             ProtocolError: the leader refused ListOffsets.
