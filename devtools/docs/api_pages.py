@@ -218,10 +218,23 @@ def _facts(spec: ApiSpec) -> Iterator[str]:
         yield from wrap(f"**Advertised** only if `{spec.required_config}` is set.", 2, "- ")
 
 
+def _forwarding_errors(spec: ApiSpec) -> dict[str, str]:
+    """Return the error codes of a request that a broker forwards to the active controller."""
+    if spec.forwarding is None:
+        return {}
+    moved = "A broker does not return this error: it finds the active controller and sends the request again."
+    return {
+        spec.forwarding.moved_error.name: moved,
+        "REQUEST_TIMED_OUT": "The broker did not find the active controller, or got no response from it in time.",
+    }
+
+
 def _errors(spec: ApiSpec) -> Iterator[str]:
     texts = error_texts(spec.key)
     for code, text in _denials(spec).items():
         texts.setdefault(code, []).insert(0, text)
+    for code, text in _forwarding_errors(spec).items():
+        texts.setdefault(code, []).append(text)
     if isinstance(spec.quota, MutationQuota):
         texts.setdefault("THROTTLING_QUOTA_EXCEEDED", []).append(f"From version {spec.quota.strict_since} on.")
     if not texts:
@@ -291,7 +304,7 @@ def errors_page(specs: tuple[ApiSpec, ...]) -> str:
     """Return the page of all error codes with the APIs that have them on their pages."""
     users: dict[str, list[str]] = {}
     for spec in specs:
-        for code in {*error_texts(spec.key), *_denials(spec)}:
+        for code in {*error_texts(spec.key), *_denials(spec), *_forwarding_errors(spec)}:
             users.setdefault(code, []).append(f"[{spec.key.api_name}]({page_name(spec.key)}#error-codes)")
     lines = ["# Error codes", NOTE, ""]
     lines += wrap(

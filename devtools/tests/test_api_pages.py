@@ -111,6 +111,13 @@ def test_pages_list_the_errors_of_the_coordinator() -> None:
     assert "COORDINATOR_LOAD_IN_PROGRESS" not in error_texts(ApiKey.HEARTBEAT)
 
 
+def test_page_of_a_forwarded_api_lists_the_errors_of_forwarding() -> None:
+    [create_topics] = [spec for spec in API_SPECS if spec.key is ApiKey.CREATE_TOPICS]
+    page = api_page(create_topics)
+    assert "[NOT_CONTROLLER]" in page
+    assert "[REQUEST_TIMED_OUT]" in page
+
+
 def test_pages_list_no_error_for_a_permission_that_only_limits_the_response() -> None:
     [list_groups] = [spec for spec in API_SPECS if spec.key is ApiKey.LIST_GROUPS]
     page = api_page(list_groups)

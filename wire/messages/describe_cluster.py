@@ -18,6 +18,8 @@ class DescribeClusterRequest(Message):
 
     Flow: An admin client sends it to a broker, or with endpoint type 2 to a controller. Unlike Metadata it lists no
     topics.
+
+    Errors: INVALID_REQUEST: A controller got version 0, which has no endpoint type.
     """
     include_cluster_authorized_operations: Bool = False
     """True to return the operations on the cluster that the principal is authorized for."""

@@ -29,6 +29,9 @@ class EndTxnRequest(Message):
     Flow: A producer sends it to its transaction coordinator. The coordinator persists the decision and responds, then
     sends WriteTxnMarkers to the leaders of all partitions of the transaction. The transaction is complete when all
     markers are written.
+
+    Errors: INVALID_PRODUCER_EPOCH: A newer producer has fenced this one, up to version 1; later versions have
+    PRODUCER_FENCED.
     """
     transactional_id: String = ""
     """`transactional.id` of the producer."""

@@ -59,6 +59,9 @@ class OffsetFetchRequest(Message):
 
     Flow: A consumer sends it to the group coordinator when partitions are assigned to it. For a partition without a
     committed offset the coordinator returns -1, and the consumer goes on with ListOffsets.
+
+    Errors: ILLEGAL_GENERATION: The member uses the classic protocol in a consumer group, and its generation is not the
+    member epoch.
     """
     group_id: A[str, wire_field("string", "0-7")] = ""
     """Id of the group, up to version 7. A group that does not exist has no offsets, which is no error."""

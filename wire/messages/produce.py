@@ -57,6 +57,9 @@ class ProduceRequest(Message):
     them to its log, and responds at once with `acks=1`, or when the whole ISR has them with `acks=-1`. With `acks=0`
     there is no response. After an error of leadership the producer refreshes its metadata and sends the batch again;
     sequence numbers keep a repeated batch from being appended twice.
+
+    Errors: INVALID_TXN_STATE: The partition was not added to the transaction, up to version 10; later versions have
+    TRANSACTION_ABORTABLE.
     """
     transactional_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
     """`transactional.id` of the producer, null if it has none. Transactional batches require an id that the principal

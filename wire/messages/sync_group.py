@@ -31,6 +31,8 @@ class SyncGroupRequest(Message):
     Flow: All members send it to the coordinator after JoinGroup; the leader includes the assignments it computed. The
     coordinator stores them in `__consumer_offsets` and responds to each member with its own assignment. Heartbeat and
     Fetch follow.
+
+    Errors: UNKNOWN_SERVER_ERROR: The request has more assignments than Ottla accepts.
     """
     group_id: String = ""
     """`group.id` of the consumer. An empty one is rejected with INVALID_GROUP_ID."""
