@@ -76,7 +76,7 @@ async def _tier_start(
 
     Kafka repeats the request then, until the leader has copied a segment.
     """
-    # lazy: 5.0 ms, 160 kB
+    # lazy: 9.3 ms, 295 kB
     from ottla.broker.replication.fetcher.tier_state_machine import request_tier_start
 
     start = await request_tier_start(connection, dependencies, outcome.replica, outcome.leader_epoch)

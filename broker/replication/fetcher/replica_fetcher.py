@@ -378,7 +378,7 @@ class ReplicaFetcher:
 
     async def _build_remote_log_aux_state(self, taken: PendingOutcome, start: TierStart) -> None:
         """Restart a log above records in the remote store as a task of its own, while other partitions are fetched."""
-        # lazy: 5.0 ms, 160 kB
+        # lazy: 9.4 ms, 295 kB
         from ottla.broker.replication.fetcher.tier_state_machine import build_remote_log_aux_state
         from ottla.broker.storage.tiered.remote_storage import RemoteStorageError, RetriableRemoteStorageError
 
