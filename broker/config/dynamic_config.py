@@ -79,7 +79,7 @@ class DynamicBrokerConfig:
         self._current_values: tuple[ConfigValues, ConfigValues] = {}, {}
 
     def current_values(self, image: MetadataImage) -> tuple[ConfigValues, ConfigValues]:
-        """Return the dynamic settings in force: this broker's own, and the cluster-wide defaults."""
+        """Return two mappings of the dynamic settings in force: this broker's own, and the cluster-wide defaults."""
         own, everyone = image.config(RESOURCE_BROKER, self._node_id), image.config(RESOURCE_BROKER, "")
         if not (_is_unchanged(own, self._last_image_values[0]) and _is_unchanged(everyone, self._last_image_values[1])):
             self._last_image_values = own, everyone

@@ -294,7 +294,7 @@ class NodeConfig:
     # ------------------------------------------------------------------ effective values
 
     def dynamic_values(self, image: MetadataImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Return the valid dynamic settings: this broker's own, and the cluster-wide defaults."""
+        """Return two mappings of the dynamic settings in force: this broker's own, and the cluster-wide defaults."""
         if self._dynamic_config is None:
             self._dynamic_config = DynamicBrokerConfig(self.node_id, self.static_values)
         return self._dynamic_config.current_values(image)
@@ -323,7 +323,10 @@ class NodeConfig:
         return None
 
     def topic_text(self, image: MetadataImage, topic: str, key: ConfigKey) -> str | None:
-        """Return a topic setting's effective value: of the topic, else of the broker setting, else Kafka's default."""
+        """Return a topic setting's effective value: of the topic, else of the broker setting, else Kafka's default.
+
+        None if Kafka has no default for it.
+        """
         own = image.config(RESOURCE_TOPIC, topic).get(key.name)
         text = None if own is None else valid_canonical_value(key, own)
         if text is not None:

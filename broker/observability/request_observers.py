@@ -79,12 +79,12 @@ class CompositeRequestObserver:
 
 
 def combine_observers(observers: Sequence[RequestObserver]) -> RequestObserver | None:
-    """Return one observer that stands for several; None for none."""
+    """Return one observer that calls each of ``observers`` in their order; None if there are none."""
     if len(observers) > 1:
         return CompositeRequestObserver(observers)
     return observers[0] if observers else None
 
 
 def create_request_observer(services: Any, own: Sequence[RequestObserver]) -> RequestObserver | None:
-    """Return one observer that calls ``own`` and the observers of `request_observer_factories` for each request."""
+    """Return one observer that calls ``own`` and those of `request_observer_factories`; None if there are none."""
     return combine_observers([*own, *(make(services) for make in request_observer_factories)])

@@ -105,6 +105,8 @@ def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -
 def read_missing(future: PartitionLog, current: PartitionLog, most_bytes: int) -> FileSlice | None:
     """Return the current log's file range after the future log's end: at most ``most_bytes``, at least one batch.
 
+    None if the current log has no batch there.
+
     Raises:
         ProtocolError: CORRUPT_MESSAGE: the current log is damaged there; OSError: its disk failed.
     """

@@ -55,7 +55,7 @@ class _EpochSegments:
         """Last offset of this epoch that was ever copied; a deletion does not lower it."""
 
     def find(self, offset: int) -> RemoteLogSegmentId | None:
-        """Return the readable segment with the largest start offset at or below ``offset``."""
+        """Return the readable segment with the largest start offset at or below ``offset``; None if there is none."""
         at = bisect_right(self.starts, offset)
         return self.ids[at - 1] if at else None
 
@@ -97,7 +97,7 @@ class RemoteLogMetadataCache:
         self._epochs: dict[int, _EpochSegments] = {}
 
     def segment_for(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """Return the readable segment with the record of ``offset`` that leader epoch ``epoch`` wrote."""
+        """Return the readable segment with the record of ``offset`` that leader epoch ``epoch`` wrote, or None."""
         segments = self._epochs.get(epoch)
         segment_id = segments.find(offset) if segments is not None else None
         if segment_id is None:
@@ -106,7 +106,7 @@ class RemoteLogMetadataCache:
         return metadata if offset <= last_offset_of_epoch(metadata, epoch) else None
 
     def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """Return the first segment from ``offset`` on, within the epoch, that may have aborted transactions."""
+        """Return the first segment of the epoch from ``offset`` on that may have aborted transactions, or None."""
         metadata = self.segment_for(epoch, offset)
         while metadata is not None and metadata.txn_index_empty:
             metadata = self.segment_for(epoch, metadata.end_offset + 1)

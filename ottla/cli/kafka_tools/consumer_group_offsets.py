@@ -68,7 +68,7 @@ def parse_topic_partitions(text: str, fail: Callable[[str], None]) -> list[Topic
 
 
 async def partition_numbers(client: ClusterClient, topics: Iterable[str]) -> dict[str, list[int]]:
-    """Return the partition numbers of topics.
+    """Return the sorted partition numbers of each topic, by its name.
 
     Raises:
         ProtocolError: a topic does not exist.

@@ -57,7 +57,7 @@ def parse_criteria(page: PageRequest) -> RecordCriteria:
 
 
 async def _ranges(page: PageRequest, topic: str, limit: int) -> list[ScanRange]:
-    """Return the offsets between which the query scans each partition.
+    """Return the offset range to scan of each partition that the query selects, as a list with an item for each.
 
     Raises:
         InvalidInput: the partition or the start is invalid.
