@@ -79,10 +79,10 @@ def parse_double(text: str) -> float:
 
 
 def parse_boolean(text: str) -> bool:
-    """Return True for a trimmed ``true`` and False for ``false``, in any case (``String.equalsIgnoreCase``).
+    """Return True for ``true`` and False for ``false``, in any case (``String.equalsIgnoreCase``).
 
     Raises:
-        ValueError: ``text`` is neither.
+        ValueError: ``text`` is neither, or is not trimmed.
     """
     word = text.upper() if len(text) <= len("false") else ""
     if len(word) != len(text) or word not in ("TRUE", "FALSE"):
@@ -91,7 +91,10 @@ def parse_boolean(text: str) -> bool:
 
 
 def parse_list(text: str) -> list[str]:
-    """Return the elements of a trimmed list: none of an empty text; empty elements are kept."""
+    """Return the elements of a comma-separated list, without whitespace around the commas; ``text`` must be trimmed.
+
+    An empty text has no elements; empty elements between commas are kept.
+    """
     return _COMMA.split(text) if text else []
 
 

@@ -175,7 +175,11 @@ def read_clean_shutdown_file(disk: Disk, directory: str) -> int | None:
 
 
 def remove_clean_shutdown_file(disk: Disk, directory: str) -> None:
-    """Remove the clean shutdown file and sync the directory, before logs are changed."""
+    """Remove the clean shutdown file and sync the directory, before logs are changed.
+
+    Raises:
+        OSError: the file does not exist (FileNotFoundError), or the disk failed.
+    """
     disk.unlink(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
     disk.fsync_dir(directory)
 

@@ -58,7 +58,7 @@ def decode_assignment(raw: bytes) -> Generator[None, None, consumer_protocol.Con
     """Decode the embedded assignment of a member, which may be empty, as a job.
 
     Raises:
-        WireError: the bytes are malformed, or too many.
+        WireError: the bytes are malformed, or more than `LARGEST_BYTES`.
     """
     if not raw:
         return consumer_protocol.ConsumerProtocolAssignment()

@@ -49,7 +49,8 @@ class PlainSaslServer:
         """Process the client's only message; return the empty response.
 
         Raises:
-            SaslAuthenticationException: malformed message, unknown user, or wrong password.
+            SaslAuthenticationException: malformed message, unknown user, wrong password, or an authorization id that is
+                not the user name.
         """
         parts = _text(token).split("\0", 3)
         if len(parts) != 3:

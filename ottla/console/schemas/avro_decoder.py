@@ -150,10 +150,10 @@ class AvroDecoder:
         self.name = f"Avro {_type_name(parsed['fields'][0]['type'])}"
 
     def decode(self, raw: bytes, position: int) -> Job[Any]:
-        """Return the value in ``raw[position:]``.
+        """Return the value in ``raw[position:]``, as a job.
 
         Raises:
-            UndecodableValue: the bytes are not a value of the schema, or too many.
+            UndecodableValue: the bytes are not exactly one value of the schema, or ``raw`` is larger than the limit.
         """
         yield None
         check_size(raw, self._most_bytes)

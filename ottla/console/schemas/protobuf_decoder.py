@@ -167,10 +167,11 @@ class ProtobufDecoder:
         self._decode_error = decode_error
 
     def decode(self, raw: bytes, position: int) -> Job[Any]:
-        """Return the message in ``raw[position:]``; fields without a value are left out.
+        """Return the message in ``raw[position:]`` as a dict, as a job; fields without a value are left out.
 
         Raises:
-            UndecodableValue: the bytes are not a message of the type, or too many.
+            UndecodableValue: the bytes are not a message of the type, ``raw`` is larger than `MAX_DECODED_BYTES`, or
+                the message has more than `MAX_DECODED_VALUES` values.
         """
         check_size(raw)
         try:

@@ -67,10 +67,10 @@ class JsonDecoder:
     name = "JSON"
 
     def decode(self, raw: bytes, position: int) -> Job[Any]:
-        """Return the JSON value in ``raw[position:]``.
+        """Return the JSON value in ``raw[position:]``, as a job.
 
         Raises:
-            UndecodableValue: the bytes are no JSON.
+            UndecodableValue: the bytes are no JSON, or ``raw`` is larger than `MAX_DECODED_BYTES`.
         """
         yield None
         check_size(raw)

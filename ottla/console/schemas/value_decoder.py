@@ -27,10 +27,10 @@ class ValueDecoder(Protocol):
     """Type of the schema and name of its message, such as ``Avro shop.Order``."""
 
     def decode(self, raw: bytes, position: int) -> Job[Any]:
-        """Return the value in ``raw[position:]`` as dicts, lists and scalars; yields for other tasks.
+        """Return the value in ``raw[position:]`` as dicts, lists and scalars, as a job.
 
         Raises:
-            UndecodableValue: the bytes are not a value of the schema.
+            UndecodableValue: the bytes are not exactly one value of the schema, or ``raw`` is larger than the limit.
         """
 
 
