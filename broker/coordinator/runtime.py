@@ -260,7 +260,7 @@ class CoordinatorRuntime(Generic[R]):
         """Yield every active shard.
 
         Raises:
-            ProtocolError: COORDINATOR_LOAD_IN_PROGRESS: a shard is still loading.
+            ProtocolError: COORDINATOR_LOAD_IN_PROGRESS: the iteration has reached a shard that is still loading.
         """
         for shard in self:
             if shard.state is CoordinatorState.LOADING:

@@ -52,7 +52,14 @@ class ClientMetricsInstance:
         self.expires_ms = 0.0
 
     def check_get_request(self, now_ms: float) -> None:
-        """Check that a GetTelemetrySubscriptions request does not come too early. Raises ProtocolError."""
+        """Check that a GetTelemetrySubscriptions request comes at least one push interval after the last get or push.
+
+        The time of such a request is recorded. An earlier request passes if the last push was refused with
+        UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE.
+
+        Raises:
+            ProtocolError: THROTTLING_QUOTA_EXCEEDED: the request is too early.
+        """
         if now_ms - max(self._last_get_ms, self._last_push_ms) >= self.subscription.interval_ms:
             self._last_get_ms = now_ms
         elif self.last_error not in _EARLY_GET_ERRORS:

@@ -36,8 +36,9 @@ def combine_state_batches(
 ) -> list[PersisterStateBatch]:
     """Return old and new batches as one sorted list without overlaps, from ``start_offset`` on (-1: without a limit).
 
-    A single batch is returned unchanged; adjacent batches in the same state are merged. The offsets are iterated once,
-    with the batches that contain the current offset in a heap, so that many overlapping batches cost no more.
+    Where batches overlap, old or new, the one with the largest `progress` applies; adjacent batches in the same state
+    are merged. The offsets are iterated once, with the batches that contain the current offset in a heap, so that many
+    overlapping batches cost no more.
     """
     every = [_trim_to_start_offset(batch, start_offset) for batch in (*old, *new) if batch.last_offset >= start_offset]
     if len(every) < 2:

@@ -72,7 +72,7 @@ class FencedSince:
         self._since: dict[int, float] = {}
 
     def reset(self) -> None:
-        """Restart the time of all brokers."""
+        """Clear the times: the next `fenced_for` counts from its own time for all fenced brokers."""
         self._since.clear()
 
     def fenced_for(self, image: MetadataImage, now_ms: float, after_ms: float) -> set[int]:

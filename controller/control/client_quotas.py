@@ -169,7 +169,10 @@ class QuotaEntityFilter(NamedTuple):
     """True if only entities without further types match."""
 
     def matches(self, entity: QuotaEntity) -> bool:
-        """Return True if a quota entity has every type of the filter, with the name to match."""
+        """Return True if a quota entity has all entity types of the filter; those in `exact` must have the name there.
+
+        A name of None is the default entity. A strict filter rejects entities with further types.
+        """
         kinds = dict(entity)
         if self.strict and len(kinds) != len(self.exact) + len(self.any_name):
             return False

@@ -99,7 +99,11 @@ def build_partition_change(
 def _eligible(
     p: PartitionRegistration, target: list[int], lost: Collection[int], rules: PartitionChangeRules
 ) -> list[int]:
-    """Return the eligible leader replicas: former ISR members, while the ISR is below the minimum (R-289)."""
+    """Return the new eligible leader replicas: former ISR and ELR members, if the ISR is below the minimum (R-289).
+
+    Without the ELR feature the present ones are returned. ``target``: new ISR; ``lost``: replicas after an unclean
+    shutdown.
+    """
     if not rules.is_elr_enabled:
         return list(p.elr)
     if len(target) >= rules.min_isr:

@@ -84,7 +84,10 @@ async def _tier_start(
 
 
 def log_reset_error(outcome: PendingOutcome, error: Exception, *, is_retriable: bool = False) -> None:
-    """Log an error of a reset: errors that pass with the next metadata at level info, as Kafka does."""
+    """Log the error that prevented a reset of the fetch offset, at the level that Kafka uses.
+
+    The level is info for errors that newer metadata resolves (without an error code: if ``is_retriable``), else error.
+    """
     name, is_expected = outcome.replica.log.label, is_retriable
     if isinstance(error, ProtocolError):
         is_expected = error.code in _EXPECTED_ERRORS

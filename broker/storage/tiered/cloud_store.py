@@ -146,7 +146,7 @@ class CloudStore:
 
     @contextmanager
     def _remote_errors(self, name: str) -> Iterator[None]:
-        """Raise the error of tiered storage for an exception of the library."""
+        """Raise the matching `RemoteStorageError` if the block raises an exception of obstore; ``name``: the object."""
         try:
             yield
         except FileNotFoundError as error:

@@ -139,7 +139,7 @@ class DirectoryStore:
 
     @contextmanager
     def _remote_errors(self, name: str) -> Iterator[None]:
-        """Raise the error of tiered storage for an OSError of the directory.
+        """Raise the matching `RemoteStorageError` if the block raises OSError; ``name``: the object.
 
         While the directory itself is missing, as without its mount, no object counts as missing.
         """

@@ -119,7 +119,10 @@ def _evaluate_vote(raft: RaftState, vote: Vote) -> tuple[ErrorCode, bool]:
 
 
 def _handle_leader_epoch(raft: RaftState, begin: BeginEpoch) -> RaftResponse:
-    """Return the response to BeginQuorumEpoch; the leader is followed even for another voter key (R-214)."""
+    """Return the response to BeginQuorumEpoch: INVALID_VOTER_KEY if the request names another voter key (R-214).
+
+    The replica follows the leader in this case too.
+    """
     wrong = sender_error(begin.leader_id, begin.epoch, raft.epoch)
     if wrong != ErrorCode.NONE:
         return _response(raft, wrong)
