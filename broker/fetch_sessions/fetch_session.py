@@ -114,7 +114,7 @@ FetchedPartitions = list[tuple[CachedPartition, PartitionData]]
 
 
 def group_by_topic(rows: FetchedPartitions) -> Job[list[FetchableTopicResponse]]:
-    """Group adjacent rows of the same topic into topics of the response, as a job."""
+    """Group adjacent partitions of the same topic into the topics of a fetch response, as a job."""
     out: list[FetchableTopicResponse] = []
     last: tuple[str | None, bytes] | None = None
     for number, (want, row) in enumerate(rows, 1):
@@ -172,7 +172,7 @@ class FetchSession:
         return list(self.partitions.values())
 
     def on_response(self, rows: Any, watch: Any, wake: Callable[[Hashable], None]) -> Job[None]:
-        """Record the returned rows, as a job; no effect for a session that reads all partitions each time.
+        """Update the session after a response, as a job; no effect if the session reads all partitions each time.
 
         ``watch`` and ``wake`` are used by `FollowerFetchSession`.
         """

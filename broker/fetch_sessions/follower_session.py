@@ -114,9 +114,15 @@ class FollowerFetchSession(FetchSession):
             self._wake(self.wait_key)
 
     def on_response(self, rows: Any, watch: RegisterListener, wake: Callable[[Hashable], None]) -> Job[None]:
-        """Store the returned rows and mark partitions without records as clean; those with records move to the end.
+        """Update after a response, as a job, which partitions the next request reads, and in which order.
 
-        ``watch`` registers a listener for a clean partition, ``wake`` completes a delayed request by its purgatory key.
+        A partition with records moves to the end. One without records, error or diverging epoch becomes clean if
+        ``watch`` can register a listener for its changes. ``rows`` is not stored.
+
+        Args:
+            rows: requested partitions, each with its part of the response.
+            watch: registers a listener for changes of a partition.
+            wake: completes a delayed request by its purgatory key.
         """
         self._wake = wake
         for number, (want, row) in enumerate(rows, 1):

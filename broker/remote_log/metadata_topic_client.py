@@ -206,7 +206,10 @@ class MetadataTopicClient:
         return out
 
     def _read_all(self, positions: Mapping[int, int]) -> dict[int, MetadataBatches]:
-        """Return the partitions that have records or an error."""
+        """Read partitions that this broker leads, without waiting; return those with records or an error.
+
+        ``positions``: offset to read from by partition.
+        """
         out = {}
         for number, at in positions.items():
             try:

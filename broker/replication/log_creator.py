@@ -80,7 +80,7 @@ def create_logs(jobs: list[LogCreationRequest], now_ms: int) -> list[PartitionLo
 
 
 class LogCreator:
-    """Creator of missing logs: queue of requested partitions, and the threads' results."""
+    """Creator of missing logs: queue of partitions whose logs `run` creates in a thread and hosts on the event loop."""
 
     def __init__(
         self,

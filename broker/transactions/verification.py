@@ -234,7 +234,7 @@ def _errors_by_transaction(
 
 
 class _QueuedTransaction(NamedTuple):
-    """Queued transaction to verify, and its pending request."""
+    """Queued transaction to verify, and the pending request that receives the errors of its partitions."""
 
     transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction
     pending_request: PendingBrokerRequest

@@ -113,7 +113,7 @@ class ClusterFaultControls:
     """Network partitions and clocks of the nodes of a cluster with the setting ``ottla.faults=true``."""
 
     def _fault_nodes(self) -> Sequence[FaultedNode]:
-        """Return the running nodes of the cluster, whose faults and clocks are controlled."""
+        """Return all running nodes of the cluster; network partitions and clock changes apply to these nodes."""
         raise NotImplementedError
 
     def partition(self, *groups: Collection[int]) -> None:

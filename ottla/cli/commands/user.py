@@ -120,7 +120,7 @@ async def _alter(client: ClusterClient, request: au.AlterUserScramCredentialsReq
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla user`` with these arguments and return the exit status."""
+    """Parse the arguments of ``ottla user``, run the command and return the exit status."""
     options = parser().parse_args(arguments)
     if options.user is None and options.action != "list":
         parser().error("the following arguments are required: user")
