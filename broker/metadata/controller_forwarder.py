@@ -129,23 +129,29 @@ class ControllerForwarder:
         }
         self._create_internal(TRANSACTIONS_TOPIC, "transaction.state.log", settings)
 
-    def _create_internal(self, name: str, keys: str, settings: dict[str, str]) -> None:
-        """Create an internal topic; ``keys``: prefix of the settings for partitions and replication factor."""
+    def _create_internal(self, name: str, prefix: str, settings: dict[str, str]) -> None:
+        """Create an internal topic in the background.
+
+        Args:
+            name: name of the topic.
+            prefix: prefix of the broker settings for partitions and replication factor, such as ``offsets.topic``.
+            settings: configuration of the topic.
+        """
         config = self._config
-        partitions, replicas = config.number(f"{keys}.num.partitions"), config.number(f"{keys}.replication.factor")
+        partitions, replicas = config.number(f"{prefix}.num.partitions"), config.number(f"{prefix}.replication.factor")
         self.create_topic(name, partitions, replicas, settings)
 
     def create_share_topic(self) -> None:
         """Create `__share_group_state` in the background."""
-        keys = "share.coordinator.state.topic"
+        prefix = "share.coordinator.state.topic"
         settings = {
             "compression.type": "producer",
             "cleanup.policy": "delete",
             "retention.ms": "-1",
-            "min.insync.replicas": self._config.text(f"{keys}.min.isr"),
-            "segment.bytes": self._config.text(f"{keys}.segment.bytes"),
+            "min.insync.replicas": self._config.text(f"{prefix}.min.isr"),
+            "segment.bytes": self._config.text(f"{prefix}.segment.bytes"),
         }
-        self._create_internal(SHARE_TOPIC, keys, settings)
+        self._create_internal(SHARE_TOPIC, prefix, settings)
 
     def create_topic(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         """Create a topic in the background; -1 is the controller's default number of partitions or replicas."""
