@@ -10,7 +10,8 @@ The properties of a response to Fetch:
 - Offsets rise from batch to batch; only the last batch may be cut off.
 - A consumer gets nothing at or above the high watermark, or the last stable offset with read_committed.
 - Records keep to the limits of partition, request and broker. Only the first partition with records may exceed them,
-  with a single batch, and then no other partition has records.
+  with a single batch, and then no other partition has records. A partition of a tiered topic counts with at most its
+  limit, as its records may be read from the remote store after those of the other partitions.
 
 Source: ``ReplicaManager.readFromLog``, ``FetchSession.java`` (apache/kafka 4.3.1); KIP-74, KIP-98, KIP-227.
 """
@@ -35,6 +36,7 @@ from ottla.wire.record_batch.batch_header import LOG_OVERHEAD_BYTES, MAGIC_OFFSE
 from ottla.wire.record_batch.legacy_records import MAGIC_PREFIX_BYTES, min_batch_bytes, parse_any_header
 
 if TYPE_CHECKING:
+    from ottla.broker.replication.hosted_partition import HostedPartition
     from ottla.broker.requests.peer import Peer
     from ottla.broker.services import BrokerServices
     from ottla.wire.codec.compiler import Chunk
@@ -152,21 +154,30 @@ def check_fetch(
             assert size <= limit or (may_exceed and count == 1), exceeds
         except AssertionError as error:
             raise AssertionError(f"{place}: {error}") from None
-        left, may_exceed = max(left - size, 0), may_exceed and not size
+        counted = min(size, limit) if holes.is_tiered(place) else size
+        left, may_exceed = max(left - counted, 0), may_exceed and not size
 
 
 class OffsetGaps:
-    """Lookup of the logs with gaps between offsets: those of compacted topics."""
+    """Lookup of the logs with gaps between offsets, those of compacted topics, and of tiered logs."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
 
     def allowed(self, place: ResponsePartition) -> bool:
         """Return True if offsets may be missing between batches of a partition."""
+        replica = self._replica(place)
+        return replica is None or replica.log.config.compact
+
+    def is_tiered(self, place: ResponsePartition) -> bool:
+        """Return True if records of a partition may be read from the remote store."""
+        replica = self._replica(place)
+        return replica is not None and replica.log.config.tiering.is_enabled
+
+    def _replica(self, place: ResponsePartition) -> HostedPartition | None:
         topic, partition = place
         name = self._services.metadata.image.topic_names.get(topic) if isinstance(topic, bytes) else topic
-        replica = None if name is None else self._services.replica_manager.get(name, partition)
-        return replica is None or replica.log.config.compact
+        return None if name is None else self._services.replica_manager.get(name, partition)
 
 
 class ResponseChecker:

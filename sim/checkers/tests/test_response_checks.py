@@ -31,8 +31,8 @@ def batch(offset: int, count: int = 3) -> bytes:
 SIZE = len(batch(0))
 
 
-def checks(*, compact: bool = False) -> ResponseChecker:
-    log = SimpleNamespace(config=SimpleNamespace(compact=compact))
+def checks(*, compact: bool = False, tiered: bool = False) -> ResponseChecker:
+    log = SimpleNamespace(config=SimpleNamespace(compact=compact, tiering=SimpleNamespace(is_enabled=tiered)))
     services: Any = SimpleNamespace(
         fetch_max_bytes=LIMIT,
         metadata=SimpleNamespace(image=SimpleNamespace(topic_names={})),
@@ -55,6 +55,7 @@ def fetch(
     isolation: int = 0,
     replica: int = -1,
     compact: bool = False,
+    tiered: bool = False,
     requested: tuple[int, ...] = (),
     high_watermark: int = 100,
     stable: int = 90,
@@ -67,7 +68,7 @@ def fetch(
         replica_id=replica, max_bytes=most, isolation_level=isolation, topics=[f.FetchTopic("t", partitions=wanted)]
     )
     response = f.FetchResponse(responses=[f.FetchableTopicResponse("t", partitions=rows)])
-    check(checks(compact=compact), ApiKey.FETCH, 12, request, response)
+    check(checks(compact=compact, tiered=tiered), ApiKey.FETCH, 12, request, response)
 
 
 GOOD: list[tuple[list[tuple[int, bytes]], dict[str, Any]]] = [
@@ -107,10 +108,19 @@ BAD: list[tuple[list[tuple[int, bytes]], dict[str, Any], str]] = [
     ([(0, batch(0)), (1, batch(0))], {"each": SIZE - 1}, "limit"),
     ([(0, batch(0)), (1, batch(0))], {"most": 2 * SIZE - 1}, "limit"),
     ([(0, batch(0)), (1, batch(0))], {"most": 1}, "limit"),
+    ([(0, batch(0)), (1, batch(0))], {"tiered": True, "each": SIZE - 1}, "limit"),
     ([(0, batch(0)), (0, batch(0))], {}, "answered twice"),
     ([(0, b""), (1, b"")], {"requested": (0,)}, "was not asked for"),
     ([(0, b"")], {"requested": (0, 1)}, "1 partitions are not answered"),
 ]
+
+
+def test_first_tiered_partition_counts_with_at_most_its_limit() -> None:
+    big = batch(0, 9)
+    limits = {"each": SIZE, "most": 2 * SIZE}
+    fetch((0, big), (1, batch(0)), tiered=True, **limits)
+    with pytest.raises(InvalidResponse, match="limit"):
+        fetch((0, big), (1, batch(0)), **limits)
 
 
 @pytest.mark.parametrize(("parts", "more", "text"), BAD)
