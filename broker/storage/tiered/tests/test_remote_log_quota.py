@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 
 from ottla.broker.storage.tiered.remote_log_quota import RemoteLogQuota
 from ottla.broker.storage.tiered.remote_thread_pool import RemoteReadQueueFullError, RemoteThreadPool
