@@ -88,6 +88,13 @@ CAMPAIGNS = (
         "OTTLA_DEATHS=20",
     ),
     Campaign("tiered", "three nodes with tiered storage: a faulty remote store, kills", "--tiered", 300),
+    Campaign(
+        "tiered-kills",
+        "node with tiered storage killed while it copies and deletes",
+        "compat_tests/storage/test_tiered_kills.py",
+        0,
+        "OTTLA_TIERED_KILLS=20",
+    ),
     Campaign("moves", "reassignments between five nodes", "--cluster --nodes 5 --moves", 100),
     Campaign(
         "apart", "reassignments between four brokers with separate controllers, transactions", SEPARATE_CONTROLLERS, 100
