@@ -100,6 +100,9 @@ class PartitionLog:
         self.producers = producers
         self.flush_state = flush_state
         self.log_start_offset, self.log_end_offset, self.high_watermark, self.local_log_start_offset = offsets
+        epochs.is_only_copy = self.has_remote_start
+        if self.has_remote_start and epochs.write_count:  # an earlier process synced what recovery has not written
+            epochs.set_only_copy()
         self.highest_remote_offset = -1
         """Last offset below which all records are in the remote store, as far as this broker knows; -1: none."""
         self.cleaner_offset = 0
@@ -414,12 +417,16 @@ class PartitionLog:
         """Advance the local log start offset alone: the records below are in the remote store; return whether it did.
 
         The caller deletes the segments.
+
+        Raises:
+            OSError: the epoch file could not be written; the local log start offset is unchanged.
         """
         if offset <= self.local_log_start_offset:
             return False
         assert self.config.tiering.is_enabled, self.describe()
         assert offset <= self.highest_remote_offset + 1, self.describe()
         assert offset <= self.high_watermark, self.describe()
+        self.epochs.set_only_copy()
         self.local_log_start_offset = offset
         return True
 
@@ -574,6 +581,7 @@ class PartitionLog:
             self.producers = ProducerStateManager() if aux is None else aux.producers
             if aux is not None:
                 self.producers.write_snapshot(self.disk, self.directory, offset)
+            self.epochs.is_only_copy = aux is not None
             self.epochs.replace([] if aux is None else aux.epochs, sync=aux is not None)
             self.segments.create(offset, now_ms)
             self.log_end_offset = self.log_start_offset = self.high_watermark = self.cleaner_offset = offset

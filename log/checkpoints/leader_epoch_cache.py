@@ -18,13 +18,18 @@ UNDEFINED_OFFSET = -1
 class LeaderEpochFileCache:
     """Leader epochs of a partition: list of (epoch, start offset), both ascending, in memory and in the file."""
 
-    __slots__ = ("_disk", "entries", "has_unsaved_entries", "is_corrupt", "is_file_unsynced", "path", "write_count")
+    __slots__ = (
+        *("_disk", "entries", "has_unsaved_entries", "is_corrupt", "is_file_unsynced", "is_only_copy", "path"),
+        "write_count",
+    )
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self.is_file_unsynced = True
         """True if the file's contents or name may not be durable."""
+        self.is_only_copy = False
+        """True if no local batch has the first epochs, as those records are only in the remote store: saves sync."""
         self.write_count = 0
         """Number of writes of the file, so that a sync that began before the last write is recognised."""
         self.is_corrupt = False
@@ -137,12 +142,23 @@ class LeaderEpochFileCache:
         if self.has_unsaved_entries:
             self.save()
 
-    def save(self, *, sync: bool = False) -> None:
-        """Write the file; an open log does not sync it, since the batches contain the epochs too.
+    def set_only_copy(self) -> None:
+        """Make the file durable now and with each save: local batches with the first epochs are about to be deleted.
 
         Raises:
             OSError: it could not be written.
         """
+        self.is_only_copy = True
+        if self.is_file_unsynced:
+            self.save()
+
+    def save(self, *, sync: bool = False) -> None:
+        """Write the file; without `is_only_copy` an open log does not sync it: the batches contain the epochs too.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        sync = sync or self.is_only_copy
         self.has_unsaved_entries = True
         write_epochs(self._disk, self.path, self.entries, sync=sync)
         self.write_count += 1

@@ -243,3 +243,20 @@ def test_kill_during_truncation_leaves_no_part_of_the_remote_state() -> None:
             assert again.log_end_offset <= 60, calls
             assert again.log_start_offset == again.local_log_start_offset, calls
     assert {4, 60, 100} <= outcomes
+
+
+def test_leader_epochs_of_records_in_the_remote_store_survive_power_loss() -> None:
+    """No local batch has them: without them the remote segments could not be found."""
+    for seed in range(40):
+        memory = memory_disk(seed)
+        log = tiered_log(memory)
+        log.assign_epoch_start_offset(1)
+        append_batches(log, 3, epoch=1)
+        log.flush()
+        log.raise_highest_remote_offset(log.log_end_offset - 1)
+        retain(log)
+        assert log.local_log_start_offset > 0
+        append_batches(log, 3, epoch=2)  # writes the file
+        memory.lose_power()
+        again = reopen_in_new_session(memory, TIERED)
+        assert again.epochs.epoch_for_offset(0) == 0, seed

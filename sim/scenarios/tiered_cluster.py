@@ -110,7 +110,8 @@ class TieredClusterScenario(ClusterScenario):
         while offset < log.local_log_start_offset:
             segment = cache.segment_for(log.epochs.epoch_for_offset(offset), offset)
             if segment is None:
-                ledger.report_violation("in-no-tier", f"offset {offset} of {log.describe()}")
+                where = f"local start {log.local_log_start_offset}, leader epochs {log.epochs.entries}"
+                ledger.report_violation("in-no-tier", f"offset {offset} of {log.describe()}, {where}")
                 break
             if object_name(segment) not in self.store.objects:
                 ledger.report_violation("object-lost", f"offset {offset} of {log.describe()}")
