@@ -143,9 +143,8 @@ def _read_partition(
             _update_follower(context, reader, replica, want, out, arrives=arrives)
         return out
     except ProtocolError as error:
-        if error.code in _NOT_IN_LOCAL_LOG:
-            return _partition_out_of_range(context, want, replica)
-        return _error_partition(context, want, error.code)
+        is_local = error.code not in _NOT_IN_LOCAL_LOG
+        return _error_partition(context, want, error.code) if is_local else _out_of_range(context, want, replica)
     except OSError as error:
         context.services.fail(error, replica.log)
         return _error_partition(context, want, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -165,7 +164,7 @@ def _error_partition(context: RequestContext, want: CachedPartition, code: Error
     return PartitionData(want.partition, code, -1, records=b"", aborted_transactions=aborted)
 
 
-def _partition_out_of_range(context: RequestContext, want: CachedPartition, replica: HostedPartition) -> PartitionData:
+def _out_of_range(context: RequestContext, want: CachedPartition, replica: HostedPartition) -> PartitionData:
     """Return the row of a partition whose fetch offset is not in the local log.
 
     The error of an offset in the remote tier is OFFSET_MOVED_TO_TIERED_STORAGE: for a follower in the response, for a

@@ -30,7 +30,7 @@ class TieredPartition(NamedTuple):
     """Row of the response, without records."""
     max_bytes: int
     """Maximum of bytes to return, by the limits of partition and request."""
-    at_least_one: bool
+    may_exceed: bool
     """True if a first batch that exceeds `max_bytes` is returned whole."""
 
 
@@ -47,11 +47,11 @@ def _start_reads(
 ) -> list[_PartitionRead]:
     """Start the reads; a partition that left this broker since its first read is left out."""
     out = []
-    for want, row, max_bytes, at_least_one in tiered:
+    for want, row, max_bytes, may_exceed in tiered:
         assert want.topic is not None, "the partition was found"
         replica = context.services.replica_manager.get(want.topic, want.partition)
         if replica is not None:
-            info = RemoteFetchInfo(replica.log, want.fetch_offset, max_bytes, at_least_one, read_committed)
+            info = RemoteFetchInfo(replica.log, want.fetch_offset, max_bytes, may_exceed, read_committed)
             out.append(_PartitionRead(row, replica, remote.start_fetch(info)))
     return out
 

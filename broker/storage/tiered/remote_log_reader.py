@@ -46,7 +46,7 @@ class RemoteFetchInfo(NamedTuple):
     log: PartitionLog
     offset: int
     max_bytes: int
-    at_least_one: bool
+    may_exceed: bool
     """True if a first batch that exceeds ``max_bytes`` is returned whole."""
     read_committed: bool
 
@@ -109,7 +109,7 @@ class RemoteLogReader:
         self, metadata: RemoteLogSegmentMetadata, info: RemoteFetchInfo
     ) -> tuple[SegmentRecords | None, list[AbortedTxn], bool]:
         """Return the records of one segment, the aborted transactions of its index, and whether these are all."""
-        found = self._segments.read(metadata, info.offset, info.max_bytes, at_least_one=info.at_least_one)
+        found = self._segments.read(metadata, info.offset, info.max_bytes, at_least_one=info.may_exceed)
         if found is None or not found.records or not info.read_committed:
             return found, [], False
         entries = self.indexes.aborted_txns(metadata)

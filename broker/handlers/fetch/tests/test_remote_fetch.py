@@ -146,7 +146,7 @@ def test_fetch_without_max_wait_waits_for_the_remote_tier(fixture: TieredFixture
     assert ([row.records for row in rows], took) == ([local_bytes(fixture, 0, 1 << 20)] * 2, pytest.approx(0.4))
 
 
-def test_remote_read_that_takes_too_long_returns_no_records(fixture: TieredFixture) -> None:
+def test_remote_read_beyond_the_maximum_wait_returns_no_records(fixture: TieredFixture) -> None:
     fixture.remote.delay_s = 2.0
     rows, took = send(fixture, request(("t", 0, 0), ("local", 0, 0), wait=10_000))
     assert took == pytest.approx(MAX_WAIT_MS / 1000)
@@ -248,7 +248,7 @@ def test_disconnected_client_ends_the_wait_for_the_remote_tier(fixture: TieredFi
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_very_large_fetch_reads_one_remote_partition(
+def test_very_large_fetch_reads_a_single_remote_partition(
     fixture: TieredFixture, monkeypatch: pytest.MonkeyPatch, *, answered: bool
 ) -> None:
     monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 2)

@@ -99,7 +99,7 @@ def test_earliest_pending_upload_is_unknown_until_the_leader_has_read_the_metada
     assert [list_offset(fixture, each) for each in (LOCAL, TIERED, PENDING)] == [(0, 126, -1, 4), NOTHING, NOTHING]
 
 
-def test_earliest_pending_upload_at_the_high_watermark_is_not_found(fixture: TieredFixture) -> None:
+def test_earliest_pending_upload_at_the_high_watermark_has_no_offset(fixture: TieredFixture) -> None:
     log = fixture.log()
     log.highest_remote_offset = 149
     assert list_offset(fixture, PENDING) == NOTHING
@@ -110,7 +110,7 @@ def test_earliest_pending_upload_at_the_high_watermark_is_not_found(fixture: Tie
 
 
 @pytest.mark.parametrize("timestamp", [0, 1, 74, 75, 76, 125, 126, 127, 149, 150])
-def test_offset_by_timestamp_is_found_in_either_tier(fixture: TieredFixture, timestamp: int) -> None:
+def test_offset_by_timestamp_is_that_of_either_tier(fixture: TieredFixture, timestamp: int) -> None:
     expected = (0, timestamp, timestamp, 0 if timestamp < 75 else 4) if timestamp < 150 else NOTHING
     assert list_offset(fixture, NOW_MS + timestamp) == expected
     assert list_offset(fixture, NOW_MS + timestamp, version=1)[:3] == expected[:3]
@@ -134,9 +134,7 @@ def test_searches_of_a_request_run_at_a_time_and_others_are_answered_with_them(f
 
 
 @pytest.mark.parametrize(("timeout_ms", "took_s"), [(0, 30.0), (2000, 2.0)])
-def test_search_that_takes_too_long_is_request_timed_out(
-    fixture: TieredFixture, timeout_ms: int, took_s: float
-) -> None:
+def test_search_beyond_the_timeout_is_request_timed_out(fixture: TieredFixture, timeout_ms: int, took_s: float) -> None:
     fixture.remote.delay_s = 100.0
     results, took = list_all(fixture, NOW_MS + 5, ("t-untiered", NOW_MS + 9), timeout_ms=timeout_ms)
     assert ([result[:2] for result in results], took) == (

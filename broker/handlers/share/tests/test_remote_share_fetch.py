@@ -93,7 +93,7 @@ def test_failed_remote_read_of_share_group_returns_its_error_once() -> None:
     node.run_with_reads(scenario)
 
 
-def test_remote_read_of_share_group_that_takes_too_long_acquires_nothing() -> None:
+def test_remote_read_of_share_group_beyond_the_maximum_wait_acquires_nothing() -> None:
     node = TieredShareGroupNode()
 
     async def scenario() -> None:

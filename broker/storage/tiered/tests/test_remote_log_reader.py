@@ -207,7 +207,7 @@ def test_segment_read_of_offset_behind_its_last_batch_returns_none() -> None:
     assert stored(raw, OffsetIndex(0)).read(segment_metadata(len(raw)), 6, 1000, at_least_one=True) is None
 
 
-def test_segment_read_of_removed_offset_begins_with_the_next_batch() -> None:
+def test_segment_read_of_removed_offset_starts_with_the_next_batch() -> None:
     raw = batches(0, 30)
     found = stored(raw, OffsetIndex(0)).read(segment_metadata(len(raw)), 5, 1000, at_least_one=True)
     assert found is not None
