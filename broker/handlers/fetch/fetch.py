@@ -176,10 +176,9 @@ def _out_of_range(context: RequestContext, want: CachedPartition, replica: Hoste
     is_tiered = log.config.tiering.is_enabled and context.services.remote_reads is not None
     if not is_tiered or not log.log_start_offset <= want.fetch_offset < log.local_log_start_offset:
         return _error_partition(context, want, ErrorCode.OFFSET_OUT_OF_RANGE)
-    row = PartitionData(want.partition, _TIERED, records=b"", aborted_transactions=None)
-    row.high_watermark, row.log_start_offset = log.high_watermark, log.log_start_offset
     replica.traffic.fetches += 1
-    return row
+    ends = (log.high_watermark, -1, log.log_start_offset)
+    return PartitionData(want.partition, _TIERED, *ends, records=b"", aborted_transactions=None)
 
 
 def _redirect_to_preferred_replica(

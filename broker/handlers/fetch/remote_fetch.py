@@ -67,8 +67,9 @@ def _apply(context: RequestContext, each: _PartitionRead) -> int:
         return len(found.records)
     if error:
         context.peer.add_request_error(error)
-        row.error_code = error
-        row.high_watermark = row.last_stable_offset = row.log_start_offset = -1
+        failed = PartitionData(row.partition_index, error, -1, records=b"", aborted_transactions=None)
+        for name in row.__struct_fields__:
+            setattr(row, name, getattr(failed, name))
     return 0
 
 

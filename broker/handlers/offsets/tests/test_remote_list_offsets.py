@@ -95,16 +95,17 @@ def test_special_timestamps_of_log_without_copies() -> None:
 
 
 def test_earliest_pending_upload_is_unknown_until_the_leader_has_read_the_metadata(fixture: TieredFixture) -> None:
-    fixture.log().highest_remote_offset = -1  # a new leader
+    fixture.log().forget_remote_records()  # as on a new leader
     assert [list_offset(fixture, each) for each in (LOCAL, TIERED, PENDING)] == [(0, 126, -1, 4), NOTHING, NOTHING]
 
 
 def test_earliest_pending_upload_at_the_high_watermark_has_no_offset(fixture: TieredFixture) -> None:
     log = fixture.log()
-    log.highest_remote_offset = 149
+    log.raise_highest_remote_offset(149)
     assert list_offset(fixture, PENDING) == NOTHING
     assert list_offset(fixture, TIERED) == (0, 149, -1, 4)
-    log.highest_remote_offset = 30
+    log.forget_remote_records()
+    log.raise_highest_remote_offset(30)
     log.maybe_increment_log_start_offset(60)
     assert list_offset(fixture, PENDING) == (0, 60, -1, 0)
 

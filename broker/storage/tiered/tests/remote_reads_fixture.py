@@ -169,6 +169,7 @@ class TieredFixture(HandlerFixture):
     ) -> tuple[Any, float]:
         """Send a request to a handler; return the response and the seconds it took."""
         self.sent = context = self.context(key, version)
+        context.peer.collects_errors = True
 
         async def main() -> tuple[Any, float]:
             if meanwhile is not None:

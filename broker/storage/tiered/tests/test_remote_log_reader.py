@@ -6,17 +6,21 @@ Source: ``RemoteLogManager.read``, ``collectAbortedTransactions``, ``findOffsetB
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from ottla.broker.requests.decompression_limiter import DecompressionLimiter
 from ottla.broker.storage.tiered.remote_index_cache import RemoteIndexCache
+from ottla.broker.storage.tiered.remote_log_metadata import RemoteLogSegmentMetadataUpdate
+from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_log_reader import RemoteFetchData, RemoteFetchInfo
 from ottla.broker.storage.tiered.remote_segment_reader import RemoteSegmentReader, aborted_txns_in_range
 from ottla.broker.storage.tiered.remote_storage import (
     CorruptRemoteSegmentError,
     IndexType,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
     RemoteResourceNotFoundError,
     RetriableRemoteStorageError,
 )
@@ -137,11 +141,24 @@ def test_remote_read_before_the_metadata_is_loaded_fails(fixture: TieredFixture)
 
 
 def test_remote_segment_of_a_foreign_leader_epoch_is_not_read(fixture: TieredFixture) -> None:
-    log = fixture.tier()
-    offset = log.epochs.entries[1][1] + 1
-    log.epochs.entries = [(epoch + (epoch == 2) * 7, start) for epoch, start in log.epochs.entries]
+    log, cache = fixture.tier(), RemoteLogMetadataCache()
+    for metadata in fixture.topics["t"].cache.list_segments():
+        epochs = {9 if epoch == 2 else epoch: start for epoch, start in metadata.segment_leader_epochs.items()}
+        started = replace(
+            metadata,
+            state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+            segment_leader_epochs=dict(sorted(epochs.items())),
+        )
+        cache.add(started)
+        cache.update(
+            RemoteLogSegmentMetadataUpdate(
+                *(metadata.segment_id, 0, metadata.custom_metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, 1)
+            )
+        )
+    fixture.remote.caches[log.topic_id, 0] = cache
     with pytest.raises(ProtocolError):
-        read(fixture, offset)
+        read(fixture, 76)
+    assert read(fixture, 74).records
 
 
 @pytest.mark.parametrize("offset", [0, 1, 74, 120, 150])
