@@ -155,7 +155,7 @@ def test_remote_segment_of_a_foreign_leader_epoch_is_not_read(fixture: TieredFix
                 *(metadata.segment_id, 0, metadata.custom_metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, 1)
             )
         )
-    fixture.remote.caches[log.topic_id, 0] = cache
+    fixture.remote.caches.update({(log.topic_id, 0): cache})
     with pytest.raises(ProtocolError):
         read(fixture, 76)
     assert read(fixture, 74).records
