@@ -17,8 +17,6 @@ from compat_tests.vs_kafka.answer_comparison import differences, normalize_order
 
 RECORDING_FILE = Path(__file__).parent / "golden" / "tiered.json.gz"
 Answers = dict[str, Any]
-ONLY_KAFKA = ("replica -3",)
-"""Parts of the labels of requests that are answered differently (L-226)."""
 
 
 def load_recording() -> Answers:
