@@ -277,3 +277,14 @@ def test_failures_of_remote_reads_are_logged_once_a_second(
         text,
         f"{text} (3 further errors since the last message)",
     ]
+
+
+def test_read_that_waits_for_a_thread_is_cancelled_with_its_fetch(fixture: TieredFixture) -> None:
+    fixture.remote.delay_s = 2.0
+
+    async def fetch_and_wait() -> None:
+        await resolve(fetch.handle(fixture.context(ApiKey.FETCH, NEWEST), request(("t", 0, 0))))
+        await trio.sleep(5.0)
+
+    fixture.run(fetch_and_wait)
+    assert (fixture.remote.calls, fixture.remote.completed) == (1, 0)

@@ -59,7 +59,7 @@ class FakeRemoteLog:
         self.read_quota = ReadQuota()
         self.caches: dict[tuple[bytes, int], RemoteLogMetadataCache] = {}
         self.delay_s = 0.0
-        self.calls = 0
+        self.calls = self.completed = 0
         self.errors: list[Exception] = []
 
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
@@ -70,6 +70,7 @@ class FakeRemoteLog:
         await trio.sleep(self.delay_s)
         if self.errors:
             raise self.errors.pop(0)
+        self.completed += 1
         return work()
 
 
