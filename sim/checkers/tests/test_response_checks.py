@@ -29,6 +29,7 @@ def batch(offset: int, count: int = 3) -> bytes:
 
 
 SIZE = len(batch(0))
+SHORT = len(batch(0, 1))
 
 
 def checks(*, compact: bool = False, tiered: bool = False) -> ResponseChecker:
@@ -85,6 +86,7 @@ GOOD: list[tuple[list[tuple[int, bytes]], dict[str, Any]]] = [
     ([(0, batch(98))], {"offset": 98, "replica": 2, "high_watermark": 3}),
     ([(0, batch(87))], {"offset": 87, "isolation": 1}),
     ([(0, batch(90))], {"offset": 90, "isolation": 0}),
+    ([(0, batch(0)), (1, batch(0, 1))], {"each": SHORT, "most": 2 * SHORT, "tiered": True}),
 ]
 
 
@@ -109,6 +111,8 @@ BAD: list[tuple[list[tuple[int, bytes]], dict[str, Any], str]] = [
     ([(0, batch(0)), (1, batch(0))], {"most": 2 * SIZE - 1}, "limit"),
     ([(0, batch(0)), (1, batch(0))], {"most": 1}, "limit"),
     ([(0, batch(0)), (1, batch(0))], {"tiered": True, "each": SIZE - 1}, "limit"),
+    ([(0, batch(0)), (1, batch(0, 1))], {"each": SHORT, "most": 2 * SHORT}, "limit"),
+    ([(0, batch(0)), (1, batch(0, 1))], {"each": SHORT, "most": 2 * SHORT - 1, "tiered": True}, "limit"),
     ([(0, batch(0)), (0, batch(0))], {}, "answered twice"),
     ([(0, b""), (1, b"")], {"requested": (0,)}, "was not asked for"),
     ([(0, b"")], {"requested": (0, 1)}, "1 partitions are not answered"),
