@@ -335,7 +335,7 @@ def _record_parser(options: argparse.Namespace) -> RecordParser | None:
     """Return the parser of records that the options select; None if no records are printed."""
     if not any(has(options, name) for name in ("print-data-log", *DECODERS)):
         return None
-    # lazy: 1.0 ms, 1 kB: only to print records
+    # lazy: 18.8 ms, 940 kB: only to print records
     from ottla.cli.kafka_tools.log_record_parsers import DEFAULT_DECODER, INTERNAL_PARSERS, plain_parser
 
     for name, parse in INTERNAL_PARSERS.items():

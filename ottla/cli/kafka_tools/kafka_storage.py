@@ -71,7 +71,7 @@ def _mapping(options: argparse.Namespace) -> int:
 
 
 def _directories(options: argparse.Namespace) -> int:
-    # lazy: 1.0 ms, 1 kB: only for info and format
+    # lazy: 26.3 ms, 1430 kB: only for info and format
     from ottla.cli.kafka_tools.storage_directories import format_directories, print_info
 
     return (print_info if options.command == "info" else format_directories)(options)
