@@ -1,7 +1,7 @@
 """Client connections of a node as JSON, on the HTTP listener at ``/connections``.
 
 The rows name clients, addresses and principals, and the listener has no authentication. So the list is sent to this
-machine only, and not by a node with an authorizer: the console shows it to users who may describe the cluster.
+machine only, and not by a node with an authorizer: the console shows it to users with DESCRIBE on the cluster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.broker.network.connection import Connection
 from ottla.jobs.job import Job
 
 BY_OTHER_MACHINE = "the list of connections is sent to the machine of the node only"
-BY_AUTHORIZER = "the node has an authorizer: its console lists the connections to users who may describe the cluster"
+BY_AUTHORIZER = "the node has an authorizer: its console lists the connections to users with DESCRIBE on the cluster"
 
 
 def refusal(peer: str, *, has_authorizer: bool) -> str:

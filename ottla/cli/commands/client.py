@@ -18,7 +18,7 @@ from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 TEXT = """Lists the clients that are connected to nodes, those of other nodes among them: client id, software, address,
 principal, and the newest version of each API that the connection has used. Each node needs an HTTP listener
 (ottla.metrics.listener), and the command runs on the machine of the node. A node with an authorizer does not send the
-list; its console shows it to users who may describe the cluster.
+list; its console shows it to users with DESCRIBE on the cluster.
 
 examples:
   ottla client --http 127.0.0.1:9404

@@ -198,7 +198,7 @@ WRONG_USE = [
     ("client", "--http"),
     ("client --http nope", "HOST:PORT expected: nope"),
     ("client --http a:1 --outptu json", "did you mean --output?"),
-    ("clinet --http a:1", "did you mean client?"),
+    ("clients --http a:1", "did you mean client?"),
     ("doctor", "--env"),
     ("log check", "directory"),
     ("trace", "--listen"),
