@@ -295,7 +295,8 @@ class Connection:
                 self._report_prepared(counted, count, request_bytes, response_bytes)
                 counted = None
                 await self._time_slice.yield_now()
-        self._report_prepared(counted, count, request_bytes, response_bytes)
+        if counted is not None:
+            self._report_prepared(counted, count, request_bytes, response_bytes)
 
     def _report_prepared(
         self, prepared: PreparedRequest | None, count: int, request_bytes: int, response_bytes: int
