@@ -84,6 +84,7 @@ class ClientRun:
         """Start to read ``count`` records from the beginning."""
         own: dict[str, Any] = {"op": "consume", "topics": [self.topic], "group": group, "members": 1, "linger_s": 0}
         own |= {"ends": {f"{self.topic}/0": count}, "start": {f"{self.topic}/0": -1}, "timeout_s": TIMEOUT_S}
+        own["idle_s"] = TIMEOUT_S  # a fault may keep records back for as long
         return self._driver.start_job({**self._job, **own, "settings": settings or {}})
 
     def wait(self, number: int) -> dict[str, Any]:

@@ -298,7 +298,11 @@ func member(job *Job, state *reading, deadline time.Time) (stop string) {
 		})
 		fetches.EachRecord(state.add)
 		now := time.Now()
-		done := until.IsZero() && (state.atEnd(job) || now.Sub(state.last) > idle)
+		quiet := idle
+		if job.IdleS > 0 {
+			quiet = time.Duration(job.IdleS * float64(time.Second))
+		}
+		done := until.IsZero() && (state.atEnd(job) || now.Sub(state.last) > quiet)
 		if done && !state.finished {
 			state.finished = true
 			emit(map[string]any{"id": job.ID, "event": "end"})

@@ -54,6 +54,7 @@ type Job struct {
 	Ends        map[string]int64  `json:"ends"`
 	TimeoutS    float64           `json:"timeout_s"`
 	LingerS     float64           `json:"linger_s"`
+	IdleS       float64           `json:"idle_s"`
 }
 
 var output sync.Mutex
