@@ -123,7 +123,7 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 class CommandTimes(NamedTuple):
     """Measured times of a command line, and the statuses of its rounds."""
 
-    line: str
+    command: str
     times_s: list[float]
     cpu_s: list[float]
     """CPU time of the processes, which a busy machine changes less."""
@@ -138,11 +138,11 @@ class CommandTimes(NamedTuple):
     @property
     def has_failed(self) -> bool:
         """True if a round failed. Some of Kafka's tools end with status 1 after their help screen, here as in Kafka."""
-        is_help = self.line.startswith("kafka-") and self.line.endswith("--help")
+        is_help = self.command.startswith("kafka-") and self.command.endswith("--help")
         return self.statuses not in (({0}, {1}) if is_help else ({0},))
 
 
-def command_lines() -> list[str]:
+def all_commands() -> list[str]:
     """Return all command lines: `LINES`, and each command with ``--help``."""
     return [*LINES.strip().split("\n"), *(f"{name} --help" for name in COMMANDS)]
 
@@ -210,14 +210,14 @@ def main() -> int:
                 "folder": str(folder),
                 "segment": str(folder / "data" / "events-0" / f"{0:020}.log"),
             }
-            found = [measure(line, values, options.rounds) for line in command_lines()]
+            found = [measure(line, values, options.rounds) for line in all_commands()]
     slow = [each for each in found if each.median_s > LIMIT_S]
     failed = [each for each in found if each.has_failed]
     for each in sorted(found, key=lambda each: -each.median_s):
         median, worst, cpu = (x * 1000 for x in (each.median_s, max(each.times_s), statistics.median(each.cpu_s)))
-        print(f"{median:6.0f} ms, worst {worst:6.0f} ms, CPU {cpu:4.0f} ms  {each.line}")
+        print(f"{median:6.0f} ms, worst {worst:6.0f} ms, CPU {cpu:4.0f} ms  {each.command}")
     for each in failed:
-        print(f"status {sorted(each.statuses)}: {each.line}: {each.error}")
+        print(f"status {sorted(each.statuses)}: {each.command}: {each.error}")
     print(f"{len(found)} commands, {len(slow)} above {LIMIT_S} s, {len(failed)} failed")
     return int(bool(slow or failed))
 

@@ -100,8 +100,8 @@ def test_share_group_after_kill_of_a_member_delivers_all_records(node: Any, name
             write()
         stable_at = time.monotonic() + 2
         # records that were locked when the second member joined may still be delivered again
-        settled = len(sent)
-        while time.monotonic() < stable_at or not set(sent[:settled]) <= seen():
+        earlier = len(sent)
+        while time.monotonic() < stable_at or not set(sent[:earlier]) <= seen():
             write()
         mark = len(sent)
         while not (len(sent) > mark + 20 and set(sent[:-10]) <= seen()):
