@@ -61,18 +61,15 @@ PLANTED_WORKLOADS = "compat_tests/workloads/test_workloads.py -k planted_fault"
 SETTINGS = "compat_tests/vs_kafka/test_settings.py -k drawn"
 MANY_SETTINGS = "OTTLA_SETTINGS=9,1000 OTTLA_SETTINGS_CHANGES=2000"
 STARTS = "compat_tests/vs_kafka/test_settings.py -k starts_with_settings"
+DELAYS = "--cluster --transactions 2 --late"
+TIERED_KILLS = "compat_tests/storage/test_tiered_kills.py"
 CLIENT_FAULTS = "compat_tests/faults/test_client_faults.py -k random"
 CAMPAIGNS = (
     Campaign("one-node", "single node: faults of disk, clock, network and clients", "", 2000),
     Campaign("synced", "single node: power cuts with a sync before each acknowledgement", "--synced", 200),
     Campaign("cluster", "three nodes: 60 s of faults, then recovery", "--cluster --seconds 60", 300),
     Campaign("transactions", "three nodes with transactions of version 2", "--cluster --transactions 2", 500),
-    Campaign(
-        "late",
-        "three nodes: delayed requests of transactional clients, version 2",
-        "--cluster --transactions 2 --late",
-        100,
-    ),
+    Campaign("late", "three nodes: delayed requests of transactional clients, version 2", DELAYS, 100),
     Campaign(
         "late-classic",
         "three nodes: delayed requests of transactional clients, version 1",
@@ -88,13 +85,7 @@ CAMPAIGNS = (
         "OTTLA_DEATHS=20",
     ),
     Campaign("tiered", "three nodes with tiered storage: a faulty remote store, kills", "--tiered", 300),
-    Campaign(
-        "tiered-kills",
-        "node with tiered storage killed while it copies and deletes",
-        "compat_tests/storage/test_tiered_kills.py",
-        0,
-        "OTTLA_TIERED_KILLS=20",
-    ),
+    Campaign("tiered-kills", "node killed while it copies segments", TIERED_KILLS, 0, "OTTLA_TIERED_KILLS=20"),
     Campaign("moves", "reassignments between five nodes", "--cluster --nodes 5 --moves", 100),
     Campaign(
         "apart", "reassignments between four brokers with separate controllers, transactions", SEPARATE_CONTROLLERS, 100

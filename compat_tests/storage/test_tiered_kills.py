@@ -32,7 +32,7 @@ TOPIC = {
 EARLIEST, EARLIEST_LOCAL = -2, -4
 
 
-class TieredNode:
+class KilledTieredNode:
     """Node that is killed again and again, with its store, and the records that it acknowledged."""
 
     def __init__(self, directory: Path, seed: int) -> None:
@@ -109,7 +109,7 @@ class TieredNode:
 
 
 def test_killed_node_loses_no_record_and_leaves_no_object(tmp_path: Path) -> None:
-    node = TieredNode(tmp_path, 1)
+    node = KilledTieredNode(tmp_path, 1)
     for number in range(KILLS):
         process = node.process().start()
         if number == 0:
