@@ -58,7 +58,7 @@ def object_store(directory: Path, *, s3: bool) -> Iterator[tuple[ObjectStore, di
         server.stdin.close()
 
 
-class TieredNode:
+class TieredBenchmarkNode:
     """Node with the topics ``tiered`` and ``local``, which have the same records."""
 
     def __init__(self, directory: Path, store: dict[str, str], mib: int) -> None:
@@ -118,7 +118,7 @@ class TieredNode:
         return size / MIB / (time.perf_counter() - started)
 
 
-def with_producer(node: TieredNode, read: Callable[[], float]) -> tuple[float, float]:
+def with_producer(node: TieredBenchmarkNode, read: Callable[[], float]) -> tuple[float, float]:
     """Read while another connection produces; return MiB/s, and the producer's 99th percentile of latency in ms."""
     done, latencies = threading.Event(), []
     client, batch = RawClient(node.broker.port), build_batch([NewRecord(None, b"x" * 100, 0)])
@@ -158,7 +158,7 @@ def main() -> None:
     speeds: dict[str, list[float]] = {}
     latencies: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as root, object_store(Path(root), s3=options.s3) as (store, settings):
-        node = TieredNode(Path(root), settings, options.mib)
+        node = TieredBenchmarkNode(Path(root), settings, options.mib)
         try:
             for _ in range(ROUNDS):
                 for path in node.cache.iterdir():

@@ -100,7 +100,7 @@ class PartitionLog:
         self.producers = producers
         self.flush_state = flush_state
         self.log_start_offset, self.log_end_offset, self.high_watermark, self.local_log_start_offset = offsets
-        epochs.is_only_copy = self.has_remote_start
+        epochs.declare_only_copy(is_only_copy=self.has_remote_start)
         if self.has_remote_start and epochs.write_count:  # an earlier process synced what recovery has not written
             epochs.set_only_copy()
         self.highest_remote_offset = -1
@@ -581,7 +581,7 @@ class PartitionLog:
             self.producers = ProducerStateManager() if aux is None else aux.producers
             if aux is not None:
                 self.producers.write_snapshot(self.disk, self.directory, offset)
-            self.epochs.is_only_copy = aux is not None
+            self.epochs.declare_only_copy(is_only_copy=aux is not None)
             self.epochs.replace([] if aux is None else aux.epochs, sync=aux is not None)
             self.segments.create(offset, now_ms)
             self.log_end_offset = self.log_start_offset = self.high_watermark = self.cleaner_offset = offset

@@ -381,11 +381,9 @@ class NodeConfig:
 def settings_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of environment variables, named as for Kafka's container image: ``KAFKA_NUM_PARTITIONS``.
 
-    Three underscores stand for ``-``, two for ``_``, one for ``.``. A variable of no setting (``KAFKA_HEAP_OPTS``,
-    ``KAFKA_HOME``) is ignored. Kafka's image appends ``KEY=VALUE`` lines to ``server.properties``, so that values are
-    parsed with escapes and line ends, as in that file.
-
-    Source: ``KafkaDockerWrapper.getServerConfigsFromEnv`` (apache/kafka 4.3.1).
+    Three underscores stand for ``-``, two for ``_``, one for ``.``. Other variables (``KAFKA_HOME``) are ignored.
+    Values are parsed as in ``server.properties``, to which Kafka's image appends them. Source:
+    ``KafkaDockerWrapper.getServerConfigsFromEnv`` (apache/kafka 4.3.1).
 
     Raises:
         ConfigException: a value has a malformed escape.

@@ -142,6 +142,10 @@ class LeaderEpochFileCache:
         if self.has_unsaved_entries:
             self.save()
 
+    def declare_only_copy(self, *, is_only_copy: bool) -> None:
+        """Record whether no local batch has the first epochs, so that each save from now on must be durable."""
+        self.is_only_copy = is_only_copy
+
     def set_only_copy(self) -> None:
         """Make the file durable now and with each save: local batches with the first epochs are about to be deleted.
 
