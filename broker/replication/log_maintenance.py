@@ -137,13 +137,14 @@ class LogMaintenance:
                 yield from log.producers.expire_job(self._env.now_ms(), self._producer_expiration_ms)
                 try:
                     start = None if log.closed else log_start_after_retention(log, self._env.now_ms())
-                    if start is not None and increment_log_start_by_retention(log, start):
-                        logger.info(
-                            "Incremented %s of partition %s-%d to %d",
-                            "local log start offset" if log.config.tiering.has_copies else "log start offset",
-                            *(log.topic, log.partition, start),
-                        )
-                        due.append(log)
+                    if start is not None:
+                        if increment_log_start_by_retention(log, start):
+                            logger.info(
+                                "Incremented %s of partition %s-%d to %d",
+                                "local log start offset" if log.config.tiering.has_copies else "log start offset",
+                                *(log.topic, log.partition, start),
+                            )
+                        due.append(log)  # also if the leader, or remote retention, had advanced it before
                 except OSError as error:
                     self._fail(error, log)
                 yield None

@@ -23,7 +23,7 @@ from ottla.jobs.time_slice import run_in_background
 from ottla.log.cleaner import compaction
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
 from ottla.log.directory.meta_properties import MetaProperties
-from ottla.log.log_config import LogConfig
+from ottla.log.log_config import NO_TIERING, LogConfig, TieringConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
@@ -134,6 +134,19 @@ def test_checkpoints_are_durable_before_segments_are_removed() -> None:
     in_virtual_time(lambda: run_in_background(env, flusher.apply_retention()), 60)
     assert reported[0] == b"0\n1\nt 0 %d\n" % log.log_start_offset
     assert log.log_start_offset == log.segments.base_offsets[0] > 0
+
+
+@pytest.mark.parametrize("tiering", [NO_TIERING, TieringConfig(True, True, -1, -1)], ids=["local", "tiered"])
+def test_segments_below_a_log_start_that_another_task_advanced_are_deleted(tiering: TieringConfig) -> None:
+    """A follower takes the log start of its leader, and remote retention advances it without local deletions."""
+    _, _, storage, log = log_with_storage()
+    env = cast("Env", BackgroundEnv())
+    maintenance = LogMaintenance(env, storage, 300_000, 86_400_000, lambda *_: None, lambda _: None)
+    log.update_config(replace(SETTINGS, retention_bytes=-1, retention_ms=-1, tiering=tiering))
+    bases = list(log.segments.base_offsets)
+    log.maybe_increment_log_start_offset(bases[2] + 1)
+    in_virtual_time(lambda: run_in_background(env, maintenance.apply_retention()), 60)
+    assert log.segments.base_offsets == bases[2:]
 
 
 @pytest.mark.parametrize("rate", [1000.0, 50_000.0])
