@@ -40,11 +40,6 @@ def epochs_with_records(entries: Iterable[tuple[int, int]]) -> dict[int, int]:
     return result
 
 
-def _next_entry(epochs: dict[int, int], epoch: int) -> tuple[int, int] | None:
-    following = min((other for other in epochs if other > epoch), default=None)
-    return None if following is None else (following, epochs[following])
-
-
 def is_within_leader_epochs(metadata: RemoteLogSegmentMetadata, log_end_offset: int, epochs: dict[int, int]) -> bool:
     """Return whether all records of a remote segment are records of the log with these leader epochs.
 
@@ -57,25 +52,17 @@ def is_within_leader_epochs(metadata: RemoteLogSegmentMetadata, log_end_offset: 
     """
     if not epochs or metadata.end_offset >= log_end_offset:
         return False
-    segment_epochs = epochs_with_records(metadata.segment_leader_epochs.items())
-    last, earliest = max(segment_epochs), min(epochs)
+    segment = list(epochs_with_records(metadata.segment_leader_epochs.items()).items())
+    last, earliest = segment[-1][0], next(iter(epochs))
     if last not in epochs:
         return False
-    first = min(epoch for epoch in segment_epochs if epoch >= earliest)
-    for epoch, start in segment_epochs.items():
-        if epoch < first:
-            continue
-        if epoch not in epochs:
-            return False
-        if epoch == first and epoch > earliest and start < epochs[epoch]:
-            return False
-        following = _next_entry(epochs, epoch)
-        if epoch == last:
-            if following is not None and metadata.end_offset >= following[1]:
-                return False
-        elif following != _next_entry(segment_epochs, epoch):
-            return False
-    return True
+    segment = [entry for entry in segment if entry[0] >= earliest]
+    log = [entry for entry in epochs.items() if entry[0] >= segment[0][0]]
+    if len(log) < len(segment) or log[0][0] != segment[0][0] or log[1 : len(segment)] != segment[1:]:
+        return False
+    if segment[0][0] > earliest and segment[0][1] < log[0][1]:
+        return False
+    return len(log) == len(segment) or metadata.end_offset < log[len(segment)][1]
 
 
 def find_highest_remote_offset(

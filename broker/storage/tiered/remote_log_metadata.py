@@ -255,6 +255,8 @@ def _segment_values(record: Any) -> dict[str, Any]:
         raise ValueError(f"invalid segment: offsets {start} to {end}, {size} bytes")
     if not epochs:
         raise ValueError(f"segment without leader epochs: offsets {start} to {end}")
+    if max(epochs.values()) > end:
+        raise ValueError(f"leader epoch from offset {max(epochs.values())} in a segment of offsets {start} to {end}")
     return {
         "start_offset": start,
         "end_offset": end,

@@ -28,8 +28,11 @@ from ottla.broker.storage.tiered.remote_storage import (
     RemoteLogSegmentState,
     RemoteResourceNotFoundError,
 )
+from ottla.jobs.job import Job
 
 logger = logging.getLogger("ottla.tiered")
+SEGMENTS_PER_STEP = 100
+"""Segments that a search considers between two yields."""
 
 
 def last_offset_of_epoch(metadata: RemoteLogSegmentMetadata, epoch: int) -> int:
@@ -105,10 +108,13 @@ class RemoteLogMetadataCache:
         metadata = self._segments[segment_id]
         return metadata if offset <= last_offset_of_epoch(metadata, epoch) else None
 
-    def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+    def next_segment_with_txn_index_job(self, epoch: int, offset: int) -> Job[RemoteLogSegmentMetadata | None]:
         """Return the first segment of the epoch from ``offset`` on that may have aborted transactions, or None."""
-        metadata = self.segment_for(epoch, offset)
+        metadata, count = self.segment_for(epoch, offset), 0
         while metadata is not None and metadata.txn_index_empty:
+            count += 1
+            if count % SEGMENTS_PER_STEP == 0:
+                yield None
             metadata = self.segment_for(epoch, metadata.end_offset + 1)
         return metadata
 
@@ -158,10 +164,12 @@ class RemoteLogMetadataCache:
         if state is RemoteLogSegmentState.COPY_SEGMENT_STARTED or not _check_transition(segment_id, existing, state):
             return False
         metadata = updated(existing, update)
-        for epoch, start in metadata.segment_leader_epochs.items():
+        epochs = sorted(metadata.segment_leader_epochs.items())
+        ends = [*(start - 1 for _, start in epochs[1:]), metadata.end_offset]
+        for (epoch, start), end in zip(epochs, ends, strict=True):
             segments = self._epochs.setdefault(epoch, _EpochSegments())
             if state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                segments.on_copied(start, last_offset_of_epoch(metadata, epoch), segment_id)
+                segments.on_copied(start, end, segment_id)
             elif state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
                 segments.on_delete_started(start, segment_id)
             else:

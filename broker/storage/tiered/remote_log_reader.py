@@ -124,15 +124,30 @@ class RemoteLogReader:
     ) -> list[AbortedTxn]:
         """Return the aborted transactions of `found` whose markers are in later remote or in local segments."""
         start, end, out = found.base_offset, found.upper_offset, list[AbortedTxn]()
-        following = _next_segment_with_txn_index(log, segments, metadata.end_offset + 1)
+        following = await self._next_segment_with_txn_index(log, segments, metadata.end_offset + 1)
         while following is not None:
             entries = await self._remote.in_reader_thread(partial(self.indexes.aborted_txns, following))
             some, is_complete = aborted_txns_in_range(entries, start, end)
             out += some
             if is_complete:
                 return out
-            following = _next_segment_with_txn_index(log, segments, following.end_offset + 1)
+            following = await self._next_segment_with_txn_index(log, segments, following.end_offset + 1)
         return out + log.segments.collect_aborted_txns(start, end)
+
+    async def _next_segment_with_txn_index(
+        self, log: PartitionLog, segments: RemoteLogMetadataCache, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """Return the first remote segment from ``offset`` on that may have aborted transactions, in any later epoch."""
+        first_epoch = log.epochs.epoch_for_offset(offset)
+        if first_epoch == UNDEFINED_EPOCH:
+            return None
+        for epoch, start in log.epochs.entries:
+            if epoch >= first_epoch:
+                search = segments.next_segment_with_txn_index_job(epoch, max(start, offset))
+                found = await run_in_background(self._env, search)
+                if found is not None:
+                    return found
+        return None
 
     def _metadata_cache(self, log: PartitionLog) -> RemoteLogMetadataCache:
         segments = self._remote.cache(log.topic_id, log.partition)
@@ -197,18 +212,3 @@ def _segment_for(log: PartitionLog, segments: RemoteLogMetadataCache, offset: in
     """Return the remote segment with an offset of the log, by the leader epoch of the offset."""
     epoch = log.epochs.epoch_for_offset(offset)
     return None if epoch == UNDEFINED_EPOCH else segments.segment_for(epoch, offset)
-
-
-def _next_segment_with_txn_index(
-    log: PartitionLog, segments: RemoteLogMetadataCache, offset: int
-) -> RemoteLogSegmentMetadata | None:
-    """Return the first remote segment from ``offset`` on that may have aborted transactions, in any later epoch."""
-    first_epoch = log.epochs.epoch_for_offset(offset)
-    if first_epoch == UNDEFINED_EPOCH:
-        return None
-    for epoch, start in log.epochs.entries:
-        if epoch >= first_epoch:
-            found = segments.next_segment_with_txn_index(epoch, max(start, offset))
-            if found is not None:
-                return found
-    return None

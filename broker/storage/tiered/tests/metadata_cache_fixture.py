@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import ItemsView, Iterator
+
 from ottla.broker.storage.tiered.remote_log_metadata import RemoteLogSegmentMetadataUpdate
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_storage import (
@@ -11,6 +13,20 @@ from ottla.broker.storage.tiered.remote_storage import (
 )
 
 STARTED, FINISHED, DELETING, DELETED = RemoteLogSegmentState
+
+
+class CountingDict(dict[int, int]):
+    """Leader epochs that count how often all of them are read."""
+
+    scans = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.scans += 1
+        return super().__iter__()
+
+    def items(self) -> ItemsView[int, int]:  # type: ignore[override]
+        self.scans += 1
+        return super().items()
 
 
 class CacheFixture:

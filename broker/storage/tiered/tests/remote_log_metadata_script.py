@@ -20,6 +20,7 @@ from ottla.broker.storage.tiered.remote_storage import (
     RemoteLogSegmentState,
     RemoteResourceNotFoundError,
 )
+from ottla.jobs.job import run_to_end
 from ottla.wire.errors import WireError
 
 TOPIC_ID = bytes(range(16))
@@ -49,7 +50,8 @@ class ScriptRunner:
             case "segment":
                 return _segment(self.cache.segment_for(int(words[0]), int(words[1])))
             case "txn":
-                return _segment(self.cache.next_segment_with_txn_index(int(words[0]), int(words[1])))
+                job = self.cache.next_segment_with_txn_index_job(int(words[0]), int(words[1]))
+                return _segment(run_to_end(job))
             case "highest":
                 highest = self.cache.highest_offset_for_epoch(int(words[0]))
                 return "-" if highest is None else str(highest)

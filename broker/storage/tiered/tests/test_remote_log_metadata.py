@@ -75,6 +75,7 @@ def test_truncated_record_raises_wire_error(record: RemoteLogMetadata) -> None:
         {"end_offset": 9},
         {"segment_size_in_bytes": -1},
         {"segment_leader_epochs": []},
+        {"segment_leader_epochs": [wire.RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry(2, 30)]},
         {"remote_log_segment_state": 4},
     ],
     ids=str,

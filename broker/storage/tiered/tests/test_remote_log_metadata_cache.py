@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+from ottla.broker.storage.tiered.leader_epoch_lineage import is_within_leader_epochs
+from ottla.broker.storage.tiered.remote_log_metadata_cache import SEGMENTS_PER_STEP
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentState, RemoteResourceNotFoundError
 from ottla.broker.storage.tiered.tests.metadata_cache_fixture import (
     DELETED,
@@ -14,8 +16,10 @@ from ottla.broker.storage.tiered.tests.metadata_cache_fixture import (
     FINISHED,
     STARTED,
     CacheFixture,
+    CountingDict,
     segment_number,
 )
+from ottla.jobs.job import run_to_end
 
 
 def test_segment_is_read_only_between_the_end_of_its_copy_and_the_start_of_its_deletion() -> None:
@@ -69,9 +73,30 @@ def test_next_segment_with_txn_index_skips_segments_without_one_and_ends_at_a_ga
     fixture.copy(1, 0, 9, {0: 0})
     fixture.copy(2, 10, 19, {0: 10})
     fixture.copy(3, 20, 29, {0: 20}, txns=True)
-    assert segment_number(fixture.cache.next_segment_with_txn_index(0, 3)) == 3
+    assert segment_number(run_to_end(fixture.cache.next_segment_with_txn_index_job(0, 3))) == 3
     fixture.set(2, DELETING)
-    assert fixture.cache.next_segment_with_txn_index(0, 3) is None
+    assert run_to_end(fixture.cache.next_segment_with_txn_index_job(0, 3)) is None
+
+
+def test_next_segment_with_txn_index_yields_between_many_segments_without_one() -> None:
+    fixture = CacheFixture()
+    count = 5 * SEGMENTS_PER_STEP
+    for number in range(count):
+        fixture.copy(number, number, number, {0: number})
+    assert len(list(fixture.cache.next_segment_with_txn_index_job(0, 0))) == 5
+
+
+def test_time_of_a_record_is_proportional_to_its_leader_epochs() -> None:
+    """A record of 1 MB has 80,000 of them: a scan of all for each one would hold the event loop for minutes."""
+    epochs = CountingDict((epoch, epoch) for epoch in range(50))
+    fixture = CacheFixture()
+    fixture.copy(1, 0, 99, epochs)
+    assert [fixture.read(epoch, epoch) for epoch in (0, 48, 49)] == [1, 1, 1]
+    epochs.scans = 0
+    metadata = fixture.cache.list_segments()[0]
+    fixture.set(1, FINISHED, DELETING)
+    assert is_within_leader_epochs(metadata, 200, epochs)
+    assert epochs.scans < 10
 
 
 @pytest.mark.parametrize(
