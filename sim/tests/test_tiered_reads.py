@@ -13,7 +13,11 @@ from sim.engine.object_store import SimStoreFaults
 from sim.tests.test_tiered_storage import FAULTY, TieredNodeFixture
 
 RECORDS = 60
-RETRIABLE = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+RETRIABLE = (
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
 SLOW = SimStoreFaults(slow=0.3, slow_s=3.0, failing=0.3, truncated=0.1)
 
 

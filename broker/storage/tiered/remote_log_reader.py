@@ -25,7 +25,6 @@ from ottla.broker.storage.tiered.remote_storage import (
     IndexType,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
-    RetriableRemoteStorageError,
 )
 from ottla.env.env import Env
 from ottla.jobs.time_slice import run_in_background
@@ -36,6 +35,8 @@ from ottla.log.timestamp_lookup import TimestampAndOffset
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.record_batch import records
 
+METADATA_WAIT_S = 0.1
+"""Time in s that a read waits for the metadata of the remote segments."""
 SEGMENTS_PER_YIELD = 100
 """Remote segments that a search by timestamp considers between two yields to the event loop."""
 
@@ -80,11 +81,12 @@ class RemoteLogReader:
         """Return the records from an offset below the local log start offset, of one segment.
 
         Raises:
-            ProtocolError: OFFSET_OUT_OF_RANGE: no remote segment of the log's leader epochs has the offset.
-            RemoteStorageError: the store failed, or the metadata is not loaded. WireError: a batch header is damaged.
+            ProtocolError: OFFSET_OUT_OF_RANGE: no remote segment of the log's leader epochs has the offset;
+            REPLICA_NOT_AVAILABLE: the metadata is not loaded.
+            RemoteStorageError: the store failed. WireError: a batch header is damaged.
         """
         log, offset = info.log, info.offset
-        segments = self._metadata_cache(log)
+        segments = await self._metadata_cache(log)
         metadata = _segment_for(log, segments, offset)
         if metadata is None:
             epoch = log.epochs.epoch_for_offset(offset)
@@ -149,10 +151,21 @@ class RemoteLogReader:
                     return found
         return None
 
-    def _metadata_cache(self, log: PartitionLog) -> RemoteLogMetadataCache:
+    async def _metadata_cache(self, log: PartitionLog) -> RemoteLogMetadataCache:
+        """Return the remote segments of a partition; wait a moment while their metadata is not loaded.
+
+        Source: ``RemotePartitionMetadataStore.getRemoteLogMetadataCache`` (apache/kafka 4.3.1).
+
+        Raises:
+            ProtocolError: REPLICA_NOT_AVAILABLE: the metadata is not loaded.
+        """
         segments = self._remote.cache(log.topic_id, log.partition)
         if segments is None:
-            raise RetriableRemoteStorageError(f"metadata of the remote segments is not loaded: {log.label}")
+            await self._env.sleep(METADATA_WAIT_S)  # clients repeat their requests at once
+            segments = self._remote.cache(log.topic_id, log.partition)
+        if segments is None:
+            text = f"Remote log metadata cache is not initialized for partition: {log.label}"
+            raise ProtocolError(ErrorCode.REPLICA_NOT_AVAILABLE, text)
         return segments
 
     # ------------------------------------------------------------------ offsets by timestamp
@@ -166,9 +179,10 @@ class RemoteLogReader:
         remote segment has such a timestamp.
 
         Raises:
-            RemoteStorageError: the store failed, or the metadata is not loaded. WireError: a batch is damaged.
+            ProtocolError: REPLICA_NOT_AVAILABLE: the metadata is not loaded.
+            RemoteStorageError: the store failed. WireError: a batch is damaged.
         """
-        segments, start = self._metadata_cache(log), log.log_start_offset
+        segments, start = await self._metadata_cache(log), log.log_start_offset
         first_epoch = log.epochs.epoch_for_offset(start)
         if first_epoch == UNDEFINED_EPOCH:
             return None

@@ -88,10 +88,8 @@ class RemoteReads:
             found = await self.reader.read(info)
             size = len(found.records)
             self.fetched_bytes += size
-        except ProtocolError:
-            raise  # OFFSET_OUT_OF_RANGE is no failure of the store
-        except Exception:
-            self.failed_fetches += 1
+        except Exception as error:
+            self.failed_fetches += not _is_out_of_range(error)
             raise
         finally:
             self.remote.read_quota.record(size)
@@ -108,6 +106,8 @@ class RemoteReads:
             with read.scope:
                 read.result = await work()
         except ProtocolError as error:
+            if not _is_out_of_range(error):
+                self._log_failure(log, error)
             read.error = error.code
         except WireError as error:
             self._log_failure(log, error)
@@ -137,3 +137,8 @@ class RemoteReads:
         for read in reads:
             if not read.is_done:
                 read.scope.cancel()
+
+
+def _is_out_of_range(error: Exception) -> bool:
+    """Return whether an error is OFFSET_OUT_OF_RANGE, which is no failure: remote retention deleted the records."""
+    return isinstance(error, ProtocolError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE

@@ -177,9 +177,18 @@ def test_failed_remote_read_returns_its_error_and_the_other_partitions(
 
 
 def test_fetch_before_the_remote_metadata_is_loaded_returns_a_retriable_error(fixture: TieredFixture) -> None:
+    caches = dict(fixture.remote.caches)
     fixture.remote.caches.clear()
-    (row,), _ = send(fixture, request(("t", 0, 0), wait=5000))
-    assert row.error_code == E.UNKNOWN_SERVER_ERROR
+    (row,), took = send(fixture, request(("t", 0, 0), wait=5000))
+    assert (row.error_code, took) == (E.REPLICA_NOT_AVAILABLE, pytest.approx(0.1))
+    assert fixture.reads.failed_fetches == 1
+
+    async def load() -> None:
+        await trio.sleep(0.05)
+        fixture.remote.caches |= caches
+
+    (row,), _ = send(fixture, request(("t", 0, 0), wait=5000), meanwhile=load)
+    assert row.records == local_bytes(fixture, 0, 1 << 20)
 
 
 def test_fetch_of_lost_remote_offset_is_out_of_range(fixture: TieredFixture) -> None:
@@ -269,10 +278,11 @@ def test_failures_of_remote_reads_are_logged_once_a_second(
     async def fetch_for_two_seconds() -> None:
         for _ in range(8):
             await resolve(fetch.handle(fixture.context(ApiKey.FETCH, NEWEST), request(("t", 0, 0))))
-            await trio.sleep(0.25)
+            await trio.sleep(0.15)
 
     fixture.run(fetch_for_two_seconds)
-    text = "Error occurred while reading the remote data for t-0: metadata of the remote segments is not loaded: t-0"
+    problem = "REPLICA_NOT_AVAILABLE: Remote log metadata cache is not initialized for partition: t-0"
+    text = f"Error occurred while reading the remote data for t-0: {problem}"
     assert [record.getMessage() for record in caplog.records] == [
         text,
         f"{text} (3 further errors since the last message)",

@@ -153,7 +153,7 @@ def test_failed_search_returns_its_error(fixture: TieredFixture, error: Exceptio
     fixture.remote.errors.append(error)
     assert list_offset(fixture, NOW_MS + 5) == (code, -1, -1, -1)
     fixture.remote.caches.clear()
-    assert list_offset(fixture, NOW_MS + 5)[0] == E.UNKNOWN_SERVER_ERROR
+    assert list_offset(fixture, NOW_MS + 5)[0] == E.REPLICA_NOT_AVAILABLE
 
 
 def test_waiting_search_is_answered_when_its_partition_is_removed(fixture: TieredFixture) -> None:

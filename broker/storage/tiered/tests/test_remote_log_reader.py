@@ -22,7 +22,6 @@ from ottla.broker.storage.tiered.remote_storage import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     RemoteResourceNotFoundError,
-    RetriableRemoteStorageError,
 )
 from ottla.broker.storage.tiered.tests.remote_reads_fixture import TieredFixture
 from ottla.broker.storage.tiered.tests.segment_files import segment_metadata
@@ -136,7 +135,7 @@ def test_remote_read_of_offset_in_no_remote_segment_is_out_of_range(fixture: Tie
 def test_remote_read_before_the_metadata_is_loaded_fails(fixture: TieredFixture) -> None:
     fixture.tier()
     fixture.remote.caches.clear()
-    with pytest.raises(RetriableRemoteStorageError, match="not loaded: t-0"):
+    with pytest.raises(ProtocolError, match="not initialized for partition: t-0"):
         read(fixture, 0)
 
 
