@@ -18,6 +18,8 @@ from ottla.broker.requests.purgatory import Purgatory
 from ottla.broker.storage.log_dirs import DiskErrorHandler
 from ottla.broker.storage.tiered.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC as TOPIC
 from ottla.env.env import Env
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.primitives import Buffer
@@ -31,6 +33,9 @@ logger = logging.getLogger("ottla.tiered")
 LATEST, EARLIEST = -1, -2
 READ_BYTES = 65_536
 """Bytes of a metadata partition that are read at a time, unless a batch is larger."""
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+"""Maximum size of the decompressed records of a batch. Brokers write one record of at most 1 MB."""
+RECORDS_PER_YIELD = 64
 MAX_WAIT_MS = 500
 WAKE_KEY = ("remote log metadata",)
 """Key of the purgatory that ends the wait of a local read."""
@@ -190,38 +195,41 @@ class MetadataTopicClient:
         out = {}
         for topic in answer.responses:
             for row in topic.partitions:
-                at = positions.get(row.partition_index, 0)
-                code = ErrorCode(row.error_code)
-                out[row.partition_index] = (
-                    MetadataBatches([], at, code) if code else _decode(row.partition_index, row.records or b"", at)
-                )
+                number, code = row.partition_index, ErrorCode(row.error_code)
+                at = positions.get(number, 0)
+                read = MetadataBatches([], at, code)
+                if not code:
+                    read = await run_in_background(self._env, _decode_job(number, row.records or b"", at))
+                out[number] = read
         return out
 
     async def _fetch_locally(self, positions: Mapping[int, int]) -> dict[int, MetadataBatches]:
-        out = self._read_all(positions)
+        out = await run_in_background(self._env, self._read_all_job(positions))
         if not out:
             keys = [("fetch", TOPIC, number) for number in positions]
             await self._purgatory.wait_for_change([*keys, WAKE_KEY], lambda _: True, MAX_WAIT_MS)
-            out = self._read_all(positions)
+            out = await run_in_background(self._env, self._read_all_job(positions))
         return out
 
-    def _read_all(self, positions: Mapping[int, int]) -> dict[int, MetadataBatches]:
-        """Read partitions that this broker leads, without waiting; return those with records or an error.
+    def _read_all_job(self, positions: Mapping[int, int]) -> Job[dict[int, MetadataBatches]]:
+        """Read partitions that this broker leads, without waiting, as a job; return those with records or an error.
+
+        The job does not yield before it has found a record, so that a caller that then waits misses no append.
 
         ``positions``: offset to read from by partition.
         """
         out = {}
         for number, at in positions.items():
             try:
-                read = self._read(self._replicas.leader(TOPIC, number), at)
+                read = yield from self._read_job(self._replicas.leader(TOPIC, number), at)
             except ProtocolError as error:
                 read = MetadataBatches([], at, error.code)
             if read.error_code or read.next_offset > at:
                 out[number] = read
         return out
 
-    def _read(self, replica: HostedPartition, at: int) -> MetadataBatches:
-        """Return the committed records of a local partition.
+    def _read_job(self, replica: HostedPartition, at: int) -> Job[MetadataBatches]:
+        """Return the committed records of a local partition, as a job.
 
         Raises:
             ProtocolError: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
@@ -245,15 +253,19 @@ class MetadataTopicClient:
             raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
         except WireError:
             raise ProtocolError(ErrorCode.CORRUPT_MESSAGE) from None
-        return _decode(replica.partition, b"".join(pieces), at)
+        yield None
+        return (yield from _decode_job(replica.partition, b"".join(pieces), at))
 
     def wake(self) -> None:
         """End the wait of a local read, as positions or leaders changed."""
         self._purgatory.check_and_complete(WAKE_KEY)
 
 
-def _decode(partition: int, raw: Buffer, at: int) -> MetadataBatches:
-    """Return the records in fetched bytes from ``at`` on; a batch that cannot be decoded is logged and skipped."""
+def _decode_job(partition: int, raw: Buffer, at: int) -> Job[MetadataBatches]:
+    """Return the records in fetched bytes from ``at`` on, as a job.
+
+    A batch that cannot be decoded, or has more than `MAX_BATCH_BYTES` of records, is logged and skipped.
+    """
     out: list[MetadataRecord] = []
     end = at
     for pos, header in iterate_any_batches(raw):
@@ -261,7 +273,12 @@ def _decode(partition: int, raw: Buffer, at: int) -> MetadataBatches:
         if header.is_control:
             continue
         try:
-            out += [(x.offset, x.value) for x in r.iterate_records(raw, header, pos) if x.offset >= at]
+            for number, record in enumerate(r.iterate_records(raw, header, pos, MAX_BATCH_BYTES), 1):
+                if record.offset >= at:
+                    out.append((record.offset, record.value))
+                if number % RECORDS_PER_YIELD == 0:
+                    yield None
         except WireError as error:
             logger.error("Skipped the batch at offset %d of %s-%d: %s", header.base_offset, TOPIC, partition, error)
+        yield None
     return MetadataBatches(out, end)
