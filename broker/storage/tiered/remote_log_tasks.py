@@ -160,6 +160,7 @@ class RemoteLogTasks:
 
     async def _copy_segment(self, segment: LogSegment, part: CopyRange) -> None:
         log, truncations = self.log, self.log.truncations
+        _repair_index_files(segment)
         started = self._describe(segment, part)
         self._being_copied.add(started.segment_id)
         try:
@@ -320,3 +321,14 @@ class RemoteLogTasks:
     ) -> RemoteLogSegmentMetadataUpdate:
         now_ms = self._env.now_ms()
         return RemoteLogSegmentMetadataUpdate(metadata.segment_id, now_ms, custom_metadata, state, self._broker_id)
+
+
+def _repair_index_files(segment: LogSegment) -> None:
+    """Write the index files of a segment if they are missing, malformed or stale: a copy must have valid ones.
+
+    Raises:
+        OSError: The segment could not be read, or a file not be written.
+    """
+    _ = segment.offset_index  # loads both indexes, or rebuilds them from the batches
+    if segment.are_index_files_stale:
+        segment.write_index_files()

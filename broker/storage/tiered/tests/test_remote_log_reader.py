@@ -26,7 +26,9 @@ from ottla.broker.storage.tiered.remote_storage import (
 from ottla.broker.storage.tiered.tests.remote_reads_fixture import TieredFixture
 from ottla.broker.storage.tiered.tests.segment_files import segment_metadata
 from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
+from ottla.env.disk import write_file
 from ottla.log.segment.indexes import AbortedTxn, OffsetIndex, TimeIndex
+from ottla.log.segment.log_segment import segment_file_name
 from ottla.log.tests.log_fixtures import make_batch, make_marker, make_transactional_batch
 from ottla.log.timestamp_lookup import TimestampAndOffset, find_offset_by_timestamp
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -55,6 +57,27 @@ def read(
 def find(fixture: TieredFixture, timestamp: int) -> TimestampAndOffset | None:
     limiter = DecompressionLimiter()
     return run_virtual(lambda: fixture.reads.reader.find_offset_by_timestamp(fixture.log(), timestamp, limiter))
+
+
+@pytest.mark.parametrize("name", ["index", "timeindex"])
+@pytest.mark.parametrize("raw", [None, b"damaged", b""])
+def test_segment_with_missing_or_damaged_index_files_is_copied_with_rebuilt_ones(
+    fixture: TieredFixture, name: str, raw: bytes | None
+) -> None:
+    log, untiered = fixture.log(), fixture.untiered()
+    log.flush()
+    for _ in range(2):
+        log.close_idle_files()  # a log that is loaded has no indexes in memory
+    for base in log.segments.base_offsets[:-1]:
+        path = f"{log.directory}/{segment_file_name(base, f'.{name}')}"
+        log.disk.unlink(path)
+        if raw is not None:
+            write_file(log.disk, path, raw, sync=False, sync_dir=False)
+    fixture.tier()
+    local = untiered.read(60, 1 << 20, untiered.log_end_offset, at_least_one=True)
+    assert local is not None
+    assert read(fixture, 60).records == local.read()
+    assert find(fixture, NOW_MS + 60) == find_offset_by_timestamp(untiered, NOW_MS + 60, untiered.log_end_offset)
 
 
 @pytest.mark.parametrize("least", [False, True])
