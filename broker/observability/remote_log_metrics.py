@@ -41,7 +41,7 @@ _GAUGES = (
 def add_remote_log_metrics(page: MetricsBuilder, manager: RemoteLogManager) -> Job[None]:
     """Add the metrics of each tiered topic, their totals without a label, and those of the threads, as a job."""
     counted, measured = RemoteTopicStats(), RemotePartitionGauges()
-    gauges = manager.gauges_by_topic()
+    gauges = yield from manager.gauges_by_topic_job()
     for number, topic in enumerate(sorted(manager.stats.keys() | gauges.keys()), 1):
         stats, current = manager.stats.get(topic), gauges.get(topic)
         at = labels(topic=topic)

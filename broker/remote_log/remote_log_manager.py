@@ -33,10 +33,12 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from ottla.env.env import Env, ThreadPool
 from ottla.jobs.job import Job
+from ottla.jobs.supervision import run_logging_failure
 from ottla.jobs.time_slice import run_in_background
 from ottla.log.partition_log import PartitionLog
 
 T = TypeVar("T")
+PARTITIONS_PER_STEP = 100
 
 
 class RemoteLogDependencies(NamedTuple):
@@ -53,7 +55,7 @@ class RemoteLogDependencies(NamedTuple):
     persist_log_start: Callable[[PartitionLog], Awaitable[None]]
     fail: DiskErrorHandler
     start: Callable[[Callable[[], Awaitable[None]]], None]
-    """Function that starts a task in the background."""
+    """Function that starts a task in the background, and again after a failure."""
 
 
 class RemoteLogManager:
@@ -119,7 +121,9 @@ class RemoteLogManager:
         self._storage = await self._around.env.in_thread(partial(self._around.open_storage, read_ahead))
 
     async def _read_ahead(self, work: Callable[[], None]) -> None:
-        await self._around.env.in_thread(work, ThreadPool.REMOTE_STORAGE)
+        """Run a read ahead once; a failure, such as a lack of threads, is left to the read that needs the bytes."""
+        read = partial(self._around.env.in_thread, work, ThreadPool.REMOTE_STORAGE)
+        await run_logging_failure("Reading ahead from the remote store", read)
 
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
         """Return the remote segments of a partition; None while their metadata is not loaded.
@@ -142,11 +146,13 @@ class RemoteLogManager:
         """Return the counters of a topic, which the caller may raise."""
         return self.stats.setdefault(topic, RemoteTopicStats())
 
-    def gauges_by_topic(self) -> dict[str, RemotePartitionGauges]:
-        """Return the sums of the gauges of the partitions that this broker leads, by topic."""
+    def gauges_by_topic_job(self) -> Job[dict[str, RemotePartitionGauges]]:
+        """Return the sums of the gauges of the partitions that this broker leads, by topic, as a job."""
         out: dict[str, RemotePartitionGauges] = {}
-        for tasks in self._leaders.values():
+        for number, tasks in enumerate(list(self._leaders.values()), 1):
             out.setdefault(tasks.replica.topic, RemotePartitionGauges()).add(tasks.gauges)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
         return out
 
     # ------------------------------------------------------------------ partitions
@@ -231,8 +237,8 @@ class RemoteLogManager:
                     replica = self._around.replicas.get(name, number)
                     if replica is not None:
                         self._update(replica)
-            elif resource_type == RESOURCE_BROKER:
-                self._update_settings(self._around.current_settings())
+        if any(resource_type == RESOURCE_BROKER for resource_type, _ in delta.configs):
+            self._update_settings(self._around.current_settings())
 
     def _update_settings(self, settings: RemoteLogManagerConfig) -> None:
         self.settings = settings

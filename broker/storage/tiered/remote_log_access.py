@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_storage import RemoteStorage
+from ottla.broker.storage.tiered.remote_topic_stats import RemoteTopicStats
 
 T = TypeVar("T")
 
@@ -51,6 +52,9 @@ class RemoteLogAccess(Protocol):
     @property
     def read_quota(self) -> RemoteReadQuota:
         """Quota of bytes read from the remote store."""
+
+    def topic_stats(self, topic: str) -> RemoteTopicStats:
+        """Return the counters of a topic, which the caller may raise."""
 
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
         """Return the remote segments of a partition; None while their metadata is not loaded."""

@@ -67,8 +67,6 @@ class RemoteReads:
         self._next_message_ms = 0.0
         """Monotonic time from which the next failure is logged."""
         self._unlogged_failures = 0
-        self.fetches = self.failed_fetches = self.fetched_bytes = 0
-        """Reads for Fetch, those that failed, and the bytes of records (``RemoteFetchRequestsPerSec`` …)."""
         self.expired_fetches = self.expired_list_offsets = 0
         """Requests that ended before their reads (``DelayedRemoteFetchMetrics`` …)."""
 
@@ -81,15 +79,15 @@ class RemoteReads:
         return self.start_read(info.log, partial(self._fetch, info))
 
     async def _fetch(self, info: RemoteFetchInfo) -> RemoteFetchData:
-        """Read a partition for a Fetch, and count it."""
-        self.fetches += 1
-        size = 0
+        """Read a partition for a Fetch, and count it (``RemoteFetchRequestsPerSec`` …)."""
+        stats, size = self.remote.topic_stats(info.log.topic), 0
+        stats.fetches += 1
         try:
             found = await self.reader.read(info)
             size = len(found.records)
-            self.fetched_bytes += size
+            stats.fetched_bytes += size
         except Exception as error:
-            self.failed_fetches += not _is_out_of_range(error)
+            stats.fetch_errors += not _is_out_of_range(error)
             raise
         finally:
             self.remote.read_quota.record(size)

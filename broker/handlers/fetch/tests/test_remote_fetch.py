@@ -72,8 +72,8 @@ def test_consumer_reads_all_records_of_both_tiers(fixture: TieredFixture, versio
             offset = header.last_offset + 1
     untiered = fixture.untiered()
     assert out == b"".join(bytes(raw) for _, raw in untiered.segments.batches())
-    assert fixture.reads.fetches >= 4
-    assert fixture.reads.fetched_bytes >= len(out) - log.size_bytes
+    assert fixture.read_stats.fetches >= 4
+    assert fixture.read_stats.fetched_bytes >= len(out) - log.size_bytes
 
 
 def test_fetch_reads_several_remote_partitions_and_returns_local_ones_at_once(fixture: TieredFixture) -> None:
@@ -137,7 +137,7 @@ def test_throttled_remote_read_returns_no_records_and_waits_for_other_partitions
     assert ([(row.error_code, row.records, row.high_watermark) for row in rows], took) == ([(0, b"", 150)], 0.3)
     rows, took = send(fixture, request(("t", 0, 0), ("local", 0, 0), wait=300))
     assert ([(row.error_code, len(row.records)) for row in rows], took) == ([(0, 0), (0, SIZE)], 0)
-    assert fixture.reads.fetches == 0
+    assert fixture.read_stats.fetches == 0
 
 
 def test_fetch_without_max_wait_waits_for_the_remote_tier(fixture: TieredFixture) -> None:
@@ -172,7 +172,7 @@ def test_failed_remote_read_returns_its_error_and_the_other_partitions(
     rows, took = send(fixture, request(("t", 0, 0), ("local", 0, 0), wait=5000))
     assert [(row.error_code, row.high_watermark, row.log_start_offset) for row in rows] == [(code, -1, -1), (0, 3, 0)]
     assert [len(row.records) for row in rows] == [0, SIZE]
-    assert (took, fixture.reads.failed_fetches) == (0, 1)
+    assert (took, fixture.read_stats.fetch_errors) == (0, 1)
     assert fixture.sent.peer.request_errors == [code]
 
 
@@ -181,7 +181,7 @@ def test_fetch_before_the_remote_metadata_is_loaded_returns_a_retriable_error(fi
     fixture.remote.caches.clear()
     (row,), took = send(fixture, request(("t", 0, 0), wait=5000))
     assert (row.error_code, took) == (E.REPLICA_NOT_AVAILABLE, pytest.approx(0.1))
-    assert fixture.reads.failed_fetches == 1
+    assert fixture.read_stats.fetch_errors == 1
 
     async def load() -> None:
         await trio.sleep(0.05)
@@ -195,7 +195,7 @@ def test_fetch_of_lost_remote_offset_is_out_of_range(fixture: TieredFixture) -> 
     fixture.topics["t"].load()
     fixture.remote.caches[fixture.log().topic_id, 0] = type(fixture.topics["t"].cache)()
     (row,), _ = send(fixture, request(("t", 0, 0), wait=5000))
-    assert (row.error_code, fixture.reads.failed_fetches) == (E.OFFSET_OUT_OF_RANGE, 0)
+    assert (row.error_code, fixture.read_stats.fetch_errors) == (E.OFFSET_OUT_OF_RANGE, 0)
 
 
 def test_fetch_below_the_log_start_offset_is_out_of_range(fixture: TieredFixture) -> None:
@@ -222,7 +222,7 @@ def test_replica_gets_offset_moved_to_tiered_storage(version: int, replica: int)
     assert (row.error_code, row.high_watermark, row.last_stable_offset, row.log_start_offset) == (
         *(E.OFFSET_MOVED_TO_TIERED_STORAGE, 150, -1, 0),
     )
-    assert (row.records, took, fixture.reads.fetches) == (b"", 0, 0)
+    assert (row.records, took, fixture.read_stats.fetches) == (b"", 0, 0)
     assert fixture.sent.peer.request_errors == [E.OFFSET_MOVED_TO_TIERED_STORAGE]
 
 

@@ -75,7 +75,7 @@ def test_share_group_acquires_all_records_of_both_tiers() -> None:
             assert trio.current_time() == began
             epoch += 1
         assert out == [(at, at + 2) for at in range(0, 150, 3)]
-        assert node.tiered.reads.fetches >= 4
+        assert node.tiered.read_stats.fetches >= 4
 
     node.run_with_reads(scenario)
 
@@ -114,7 +114,7 @@ def test_throttled_remote_read_of_share_group_acquires_nothing() -> None:
         node.tiered.remote.read_quota.wait_ms = 100
         assert offsets(await node.fetch_row(0, 0, max_wait_ms=300)) == []
         assert trio.current_time() == 0.3
-        assert node.tiered.reads.fetches == 0
+        assert node.tiered.read_stats.fetches == 0
 
     node.run_with_reads(scenario)
 

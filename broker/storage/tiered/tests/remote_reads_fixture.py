@@ -14,6 +14,7 @@ from ottla.broker.storage.tiered.directory_store import DirectoryStore
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_log_tasks import RemoteLogTasks
 from ottla.broker.storage.tiered.remote_reads import RemoteReads
+from ottla.broker.storage.tiered.remote_topic_stats import RemoteTopicStats
 from ottla.broker.storage.tiered.segment_store import SegmentStore
 from ottla.broker.storage.tiered.tests.remote_log_tasks_fixture import MetadataTopic
 from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, VirtualEnv, resolve, run_virtual
@@ -57,10 +58,14 @@ class FakeRemoteLog:
         self.storage = SegmentStore(DirectoryStore(env.disk, "/remote"), env.disk)
         self.settings = ReadSettings()
         self.read_quota = ReadQuota()
+        self.stats: dict[str, RemoteTopicStats] = {}
         self.caches: dict[tuple[bytes, int], RemoteLogMetadataCache] = {}
         self.delay_s = 0.0
         self.calls = self.completed = 0
         self.errors: list[Exception] = []
+
+    def topic_stats(self, topic: str) -> RemoteTopicStats:
+        return self.stats.setdefault(topic, RemoteTopicStats())
 
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
         return self.caches.get((topic_id, partition))
@@ -90,6 +95,14 @@ class TieredFixture(HandlerFixture):
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         assert self._nursery is not None
         self._nursery.start_soon(work)
+
+    @property
+    def read_stats(self) -> RemoteTopicStats:
+        """Counters of all topics."""
+        out = RemoteTopicStats()
+        for stats in self.remote.stats.values():
+            out.add(stats)
+        return out
 
     # ------------------------------------------------------------------ logs
 
