@@ -203,7 +203,9 @@ BROKER_DOCS: dict[str, str] = {
     "partition.",
     "remote.fetch.max.wait.ms": "Maximum time that a Fetch waits for a read of the remote store.",
     "remote.list.offsets.request.timeout.ms": "Maximum time that ListOffsets waits for a read of the remote store.",
-    "remote.log.index.file.cache.total.size.bytes": "Size of the indexes of remote segments that are cached in memory.",
+    "remote.log.index.file.cache.total.size.bytes": (
+        "Size of the indexes of remote segments that are cached in memory, at most 16 MiB."
+    ),
     "remote.log.manager.copier.thread.pool.size": "Maximum number of partitions whose segments are copied at a time.",
     "remote.log.manager.copy.max.bytes.per.second": "Bytes that this broker copies to the remote store in a second.",
     "remote.log.manager.copy.quota.window.num": "Number of samples over which the rate of copies is measured.",

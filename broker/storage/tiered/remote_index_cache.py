@@ -41,12 +41,19 @@ class RemoteIndexCache:
             max_bytes: maximum size of all cached indexes; a single larger one is not cached.
         """
         self._fetch = fetch
-        self.max_bytes = min(max_bytes, MAX_CACHED_INDEX_BYTES)
+        self.max_bytes = 0
         self._lock = threading.Lock()  # never held during a call of the store
         self._entries: OrderedDict[tuple[bytes, IndexType], tuple[Any, int]] = OrderedDict()
         """Decoded index and its stored size in bytes."""
         self.cached_bytes = 0
         """Stored size of all cached indexes."""
+        self.resize(max_bytes)
+
+    def resize(self, max_bytes: int) -> None:
+        """Set the maximum size of all cached indexes, at most `MAX_CACHED_INDEX_BYTES`, and evict those beyond it."""
+        with self._lock:
+            self.max_bytes = min(max_bytes, MAX_CACHED_INDEX_BYTES)
+            self._evict()
 
     def offset_index(self, metadata: RemoteLogSegmentMetadata) -> OffsetIndex:
         """Return the offset index of a segment.
@@ -95,9 +102,12 @@ class RemoteIndexCache:
             if key not in self._entries and len(raw) <= self.max_bytes:
                 self._entries[key] = decoded, len(raw)
                 self.cached_bytes += len(raw)
-                while self.cached_bytes > self.max_bytes:
-                    self.cached_bytes -= self._entries.popitem(last=False)[1][1]
+                self._evict()
         return decoded
+
+    def _evict(self) -> None:
+        while self.cached_bytes > self.max_bytes:
+            self.cached_bytes -= self._entries.popitem(last=False)[1][1]
 
 
 def _path(metadata: RemoteLogSegmentMetadata) -> str:

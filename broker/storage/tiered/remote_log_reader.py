@@ -70,6 +70,7 @@ class RemoteLogReader:
         self._segments = RemoteSegmentReader(self._fetch_segment, self.indexes)
 
     def _fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
+        self.indexes.resize(self._remote.settings.index_cache_bytes)  # the setting is dynamic
         return self._remote.storage.fetch_index(metadata, index)
 
     def _fetch_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> bytes:

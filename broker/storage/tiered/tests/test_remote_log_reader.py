@@ -23,7 +23,7 @@ from ottla.broker.storage.tiered.remote_storage import (
     RemoteLogSegmentState,
     RemoteResourceNotFoundError,
 )
-from ottla.broker.storage.tiered.tests.remote_reads_fixture import TieredFixture
+from ottla.broker.storage.tiered.tests.remote_reads_fixture import ReadSettings, TieredFixture
 from ottla.broker.storage.tiered.tests.segment_files import segment_metadata
 from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
 from ottla.env.disk import write_file
@@ -295,6 +295,16 @@ def test_index_cache_evicts_the_least_recently_used_index() -> None:
         cache.offset_index(metadata)
     assert fetched == [each.segment_id.id for each in (one, two, three, two)]
     assert cache.cached_bytes == 16
+
+
+def test_changed_size_of_the_index_cache_applies_from_the_next_index_on(fixture: TieredFixture) -> None:
+    fixture.tier()
+    indexes = fixture.reads.reader.indexes
+    read(fixture, 0)
+    assert indexes.cached_bytes > 8
+    fixture.remote.settings = ReadSettings(index_cache_bytes=8)
+    read(fixture, 60)
+    assert (indexes.max_bytes, indexes.cached_bytes <= 8) == (8, True)
 
 
 def test_malformed_index_is_a_corrupt_segment() -> None:
