@@ -76,10 +76,10 @@ def _find(
     """Return timestamp, offset and leader epoch for a requested timestamp, as a job; -1 for values without a record.
 
     ``upper`` is the first offset that is not readable. ``unknown``: records from ``upper`` on may be committed already,
-    as the high watermark of a new leader lags. ``remote``: result for the remote tier, None if it was not searched.
+    as the high watermark of a new leader lags. ``remote``: search in both tiers, None for a log without a remote one.
 
     Raises:
-        ProtocolError: OFFSET_NOT_AVAILABLE, or the error of the search in the remote tier.
+        ProtocolError: OFFSET_NOT_AVAILABLE, or the error of the search in both tiers.
     """
     log = replica.log
     found: TimestampAndOffset | None = None
@@ -97,13 +97,13 @@ def _find(
         case -3:
             found = yield from unpackings.as_job(find_max_timestamp_job(log))
         case _:
-            if remote is not None and remote.error:
+            if remote is None:
+                search = find_offset_by_timestamp_job(log, part.timestamp, log.log_end_offset)
+                found = yield from unpackings.as_job(search)
+            elif remote.error:
                 raise ProtocolError(remote.error)
-            found = None if remote is None else remote.result
-            if found is None:
-                found = yield from unpackings.as_job(
-                    find_offset_by_timestamp_job(log, part.timestamp, log.log_end_offset)
-                )
+            else:
+                found = remote.result
     if found is not None and found.offset < upper:
         return found.timestamp_ms, found.offset, found.leader_epoch
     if unknown:

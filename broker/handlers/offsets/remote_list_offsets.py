@@ -13,26 +13,49 @@ from functools import partial
 
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.requests.peer import wait_while_connected
-from ottla.broker.storage.tiered.remote_reads import RemoteRead
+from ottla.broker.storage.tiered.remote_reads import RemoteRead, RemoteReads
 from ottla.jobs.job import Job
-from ottla.log.timestamp_lookup import TimestampAndOffset
-from ottla.wire.errors import ErrorCode
+from ottla.jobs.time_slice import run_in_background
+from ottla.log.partition_log import PartitionLog
+from ottla.log.timestamp_lookup import TimestampAndOffset, find_offset_by_timestamp_job
+from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 
 RemoteOffset = RemoteRead[TimestampAndOffset | None]
-"""Search in the remote tier; its result is None if the local segments are to be searched."""
+"""Search in both tiers; its result is None if there is no such record."""
 RemoteOffsets = dict[tuple[str, int], RemoteOffset]
 """Searches by topic and partition."""
+
+
+async def _search(
+    context: RequestContext, remote: RemoteReads, log: PartitionLog, timestamp: int
+) -> TimestampAndOffset | None:
+    """Search the remote tier, then at once the local segments: a later search could miss those deleted meanwhile.
+
+    Raises:
+        ProtocolError: REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
+        RemoteStorageError: the store failed. WireError: a batch is damaged.
+    """
+    limiter = context.services.decompression_limiter
+    found = await remote.reader.find_offset_by_timestamp(log, timestamp, limiter)
+    if found is not None:
+        return found
+    search = limiter.as_job(find_offset_by_timestamp_job(log, timestamp, log.log_end_offset))
+    try:
+        return await run_in_background(context.services.env, search)
+    except OSError as error:
+        context.services.fail(error, log)
+        raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
 
 
 def find_remote_offsets(
     context: RequestContext, request: ListOffsetsRequest, *, leader_only: bool
 ) -> Job[RemoteOffsets]:
-    """Search the remote tier for each timestamp of a tiered partition, as a job; return the searches, which are done.
+    """Search both tiers for each timestamp of a tiered partition, as a job; return the searches, which are done.
 
     A partition that this broker does not host, or does not lead with ``leader_only``, is left out.
     """
-    remote, limiter = context.services.remote_reads, context.services.decompression_limiter
+    remote = context.services.remote_reads
     assert remote is not None
     found: RemoteOffsets = {}
     keys: list[Hashable] = []
@@ -43,8 +66,7 @@ def find_remote_offsets(
             if replica is not None and (replica.is_leader or not leader_only):
                 log = replica.log
                 if log.config.tiering.is_enabled and log.log_start_offset < log.log_end_offset:
-                    search = partial(remote.reader.find_offset_by_timestamp, log, part.timestamp, limiter)
-                    read = found[at] = remote.start_read(log, search)
+                    read = found[at] = remote.start_read(log, partial(_search, context, remote, log, part.timestamp))
                     keys += (read.key, ("fetch", *at))
             yield None
         yield None

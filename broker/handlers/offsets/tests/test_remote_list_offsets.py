@@ -156,6 +156,26 @@ def test_failed_search_returns_its_error(fixture: TieredFixture, error: Exceptio
     assert list_offset(fixture, NOW_MS + 5)[0] == E.REPLICA_NOT_AVAILABLE
 
 
+def test_local_segments_are_searched_before_the_remote_searches_of_other_partitions_end() -> None:
+    """Local retention may delete the segment with the timestamp meanwhile, as it is in the remote tier, too."""
+    fixture = TieredFixture()
+    for name in ("t", "u"):
+        fixture.host(name)
+        fixture.append_batches(50, name)
+    log = fixture.tier(local_start=fixture.log().segments.base_offsets[1])
+    fixture.tier("u")
+    fixture.remote.delay_s = 0.4
+
+    async def retain() -> None:
+        await trio.sleep(0.1)
+        log.maybe_increment_local_log_start_offset(log.segments.active.base_offset)
+        log.delete_segments_below_start(NOW_MS)
+
+    results, _ = list_all(fixture, ("t", NOW_MS + 60), ("u", NOW_MS + 5), meanwhile=retain)
+    assert log.local_log_start_offset > 60
+    assert [offset for _, offset, _, _ in results] == [60, 5]
+
+
 def test_waiting_search_is_answered_when_its_partition_is_removed(fixture: TieredFixture) -> None:
     fixture.remote.delay_s = 10.0
 
