@@ -84,14 +84,12 @@ class Connection:
         self._header_cache = RequestHeaderCache()
         self._limit = services.config.number("socket.request.max.bytes")
         self._waiting_since_ms: float | None = None
-        self._send_waits = 0
+        self._send_waits = self._requests_without_yield = self._throttled_ms = 0
         self._buffer = bytearray(_FIRST_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
         self._filled = False
-        self._throttled_ms = 0
         self._muted_until_ms = 0.0
-        self._requests_without_yield = 0
         self._out: list[Chunk] = []
         self._out_bytes = 0
         self.has_received = False
@@ -172,12 +170,10 @@ class Connection:
                         await self._flush()  # responses before the failed request are still sent
                     raise
                 await self._flush()
-        except WireError as error:
+        except (WireError, FileTruncatedError) as error:
             self._log(logging.WARNING, "Connection from %s closed: %s", self._peer.host, error)
         except FileReadError as error:
             self._fail_log_dir(error)
-        except FileTruncatedError as error:
-            self._log(logging.WARNING, "Connection from %s closed: %s", self._peer.host, error)
         except (CloseConnection, OSError, trio.ClosedResourceError):  # disconnected, or to be disconnected
             pass
         except Exception as error:
@@ -269,42 +265,47 @@ class Connection:
     async def _handle_requests(self) -> None:
         """Handle all complete requests in the buffer; yield to other tasks after 10 ms or 64 requests."""
         counted, count, request_bytes, response_bytes = None, 0, 0, 0
-        while self._start != self._end and (end := self._next_frame_end()):
-            begin, self._start = self._start + 4, end
-            prepared = self._peer.prepared_request
-            if prepared is None or (chunks := prepared.respond(self._view, begin, end)) is None:
-                answering = self._handle_request(self._view[begin:end])
-                is_timed = self._quota_holder.times_requests and self._may_be_timed
-                await (self._handle_timed(answering) if is_timed else answering)
-            else:
-                size_bytes = total_frame_bytes(chunks)
-                if self._observer is not None:
-                    if prepared is not counted:
+        try:
+            while end := self._next_frame_end():
+                begin, self._start = self._start + 4, end
+                prepared = self._peer.prepared_request
+                if prepared is None or (chunks := prepared.respond(self._view, begin, end)) is None:
+                    if counted is not None:
                         self._report_prepared(counted, count, request_bytes, response_bytes)
-                        counted, count, request_bytes, response_bytes = prepared, 0, 0, 0
-                    count += 1
-                    request_bytes += end - begin + 4
-                    response_bytes += size_bytes
-                if self._add_response(chunks, size_bytes):
-                    await self._flush()
-            self._requests_without_yield += 1
-            if self._start == self._end:
-                continue
-            if self._requests_without_yield >= _MAX_REQUESTS_WITHOUT_YIELD or self._time_slice.is_used_up():
-                self._requests_without_yield = 0
+                        counted = None
+                    answering = self._handle_request(self._view[begin:end])
+                    is_timed = self._quota_holder.times_requests and self._may_be_timed
+                    await (self._handle_timed(answering) if is_timed else answering)
+                else:
+                    size_bytes = total_frame_bytes(chunks)
+                    if self._observer is not None:
+                        if prepared is not counted:
+                            self._report_prepared(counted, count, request_bytes, response_bytes)
+                            counted, count, request_bytes, response_bytes = prepared, 0, 0, 0
+                        count += 1
+                        request_bytes += end - begin + 4
+                        response_bytes += size_bytes
+                    if self._add_response(chunks, size_bytes):
+                        self._report_prepared(counted, count, request_bytes, response_bytes)
+                        counted = None
+                        await self._flush()
+                self._requests_without_yield += 1
+                if self._start == self._end:
+                    break
+                if self._requests_without_yield >= _MAX_REQUESTS_WITHOUT_YIELD or self._time_slice.is_used_up():
+                    self._requests_without_yield = 0
+                    self._report_prepared(counted, count, request_bytes, response_bytes)
+                    counted = None
+                    await self._time_slice.yield_now()
+        finally:
+            if counted is not None:
                 self._report_prepared(counted, count, request_bytes, response_bytes)
-                counted = None
-                await self._time_slice.yield_now()
-        if counted is not None:
-            self._report_prepared(counted, count, request_bytes, response_bytes)
 
-    def _report_prepared(
-        self, prepared: PreparedRequest | None, count: int, request_bytes: int, response_bytes: int
-    ) -> None:
+    def _report_prepared(self, prepared: PreparedRequest | None, count: int, in_bytes: int, out_bytes: int) -> None:
         """Report to the observer the requests that a prepared request has answered since the last report."""
         if prepared is not None and self._observer is not None:
             self._peer.request_started_ms = self._time_slice.started_ms
-            self._observer.answered_prepared(self._peer, prepared.key, count, request_bytes, response_bytes)
+            self._observer.answered_prepared(self._peer, prepared.key, count, in_bytes, out_bytes)
 
     async def _handle_timed(self, answering: Coroutine[Any, Any, None]) -> None:
         """Handle one request and record its time for the request quota (KIP-124)."""

@@ -122,7 +122,7 @@ class RequestMetrics:
             peer.last_error = LastError(count.key, code, self._monotonic_ms())
 
     def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
-        """Count requests that did not wait and have no errors, and their responses."""
+        """Count requests that did not wait, their responses, and error codes reported by them."""
         metrics = self._by_key[key]
         if metrics is None:
             metrics = self._by_key[key] = ApiMetrics(key)
@@ -131,6 +131,9 @@ class RequestMetrics:
         metrics.request_bytes += request_bytes
         metrics.response_bytes += size_bytes
         metrics.times[bucket_of(int((self._monotonic_ms() - peer.request_started_ms) * 1000))] += count
+        if peer.request_errors is not None:
+            self._add_errors(peer, metrics, peer.request_errors)
+            peer.request_errors = None
 
     def __iter__(self) -> Iterator[ApiMetrics]:
         """Iterate over the metrics of the APIs that had requests, in ascending order of API keys."""

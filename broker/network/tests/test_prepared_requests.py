@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import trio
 
+from ottla.broker.network.connection import CloseConnection
 from ottla.broker.network.tests.test_connection import BEAT, beat, numbers
+from ottla.broker.observability.request_metrics import RequestMetrics
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, in_virtual_time
 from ottla.wire.api_keys import ApiKey
@@ -81,7 +83,50 @@ def test_observer_without_messages_counts_prepared_requests(fixture: DispatcherF
     assert numbers(stream) == list(range(20))
     assert observer.messages == list(range(0, 20, 2))
     size_bytes = sum(len(chunk) for chunk in encode_response(BEAT, 0, 1, HeartbeatResponse()))
+    assert observer.prepared == [(BEAT, 1, len(beat(1)), size_bytes)] * 10
+
+
+def test_prepared_requests_that_were_received_together_are_counted_together(fixture: DispatcherFixture) -> None:
+    observer = fixture.dispatcher.observer = CountingObserver(needs_messages=False)
+    stream = ClientStream()
+    stream.send_bytes(b"".join(beat(n) for n in range(1, 21, 2)))
+    stream.disconnect()
+    serve_prepared(fixture, stream, PreparedOddRequests())
+    size_bytes = sum(len(chunk) for chunk in encode_response(BEAT, 0, 1, HeartbeatResponse()))
     assert observer.prepared == [(BEAT, 10, 10 * len(beat(1)), 10 * size_bytes)]
+
+
+def close_connection(context: Any, request: Any) -> Any:
+    raise CloseConnection
+
+
+@pytest.mark.parametrize("last", [beat(2), b"\xff\xff\xff\xff"], ids=["closed by handler", "malformed size"])
+def test_prepared_requests_before_the_end_of_a_connection_are_counted(fixture: DispatcherFixture, last: bytes) -> None:
+    observer = fixture.dispatcher.observer = CountingObserver(needs_messages=False)
+    fixture.serve(BEAT, close_connection)
+    stream = ClientStream()
+    stream.send_bytes(beat(1) + beat(3) + last)
+    serve_prepared(fixture, stream, PreparedOddRequests())
+    assert numbers(stream) == [1, 3]
+    assert [count for _, count, _, _ in observer.prepared] == [2]
+
+
+def test_latency_of_prepared_requests_ends_before_their_responses_are_sent(fixture: DispatcherFixture) -> None:
+    class SlowClient(ClientStream):
+        async def send(self, chunks: Sequence[Any]) -> None:
+            await fixture.env.sleep(5)
+            await super().send(chunks)
+
+    def respond(view: memoryview, begin: int, end: int) -> list[Any]:
+        return [struct.pack(">ii", 4 + (1 << 18), 1), bytes(1 << 18)]
+
+    metrics = fixture.dispatcher.observer = RequestMetrics(fixture.env.monotonic_ms)
+    stream = SlowClient()
+    stream.send_bytes(beat(1))
+    stream.disconnect()
+    serve_prepared(fixture, stream, SimpleNamespace(key=BEAT, respond=respond))
+    (found,) = metrics
+    assert found.responses == found.times[0] == 1
 
 
 def test_connection_prepares_no_requests_while_observer_needs_messages(fixture: DispatcherFixture) -> None:

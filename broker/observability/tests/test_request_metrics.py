@@ -167,3 +167,13 @@ def test_errors_of_rows_are_not_kept_without_an_observer() -> None:
     for _ in range(1000):
         peer.add_request_error(1)
     assert peer.request_errors is None
+
+
+def test_errors_of_prepared_requests_are_counted_for_their_api() -> None:
+    requests = Requests()
+    requests.peer.add_request_error(ErrorCode.KAFKA_STORAGE_ERROR)
+    requests.metrics.answered_prepared(requests.peer, ApiKey.PRODUCE, 3, 300, 150)
+    requests.request(ApiKey.FETCH, 1)
+    found, name = requests.samples(), "kafka_network_requestmetrics_errors_total"
+    assert found[f"{name}{{request=Produce,error=KAFKA_STORAGE_ERROR}}"] == 1
+    assert requests.peer.request_errors is None
