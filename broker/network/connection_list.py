@@ -13,7 +13,9 @@ from typing import Any
 
 from ottla.broker.network.connection import Connection
 from ottla.jobs.job import Job
+from ottla.jobs.sequences import sort_job
 
+ROWS_OF_A_PIECE = 100
 BY_OTHER_MACHINE = "the list of connections is sent to the machine of the node only"
 BY_AUTHORIZER = "the node has an authorizer: its console lists the connections to users with DESCRIBE on the cluster"
 
@@ -48,11 +50,16 @@ def _row(connection: Connection, now_ms: float) -> dict[str, Any]:
     }
 
 
-def render_connections(node_id: int, connections: Collection[Connection], now_ms: float) -> Job[bytes]:
-    """Return the JSON document with a row for each connection, as a job that yields after each row."""
+def render_connections(node_id: int, connections: Collection[Connection], now_ms: float) -> Job[list[bytes]]:
+    """Return pieces of the JSON document with a row for each connection, as a job that yields after each row."""
     rows = []
     for connection in connections:
         rows.append(json.dumps(_row(connection, now_ms)))
         yield None
-    rows.sort()
-    return f'{{"node_id": {node_id}, "connections": [{", ".join(rows)}]}}\n'.encode()
+    rows = yield from sort_job(rows)
+    pieces = [f'{{"node_id": {node_id}, "connections": ['.encode()]
+    for first in range(0, len(rows), ROWS_OF_A_PIECE):
+        pieces.append((", " * (first > 0) + ", ".join(rows[first : first + ROWS_OF_A_PIECE])).encode())
+        yield None
+    pieces.append(b"]}\n")
+    return pieces
