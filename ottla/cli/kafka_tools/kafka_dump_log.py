@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ottla.cli.errors import failure_text
@@ -139,9 +140,8 @@ class LogDump:
                 raise ToolFailed("No value present")
             print(f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}")
         is_deep = self._options.deep_iteration or self._parse is not None
-        raw, end = read_file(self._disk, path), 0
         most = self._options.max_bytes
-        raw = raw if most is None else raw[:most]
+        raw, end = _read_segment(self._disk, path, most), 0
         before = -1
         for position, header in legacy_records.iterate_any_batches(raw):
             print(_batch_text(header, position, is_valid=legacy_records.any_crc_matches(raw, header, position)))
@@ -272,6 +272,19 @@ class LogDump:
             yield f"Non-consecutive offsets in {path}"
             for offset, other in sorted(found.items()):
                 yield f"  {offset} is followed by {other}"
+
+
+def _read_segment(disk: Disk, path: str, most: int | None) -> bytes:
+    """Return the first ``most`` bytes of a segment, or all of it.
+
+    Raises:
+        ToolFailed: ``most`` is negative.
+    """
+    if most is not None and most < 0:
+        raise ToolFailed(f"Invalid size: {most} in read from {path}")
+    with closing(disk.open(path, readonly=True)) as file:
+        size_bytes = file.size()
+        return file.pread(size_bytes if most is None else min(most, size_bytes), 0)
 
 
 def _timestamp_type(header: BatchHeader) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from ottla.cli.connection_settings import read_client_config
 from ottla.cli.errors import CommandFailed
-from ottla.cli.kafka_tools.performance import ProducerStatistics
+from ottla.cli.kafka_tools.performance import ProducerStatistics, check_record_size, pause_s, split_payloads
 from ottla.cli.kafka_tools.tool_options import (
     STDERR,
     FailureFormat,
@@ -112,16 +112,18 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
     return read_client_config(options.command_config) | out
 
 
-def _payloads(options: argparse.Namespace) -> Iterator[bytes]:
+def _payloads(options: argparse.Namespace, settings: Mapping[str, str]) -> Iterator[bytes]:
     """Return an iterator of the payloads, without end.
 
     Raises:
-        ToolFailed: the file of ``--payload-file`` is missing or empty.
+        ToolFailed: the file of ``--payload-file`` is missing or empty, or a payload is too large.
     """
     if options.payload_file is not None:
         lines, env = _read_payloads(options), BlockingEnv()
+        check_record_size(max(map(len, lines)), settings)
         return iter(lambda: lines[int(env.random() * len(lines))], None)
     if options.record_size is not None:
+        check_record_size(options.record_size, settings)
         letters = bytes(_FIRST + byte % _LETTERS for byte in range(256))
         return iter(lambda: os.urandom(options.record_size).translate(letters), None)
     return (str(number).encode() for number in range(options.num_records))
@@ -138,7 +140,9 @@ def _read_payloads(options: argparse.Namespace) -> list[bytes]:
         text = ""
     if not text:
         raise ToolFailed("File does not exist or empty file provided.")
-    lines = [line.encode() for line in text.removesuffix(delimiter).split(delimiter)]
+    lines = [line.encode() for line in split_payloads(text, delimiter)]
+    if not lines:
+        raise ToolFailed("File does not exist or empty file provided.")
     print(f"Number of records read: {len(lines)}")
     return lines
 
@@ -173,11 +177,10 @@ class PerformanceTest:
             self._batches.add(ParsedRecord(None, payload))
             if self._batches.is_due:
                 await self._flush()
-            if options.throughput > 0:
-                ahead_ms = (number + 1) * 1000 / options.throughput - (env.monotonic_ms() - start_ms)
-                if ahead_ms > 1:
-                    await self._flush()
-                    await env.sleep(ahead_ms / 1000)
+            pause = pause_s(number + 1, options.throughput, env.monotonic_ms() - start_ms)
+            if pause:
+                await self._flush()
+                await env.sleep(pause)
         await self._flush()
         now_ms = env.now_ms()
         self._stats.print_total(now_ms)
@@ -198,7 +201,7 @@ async def _produce(client: ClusterClient, options: argparse.Namespace, settings:
     if acks not in ACKS or codec.upper() not in CompressionType.__members__:
         raise ToolFailed(f"Invalid value {acks if acks not in ACKS else codec} for configuration")
     is_idempotent = settings.get("enable.idempotence", "true").lower() == "true"
-    payloads = _payloads(options)
+    payloads = _payloads(options, settings)
     numbers = await topic_partitions(client, options.topic)
     producer = TopicProducer(
         client, options.topic, CompressionType[codec.upper()], ACKS[acks], idempotent=is_idempotent

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Mapping
 from math import inf, isinf, isnan, nan
 
-from ottla.cli.kafka_tools.tool_options import ToolFailed
+from ottla.cli.kafka_tools.tool_options import ToolFailed, compile_regex, java_integer
 from ottla.cli.times import local_time
+from ottla.wire.record_batch.batch_header import HEADER_BYTES
 
 MEGABYTE = 1024 * 1024
 MAX_LATENCIES = 500_000
+MAX_REQUEST_SIZE = "max.request.size"
+MAX_PAUSE_S = 365 * 86400.0
+_MAX_RECORD_OVERHEAD = 21
 _PATTERN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
 
 
@@ -52,6 +57,55 @@ def format_date(ms: int, pattern: str) -> str:
             value = fields[letter] % 100 if text == "yy" else fields[letter]
             out.append(str(value).zfill(len(text)))
     return "".join(out)
+
+
+def split_payloads(text: str, delimiter: str) -> list[str]:
+    """Return the payloads of a text as Java's ``Scanner`` does: the delimiter is a regular expression.
+
+    Raises:
+        ToolFailed: the delimiter is no regular expression.
+    """
+    out, start = [], 0
+    for found in compile_regex(delimiter).finditer(text):
+        if found.end() > 0 and found.start() < len(text):  # an empty match at an end separates nothing
+            out.append(text[start : found.start()])
+            start = found.end()
+    return [*out, text[start:]] if start < len(text) else out
+
+
+def check_record_size(size_bytes: int, settings: Mapping[str, str]) -> None:
+    """Check that a record with a value of this size fits into a request, as Kafka's producer does.
+
+    Raises:
+        ToolFailed: it does not fit, or the setting is no number.
+    """
+    limit = settings.get(MAX_REQUEST_SIZE, str(MEGABYTE))
+    try:
+        most = java_integer(limit)
+    except ValueError:
+        text = f"Invalid value {limit} for configuration {MAX_REQUEST_SIZE}: Not a number of type INT"
+        raise ToolFailed(text) from None
+    length_bytes = max(-(-(2 * size_bytes).bit_length() // 7), 1)
+    least = HEADER_BYTES + _MAX_RECORD_OVERHEAD + 1 + length_bytes + size_bytes + 1
+    if least > most:
+        raise ToolFailed(
+            f"The message is {least} bytes when serialized which is larger than {most}, which is the value of the "
+            f"{MAX_REQUEST_SIZE} configuration."
+        )
+
+
+def pause_s(count: int, throughput: float, elapsed_ms: float) -> float:
+    """Return the time in seconds for which a producer waits before its next record; 0 for less than 1 ms.
+
+    Args:
+        count: number of records sent.
+        throughput: records per second; 0 or less for no limit.
+        elapsed_ms: time since the start.
+    """
+    if not throughput > 0:
+        return 0.0
+    ahead_ms = count * 1000 / throughput - elapsed_ms
+    return min(ahead_ms / 1000, MAX_PAUSE_S) if ahead_ms > 1 else 0.0
 
 
 class ProducerStatistics:

@@ -115,16 +115,24 @@ async def _alter_configs(
 ) -> None:
     """Change configurations; those of a broker are sent to that broker, as Kafka's client does.
 
+    An error of a resource, such as a broker that is not available, does not keep the others from being changed.
+
     Raises:
-        ProtocolError: an error of a resource.
+        ProtocolError, OSError: the first error of a resource.
     """
+    failure: ProtocolError | OSError | None = None
     for row in rows:
-        channel = await admin_channel(client, options)
-        if row.resource_type == RESOURCE_BROKER and not has(options, "bootstrap-controller"):
-            channel = await client.broker(int(row.resource_name))
-        answer = await channel.call(ia.IncrementalAlterConfigsRequest([row], False))
-        for result in answer.responses:
-            raise_for(result.error_code, result.error_message)
+        try:
+            channel = await admin_channel(client, options)
+            if row.resource_type == RESOURCE_BROKER and not has(options, "bootstrap-controller"):
+                channel = await client.broker(int(row.resource_name))
+            answer = await channel.call(ia.IncrementalAlterConfigsRequest([row], False))
+            for result in answer.responses:
+                raise_for(result.error_code, result.error_message)
+        except (ProtocolError, OSError) as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 async def set_throttles(

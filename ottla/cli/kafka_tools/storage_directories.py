@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 
 from ottla.broker.config.listener_config import CONTROLLER_ROLE, QUORUM_VOTERS, ConfigException
 from ottla.broker.config.node_config import NodeConfig
@@ -102,15 +103,45 @@ def _bootstrap_text(levels: dict[str, int]) -> str:
     return f"Bootstrap metadata: BootstrapMetadata({content})"
 
 
+def _formatted(paths: Iterable[str], cluster_id: str, node_id: int) -> list[str]:
+    """Return the formatted ones of log directories, checked as ``MetaPropertiesEnsemble.verify`` does.
+
+    A damaged ``meta.properties`` is an error; Kafka's tool leaves its directory out and formats the others.
+
+    Raises:
+        ToolFailed: a directory belongs to another cluster or node, or ``meta.properties`` cannot be read.
+    """
+    out = []
+    for path in paths:
+        file = f"{path}/{META_PROPERTIES_FILE}"
+        if not os.path.exists(file):
+            continue
+        try:
+            values = _meta_properties(file)
+        except (CorruptFile, OSError) as error:
+            raise ToolFailed(f"Error loading {file}: {failure_text(error)}") from None
+        if values.get("cluster.id", "") != cluster_id:
+            raise ToolFailed(
+                f"Invalid cluster.id in: {file}. Expected {cluster_id}, but read {values.get('cluster.id', '')}"
+            )
+        if values["node.id"] != str(node_id):
+            raise ToolFailed(
+                f"Stored node id {values['node.id']} doesn't match previous node id {node_id} in {file}. If you moved "
+                "your data, make sure your configured node id matches. If you intend to create a new node, you should "
+                "remove all data in your data directories."
+            )
+        out.append(path)
+    return out
+
+
 def format_directories(options: argparse.Namespace) -> int:
     """Format the log directories of the configuration and return the exit status."""
     config, values = _config(options)
     chosen = _check(options, config, values)
-    paths = _directories(config)
-    done = [path for path in paths if os.path.exists(f"{path}/{META_PROPERTIES_FILE}")]
     is_dynamic = not config.values.get(QUORUM_VOTERS, "").strip()
     try:
         levels = bootstrap_feature_levels(options.release_version, chosen, dynamic_quorum=is_dynamic)
+        done = _formatted(_directories(config), options.cluster_id, config.node_id)
         if done and not options.ignore_formatted:
             raise ToolFailed(
                 f"Log directory {done[0]} is already formatted. Use --ignore-formatted to ignore this directory and "
@@ -159,8 +190,8 @@ def print_info(options: argparse.Namespace) -> int:
             continue
         try:
             values = _meta_properties(file)
-        except CorruptFile as error:
-            problems.append(f"Error loading {file}: {error}")
+        except (CorruptFile, OSError) as error:
+            problems.append(f"Error loading {file}: {failure_text(error)}")
             continue
         if first is None:
             first = values

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
+from ottla.cli.kafka_tools import kafka_dump_log
 from ottla.cli.kafka_tools.feature_levels import dependencies_text, parse_level, parse_release, version_mapping
 from ottla.cli.kafka_tools.kafka_reassign_partitions import replica_text
 from ottla.cli.kafka_tools.log_record_parsers import INTERNAL_PARSERS, plain_parser
-from ottla.cli.kafka_tools.performance import ProducerStatistics, decimal, format_date, ratio
+from ottla.cli.kafka_tools.performance import (
+    MAX_PAUSE_S,
+    ProducerStatistics,
+    check_record_size,
+    decimal,
+    format_date,
+    pause_s,
+    ratio,
+    split_payloads,
+)
 from ottla.cli.kafka_tools.reassignment_files import (
     PartitionReplica,
     assignment_json,
@@ -19,12 +32,17 @@ from ottla.cli.kafka_tools.reassignment_files import (
     parse_brokers,
     read_reassignments,
 )
+from ottla.cli.kafka_tools.reassignment_requests import clear_throttles
 from ottla.cli.kafka_tools.replica_log_dirs import ReplicaLogDirs
 from ottla.cli.kafka_tools.tool_options import ToolFailed
 from ottla.cli.tests.command_runs import run_command
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.metadata.record_serde import encode_record
+from ottla.runtime.real_disk import RealDisk
 from ottla.tools.message_json import message_to_json
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages import metadata as md
 from ottla.wire.messages.metadata_records import ConfigRecord, FeatureLevelRecord, UserScramCredentialRecord
 from ottla.wire.record_batch.records import Record
 
@@ -197,3 +215,118 @@ def test_storage_info_names_problems_of_directories(tmp_path: Path) -> None:
         *("Found log directory:", f"  {dirs[1]}", "", "Found problems:"),
         *(f"  {dirs[0]} does not exist", f"  {dirs[1]} is not formatted.", f"  {dirs[2]} is not a directory", ""),
     ]
+
+
+def _write_server_properties(directory: Path, *names: str) -> str:
+    """Write the settings of a controller with these log directories and return the path of the file."""
+    config = directory / "server.properties"
+    config.write_text(
+        "process.roles=controller\nnode.id=1\nlisteners=CONTROLLER://127.0.0.1:9093\n"
+        "controller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers=127.0.0.1:9093\n"
+        f"log.dirs={','.join(str(directory / name) for name in names)}\n"
+    )
+    return str(config)
+
+
+def test_storage_info_reports_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "a" / "meta.properties").mkdir(parents=True)
+    done = run_command("kafka-storage", "info", "-c", _write_server_properties(tmp_path, "a"))
+    assert (done.status, done.err) == (1, "")
+    assert f"Error loading {tmp_path}/a/meta.properties: " in done.out.decode()
+
+
+@pytest.mark.parametrize("flags", [(), ("--ignore-formatted",)])
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("cluster.id=x\nnode.id=1\n", "Invalid cluster.id in: {}. Expected abc, but read x"),
+        ("cluster.id=abc\nnode.id=2\n", "Stored node id 2 doesn't match previous node id 1 in {}. If you moved"),
+        ("", "Error loading {}: Failed to find node.id"),
+    ],
+)
+def test_storage_format_refuses_directories_of_others_and_changes_nothing(
+    tmp_path: Path, content: str, text: str, flags: tuple[str, ...]
+) -> None:
+    file = tmp_path / "b" / "meta.properties"
+    file.parent.mkdir()
+    file.write_text(content)
+    config = _write_server_properties(tmp_path, "a", "b")
+    done = run_command("kafka-storage", "format", "-c", config, "-t", "abc", "--standalone", *flags)
+    assert (done.status, done.out) == (1, b"")
+    assert done.err.startswith(text.format(file))
+    assert file.read_text() == content
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "server.properties"]
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter", "payloads"),
+    [
+        ("a,b,,c\n", ",", ["a", "b", "", "c\n"]),
+        ("a\nb\n", "\n", ["a", "b"]),
+        ("a|b", "\\|", ["a", "b"]),
+        ("abc", "", ["a", "b", "c"]),
+        ("a1b22c", "[0-9]+", ["a", "b", "c"]),
+    ],
+)
+def test_payloads_are_split_by_a_regular_expression(text: str, delimiter: str, payloads: list[str]) -> None:
+    assert split_payloads(text, delimiter) == payloads
+    with pytest.raises(ToolFailed, match="is an invalid regex"):
+        split_payloads(text, "[")
+
+
+def test_record_larger_than_a_request_is_refused_before_it_is_created() -> None:
+    check_record_size(1_048_488, {})
+    with pytest.raises(ToolFailed, match=r"^The message is 2147483736 bytes when serialized which is"):
+        check_record_size(2**31 - 1, {})
+    check_record_size(2_000_000, {"max.request.size": "2000088"})
+    with pytest.raises(ToolFailed, match=r"larger than 2000087, which is the value of the max.request.size conf"):
+        check_record_size(2_000_000, {"max.request.size": "2000087"})
+    with pytest.raises(ToolFailed, match=r"Invalid value x for configuration max.request.size"):
+        check_record_size(1, {"max.request.size": "x"})
+
+
+@pytest.mark.parametrize(
+    ("throughput", "seconds"), [(-1.0, 0), (0.0, 0), (nan, 0), (inf, 0), (10.0, 0.5), (1e-300, MAX_PAUSE_S)]
+)
+def test_pause_of_a_producer_is_bounded(throughput: float, seconds: float) -> None:
+    assert pause_s(10, throughput, 500.0) == seconds
+    assert pause_s(10, 5e-324, 500.0) == MAX_PAUSE_S
+
+
+def test_dump_reads_at_most_max_bytes_of_a_segment(tmp_path: Path) -> None:
+    path = str(tmp_path / "00000000000000000000.log")
+    Path(path).write_bytes(bytes(100))
+    assert kafka_dump_log._read_segment(RealDisk(), path, 7) == bytes(7)
+    assert len(kafka_dump_log._read_segment(RealDisk(), path, None)) == 100
+    done = run_command("kafka-dump-log", "--files", path, "--max-bytes", "-5")
+    assert (done.status, done.err.splitlines()[:1]) == (1, [f"Invalid size: -5 in read from {path}"])
+
+
+class AdminClient:
+    """Client of a cluster with broker 1, which records the configurations that it is asked to change."""
+
+    def __init__(self) -> None:
+        self.changed: list[tuple[int, str]] = []
+
+    async def bootstrap_channel(self) -> AdminClient:
+        return self
+
+    async def broker(self, node_id: int) -> AdminClient:
+        if node_id != 1:
+            raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}")
+        return self
+
+    async def metadata(self, topics: list[str]) -> md.MetadataResponse:
+        return md.MetadataResponse(brokers=[md.MetadataResponseBroker(1, "h", 1)])
+
+    async def call(self, request: ia.IncrementalAlterConfigsRequest) -> ia.IncrementalAlterConfigsResponse:
+        self.changed += [(row.resource_type, row.resource_name) for row in request.resources]
+        return ia.IncrementalAlterConfigsResponse()
+
+
+def test_throttles_are_cleared_on_live_brokers_though_another_is_not_available() -> None:
+    client: Any = AdminClient()
+    options = argparse.Namespace(bootstrap_controller=None)
+    with pytest.raises(ProtocolError, match="BROKER_NOT_AVAILABLE: broker 0"):
+        trio.run(clear_throttles, client, options, [(("t", 0), [0, 1, 2])])
+    assert client.changed == [(RESOURCE_BROKER, "1")]
