@@ -44,9 +44,22 @@ def parse_connections(raw: bytes) -> list[dict[str, Any]]:
     try:
         document = json.loads(raw)
         rows = [{"node": document["node_id"], **row} for row in document["connections"]]
-        return [{name: row[name] for name in _COLUMNS} for row in rows]
-    except (ValueError, LookupError, TypeError):
-        raise CommandFailed("unexpected HTTP response: no list of connections") from None
+        rows = [{name: row[name] for name in _COLUMNS} for row in rows]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        rows = [{}]
+    if not all(_is_valid(row) for row in rows):
+        raise CommandFailed("unexpected HTTP response: no list of connections")
+    return rows
+
+
+def _is_valid(row: dict[str, Any]) -> bool:
+    """Return whether the columns by which rows are sorted, and the list of versions, have the right types."""
+    versions = row.get("api_versions")
+    return (
+        all(isinstance(row.get(name), kind) for name, kind in (("node", int), ("client_id", str), ("address", str)))
+        and isinstance(versions, list)
+        and all(isinstance(text, str) for text in versions)
+    )
 
 
 async def _fetch(address: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import ottla
-from ottla.cli.commands.client import parse_connections
+from ottla.cli.commands.client import _COLUMNS, parse_connections
 from ottla.cli.errors import CommandFailed
 from ottla.cli.tests.command_runs import run_command
 from ottla.wire.api_keys import ApiKey
@@ -84,7 +84,17 @@ def test_client_of_a_node_with_authorizer_is_refused_with_the_reason() -> None:
     assert "authorizer" in done.err
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"node_id": 1, "connections": [{}]}', b"\xff"])
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"node_id": 1, "connections": [{}]}', b"\xff", b"[" * 10_000])
 def test_another_document_is_no_list_of_connections(raw: bytes) -> None:
     with pytest.raises(CommandFailed, match="no list of connections"):
         parse_connections(raw)
+
+
+@pytest.mark.parametrize(("name", "value"), [("client_id", {}), ("address", 1), ("api_versions", [1]), ("node", "x")])
+def test_row_with_another_type_is_no_row_of_a_list_of_connections(name: str, value: object) -> None:
+    row = dict.fromkeys(_COLUMNS, "") | {"node": 1, "api_versions": ["Fetch v17"]}
+    document = {"node_id": 1, "connections": [row]}
+    assert parse_connections(json.dumps(document).encode()) == [row]
+    row[name] = value
+    with pytest.raises(CommandFailed, match="no list of connections"):
+        parse_connections(json.dumps(document).encode())
