@@ -49,6 +49,20 @@ def failed(operation: str, error: Exception) -> ToolFailed:
     return ToolFailed(f"{operation}: {message_text(error)}. {HINT}")
 
 
+async def producers_of(client: ClusterClient, topic: str, partition: int, broker: int | None = None) -> Any:
+    """Return the row of a partition in a DescribeProducers response.
+
+    Raises:
+        ProtocolError: an error with the text of Kafka's client; that of ours only names the partition or broker.
+    """
+    try:
+        row = await describe_producers(client, topic, partition, broker)
+    except ProtocolError as error:
+        raise ProtocolError(error.code) from None
+    raise_for(row.error_code, row.error_message)
+    return row
+
+
 async def abort(client: ClusterClient, options: argparse.Namespace) -> None:
     """Write an abort marker for the transaction that the options identify."""
     topic, partition = options.topic, options.partition
@@ -75,8 +89,7 @@ async def abort(client: ClusterClient, options: argparse.Namespace) -> None:
 async def _producer_at(client: ClusterClient, topic: str, partition: int, offset: int) -> tuple[int, int, int]:
     """Return producer id, producer epoch and coordinator epoch of the transaction that starts at an offset."""
     try:
-        row = await describe_producers(client, topic, partition)
-        raise_for(row.error_code, row.error_message)
+        row = await producers_of(client, topic, partition)
     except ProtocolError as error:
         raise failed(f"Failed to validate producer state for partition {topic}-{partition}", error) from None
     for x in row.active_producers:
@@ -120,8 +133,7 @@ async def find_hanging(client: ClusterClient, options: argparse.Namespace) -> No
     found: list[_OpenTransaction] = []
     for topic, number in partitions:
         try:
-            row = await describe_producers(client, topic, number, options.broker_id)
-            raise_for(row.error_code, row.error_message)
+            row = await producers_of(client, topic, number, options.broker_id)
         except ProtocolError as error:
             broker = "Optional.empty" if options.broker_id is None else f"Optional[{options.broker_id}]"
             operation = f"Failed to describe producers for {len(partitions)} partitions on broker {broker}"

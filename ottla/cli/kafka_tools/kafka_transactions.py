@@ -9,7 +9,6 @@ import argparse
 from typing import Any
 
 from ottla.cli.arguments import integer
-from ottla.cli.cluster_admin.open_transactions import describe_producers
 from ottla.cli.common import find_coordinator
 from ottla.cli.kafka_tools.hanging_transactions import (
     HINT,
@@ -18,6 +17,7 @@ from ottla.cli.kafka_tools.hanging_transactions import (
     failed,
     find_hanging,
     force_terminate,
+    producers_of,
 )
 from ottla.cli.kafka_tools.java_errors import message_text
 from ottla.cli.kafka_tools.text_tables import print_table
@@ -28,7 +28,6 @@ from ottla.cli.kafka_tools.tool_options import (
     java_integer,
     java_long,
     java_short,
-    raise_for,
     run_tool,
 )
 from ottla.client.cluster_client import ClusterClient
@@ -124,8 +123,7 @@ async def _describe_producers(client: ClusterClient, options: argparse.Namespace
     topic, number, broker = options.topic, options.partition, options.broker_id
     try:
         await client.metadata([topic])
-        row = await describe_producers(client, topic, number, broker)
-        raise_for(row.error_code, row.error_message)
+        row = await producers_of(client, topic, number, broker)
     except ProtocolError as error:
         at = "leader" if broker is None else f"broker {broker}"
         raise failed(f"Failed to describe producers for partition {topic}-{number} on {at}", error) from None

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.cli.kafka_tools import kafka_dump_log
+from ottla.cli.kafka_tools import hanging_transactions, kafka_dump_log
 from ottla.cli.kafka_tools.feature_levels import dependencies_text, parse_level, parse_release, version_mapping
+from ottla.cli.kafka_tools.java_errors import default_text
 from ottla.cli.kafka_tools.kafka_reassign_partitions import replica_text
 from ottla.cli.kafka_tools.log_record_parsers import INTERNAL_PARSERS, plain_parser
 from ottla.cli.kafka_tools.performance import (
@@ -316,6 +317,9 @@ class AdminClient:
             raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}")
         return self
 
+    async def leader(self, topic: str, partition: int) -> AdminClient:
+        raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
+
     async def metadata(self, topics: list[str]) -> md.MetadataResponse:
         return md.MetadataResponse(brokers=[md.MetadataResponseBroker(1, "h", 1)])
 
@@ -330,3 +334,14 @@ def test_throttles_are_cleared_on_live_brokers_though_another_is_not_available()
     with pytest.raises(ProtocolError, match="BROKER_NOT_AVAILABLE: broker 0"):
         trio.run(clear_throttles, client, options, [(("t", 0), [0, 1, 2])])
     assert client.changed == [(RESOURCE_BROKER, "1")]
+
+
+def test_abort_in_a_partition_without_leader_fails_with_the_text_of_kafkas_client() -> None:
+    client: Any = AdminClient()
+    options = argparse.Namespace(topic="t", partition=9, start_offset=0, producer_id=None)
+    options.producer_epoch = options.coordinator_epoch = None
+    with pytest.raises(ToolFailed) as failure:
+        trio.run(hanging_transactions.abort, client, options)
+    operation = "Failed to validate producer state for partition t-9"
+    text = default_text(ErrorCode.LEADER_NOT_AVAILABLE)
+    assert str(failure.value) == f"{operation}: {text}. Enable debug logging for additional detail."
