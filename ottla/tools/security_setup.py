@@ -12,7 +12,7 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.client.scram import MECHANISM_TYPES, MIN_ITERATIONS, SCRAM_SHA_512, salted_password
 from ottla.controller.control.scram_credentials import credential_record
@@ -116,11 +116,36 @@ def _is_valid(found: JoinCredentials) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file with a new one of mode 0600."""
-    path.unlink(missing_ok=True)
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    """Replace a file atomically with a new one of mode 0600, whose content is synced."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(number, "w", encoding="utf-8") as file:
         file.write(text)
+        file.flush()
+        os.fsync(number)
+    temporary.replace(path)
+
+
+def _read_state(directory: str) -> dict[str, Any]:
+    """Return the content of `STATE_FILE` in a data directory.
+
+    Raises:
+        SecuritySetupFailed: it cannot be read, or is damaged.
+    """
+    path = Path(directory, STATE_FILE)
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SecuritySetupFailed(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        state = None
+    if not isinstance(state, dict) or not all(isinstance(state.get(key), str) for key in STATE_KEYS):
+        raise SecuritySetupFailed(
+            f"{path} is damaged: a JSON object with {', '.join(STATE_KEYS)} expected; {JOIN_FILE} has the same "
+            "protocol, mechanism and password"
+        )
+    return state
 
 
 def has_security_setup(directory: str) -> bool:
@@ -129,9 +154,12 @@ def has_security_setup(directory: str) -> bool:
 
 
 def has_copied_credentials(directory: str) -> bool:
-    """Return True if a data directory stores the credentials of a cluster that its node was told to join."""
-    path = Path(directory, STATE_FILE)
-    return path.exists() and bool(json.loads(path.read_text()).get(COPIED_KEY))
+    """Return True if a data directory stores the credentials of a cluster that its node was told to join.
+
+    Raises:
+        SecuritySetupFailed: the security setup is damaged.
+    """
+    return has_security_setup(directory) and bool(_read_state(directory).get(COPIED_KEY))
 
 
 def is_formatted(directory: str) -> bool:
@@ -167,7 +195,8 @@ def ensure_security_setup(
     """
     where = Path(directory)
     if has_security_setup(directory) and (joined is None or is_formatted(directory)):
-        made = SecuritySetup(*(json.loads((where / STATE_FILE).read_text())[key] for key in STATE_KEYS))
+        state = _read_state(directory)
+        made = SecuritySetup(*(state[key] for key in STATE_KEYS))
         if made.ca_certificate and not (where / CA_FILE).exists():
             _write_certificates(where, made, hosts, _stored_authority(where))
         return made
