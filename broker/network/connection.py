@@ -113,6 +113,7 @@ class Connection:
     def describe(self, now_ms: float) -> ConnectionDescription:
         """Return a description of the client and its last request; ``now_ms`` is the monotonic time."""
         since_ms, muted_ms = self._waiting_since_ms, max(self._muted_until_ms - now_ms, 0.0)
+        has_request = since_ms is None and not muted_ms and self.has_received  # not during a TLS handshake
         return describe_connection(
             self._peer,
             self._header_cache,
@@ -120,7 +121,7 @@ class Connection:
             idle_ms=0 if since_ms is None else now_ms - since_ms,
             is_authenticated=self.is_authenticated,
             pending_bytes=self._end - self._start,
-            in_flight=count_frames(self._buffer, self._start, self._end) + (since_ms is None and not muted_ms),
+            in_flight=count_frames(self._buffer, self._start, self._end) + has_request,
             throttled_ms=self._throttled_ms,
             muted_ms=muted_ms,
         )

@@ -41,6 +41,13 @@ def test_description_counts_requests_without_a_response(fixture: DispatcherFixtu
     assert seen == [2, 1, 0]
 
 
+def test_connection_without_a_request_so_far_has_none_in_flight(fixture: DispatcherFixture) -> None:
+    async def run() -> None:
+        assert fixture.connection(ClientStream()).describe(fixture.env.monotonic_ms()).in_flight == 0
+
+    in_virtual_time(run)
+
+
 def test_description_of_a_muted_connection_has_the_rest_of_its_delay(fixture: DispatcherFixture) -> None:
     stream = ClientStream()
 
