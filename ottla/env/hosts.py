@@ -40,6 +40,7 @@ def format_address(host: str, port: int) -> str:
 
 
 def shift_port(address: str, count: int) -> str:
-    """Return ``host:port`` with a port that is ``count`` higher; port 0 and a text without a port are unchanged."""
-    host, _, port = address.rpartition(":")
-    return f"{host}:{int(port) + count}" if port.isdecimal() and int(port) else address
+    """Return ``host:port`` with a port that is ``count`` higher; port 0 and a text of another form are unchanged."""
+    host, colon, port = address.rpartition(":")
+    is_number = colon and port.isascii() and port.isdecimal()
+    return f"{host}:{int(port) + count}" if is_number and int(port) else address

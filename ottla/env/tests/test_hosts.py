@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from ottla.env.env import Network
-from ottla.env.hosts import canonical_host, format_address, unmap_ipv4
+from ottla.env.hosts import canonical_host, format_address, shift_port, unmap_ipv4
 from ottla.runtime.blocking_env import BlockingNetwork
 from ottla.runtime.real_env import RealEnv
 
@@ -97,3 +97,14 @@ def test_modules_format_addresses_with_hosts_functions_only() -> None:
                 text = text.replace("canonical_host(probe.getsockname()[0])", "None")
                 found += [f"{path}:{x.lineno}" for x in ast.walk(ast.parse(text)) if _writes_address(x)]  # type: ignore[attr-defined]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("address", "shifted"),
+    [
+        *(("127.0.0.1:9404", "127.0.0.1:9406"), ("[::1]:9404", "[::1]:9406"), (":9404", ":9406")),
+        *((text, text) for text in ("127.0.0.1:0", "9404", "h", "h:x", "h:\u0664", "")),
+    ],
+)
+def test_shift_port_leaves_other_texts_unchanged(address: str, shifted: str) -> None:
+    assert shift_port(address, 2) == shifted
