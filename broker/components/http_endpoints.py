@@ -138,7 +138,8 @@ def http_handlers(made: BrokerComponents, listening: BoundListeners, metrics: Me
         return HttpResponse(status, render_health(health, reasons), JSON)
 
     async def get_connections(request: HttpRequest) -> HttpResponse:
-        reason = refusal(request.peer, has_authorizer=bool(config.text("authorizer.class.name")))
+        has_authorizer = bool(config.text("authorizer.class.name"))
+        reason = refusal(request.peer, request.headers, has_authorizer=has_authorizer)
         if reason:
             return HttpResponse(HTTPStatus.FORBIDDEN, f"{reason}\n".encode(), TEXT)
         every = [each for acceptor in made.acceptors for each in acceptor.connections]

@@ -15,15 +15,22 @@ from ottla.broker.network.connection import Connection
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import sort_job
 
+PROXY_FIELDS = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
 ROWS_OF_A_PIECE = 100
 BY_OTHER_MACHINE = "the list of connections is sent to the machine of the node only"
 BY_AUTHORIZER = "the node has an authorizer: its console lists the connections to users with DESCRIBE on the cluster"
 
 
-def refusal(peer: str, *, has_authorizer: bool) -> str:
-    """Return the reason why the list is not sent to an IP address; empty if it is sent."""
+def refusal(peer: str, header_names: Collection[str] = (), *, has_authorizer: bool) -> str:
+    """Return the reason why the list is not sent to an IP address; empty if it is sent.
+
+    ``header_names``: names of the request's header fields in lower case. A proxy on this machine adds one of
+    `PROXY_FIELDS` to the requests of other machines.
+    """
     if has_authorizer:
         return BY_AUTHORIZER
+    if not PROXY_FIELDS.isdisjoint(header_names):
+        return BY_OTHER_MACHINE
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:

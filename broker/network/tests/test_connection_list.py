@@ -27,6 +27,12 @@ def test_list_is_not_sent_to_another_machine(peer: str) -> None:
     assert refusal(peer, has_authorizer=False) == BY_OTHER_MACHINE
 
 
+@pytest.mark.parametrize("name", ["forwarded", "via", "x-forwarded-for"])
+def test_list_is_not_sent_through_a_proxy_on_the_machine_of_the_node(name: str) -> None:
+    assert refusal("127.0.0.1", {"host": "localhost", name: "10.0.0.7"}, has_authorizer=False) == BY_OTHER_MACHINE
+    assert refusal("127.0.0.1", {"host": "localhost"}, has_authorizer=False) == ""
+
+
 @pytest.mark.parametrize("peer", ["127.0.0.1", "10.0.0.1"])
 def test_list_of_a_node_with_authorizer_is_sent_to_no_peer(peer: str) -> None:
     assert refusal(peer, has_authorizer=True) == BY_AUTHORIZER

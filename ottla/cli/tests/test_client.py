@@ -84,6 +84,15 @@ def test_client_of_a_node_with_authorizer_is_refused_with_the_reason() -> None:
     assert "authorizer" in done.err
 
 
+def test_list_of_connections_is_not_sent_through_a_proxy(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), 30) as sock:
+        sock.sendall(b"GET /connections HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 10.0.0.7\r\n\r\n")
+        answer = sock.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    assert b"probe" not in answer
+
+
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"node_id": 1, "connections": [{}]}', b"\xff", b"[" * 10_000])
 def test_another_document_is_no_list_of_connections(raw: bytes) -> None:
     with pytest.raises(CommandFailed, match="no list of connections"):
