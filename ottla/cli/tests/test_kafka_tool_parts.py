@@ -303,21 +303,21 @@ def test_dump_reads_at_most_max_bytes_of_a_segment(tmp_path: Path) -> None:
     assert (done.status, done.err.splitlines()[:1]) == (1, [f"Invalid size: -5 in read from {path}"])
 
 
-class AdminClient:
-    """Client of a cluster with broker 1, which records the configurations that it is asked to change."""
+class OneBrokerCluster:
+    """Client of a cluster with one broker, 1, which records the configurations that it is asked to change."""
 
     def __init__(self) -> None:
         self.changed: list[tuple[int, str]] = []
 
-    async def bootstrap_channel(self) -> AdminClient:
+    async def bootstrap_channel(self) -> OneBrokerCluster:
         return self
 
-    async def broker(self, node_id: int) -> AdminClient:
+    async def broker(self, node_id: int) -> OneBrokerCluster:
         if node_id != 1:
             raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}")
         return self
 
-    async def leader(self, topic: str, partition: int) -> AdminClient:
+    async def leader(self, topic: str, partition: int) -> OneBrokerCluster:
         raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
 
     async def metadata(self, topics: list[str]) -> md.MetadataResponse:
@@ -329,7 +329,7 @@ class AdminClient:
 
 
 def test_throttles_are_cleared_on_live_brokers_though_another_is_not_available() -> None:
-    client: Any = AdminClient()
+    client: Any = OneBrokerCluster()
     options = argparse.Namespace(bootstrap_controller=None)
     with pytest.raises(ProtocolError, match="BROKER_NOT_AVAILABLE: broker 0"):
         trio.run(clear_throttles, client, options, [(("t", 0), [0, 1, 2])])
@@ -337,7 +337,7 @@ def test_throttles_are_cleared_on_live_brokers_though_another_is_not_available()
 
 
 def test_abort_in_a_partition_without_leader_fails_with_the_text_of_kafkas_client() -> None:
-    client: Any = AdminClient()
+    client: Any = OneBrokerCluster()
     options = argparse.Namespace(topic="t", partition=9, start_offset=0, producer_id=None)
     options.producer_epoch = options.coordinator_epoch = None
     with pytest.raises(ToolFailed) as failure:
