@@ -25,7 +25,13 @@ from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.messages import control_records as ctl
 from ottla.wire.record_batch import legacy_records
-from ottla.wire.record_batch.batch_header import DELETE_HORIZON_BIT, NO_SEQUENCE, BatchHeader, increment_sequence
+from ottla.wire.record_batch.batch_header import (
+    DELETE_HORIZON_BIT,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    increment_sequence,
+)
 from ottla.wire.record_batch.compression import compression_type_of
 from ottla.wire.record_batch.control_record import (
     ControlRecordType,
@@ -208,7 +214,8 @@ class LogDump:
                 text = f"Indexed offset: {offset}, found log offset: {at}"
                 errors.setdefault("The following indexed offsets are not found in :", []).append(text)
             else:
-                newest = max(record.timestamp_ms for record in iterate_records(raw, found[1], found[0]))
+                records = iterate_records(raw, found[1], found[0])
+                newest = max((record.timestamp_ms for record in records), default=NO_TIMESTAMP)
                 if newest != timestamp:
                     text = f"  Index timestamp: {timestamp}, log timestamp: {newest}"
                     errors.setdefault("Found timestamp mismatch in :", []).append(text)

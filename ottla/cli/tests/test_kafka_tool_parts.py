@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import struct
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages.metadata_records import ConfigRecord, FeatureLevelRecord, UserScramCredentialRecord
+from ottla.wire.record_batch.batch_header import BatchHeader, pack_batch
 from ottla.wire.record_batch.records import Record
 
 REPLICA = PartitionReplica(1, "t", 0)
@@ -301,6 +303,18 @@ def test_dump_reads_at_most_max_bytes_of_a_segment(tmp_path: Path) -> None:
     assert len(kafka_dump_log._read_segment(RealDisk(), path, None)) == 100
     done = run_command("kafka-dump-log", "--files", path, "--max-bytes", "-5")
     assert (done.status, done.err.splitlines()[:1]) == (1, [f"Invalid size: -5 in read from {path}"])
+
+
+def test_dump_of_a_time_index_reads_a_batch_without_records(tmp_path: Path) -> None:
+    path = str(tmp_path / "00000000000000000000")
+    header = BatchHeader(0, 0, 0, 2, 0, 0, 4, -1, 1000, 7, 0, 0, 0)  # compaction keeps it for its producer
+    Path(f"{path}.log").write_bytes(pack_batch(header, b""))
+    Path(f"{path}.index").write_bytes(b"")
+    Path(f"{path}.timeindex").write_bytes(struct.pack(">qi", 1000, 4))
+    done = run_command("kafka-dump-log", "--files", f"{path}.timeindex")
+    assert done.status == 0
+    assert done.out.decode().splitlines()[1:] == ["timestamp: 1000 offset: 4"]
+    assert "  Index timestamp: 1000, log timestamp: -1" in done.err.splitlines()
 
 
 class OneBrokerCluster:
