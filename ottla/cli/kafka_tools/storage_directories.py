@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ottla.broker.config.listener_config import CONTROLLER_ROLE, QUORUM_VOTERS, ConfigException
 from ottla.broker.config.node_config import NodeConfig
 from ottla.cli.commands.format import format_storage
 from ottla.cli.errors import failure_text
-from ottla.cli.kafka_tools.feature_levels import FEATURES, parse_level, parse_release
+from ottla.cli.kafka_tools.feature_levels import FEATURES, KNOWN_RELEASES, parse_level, parse_release
 from ottla.cli.kafka_tools.tool_options import ToolFailed
 from ottla.cli.node_setup.settings import configure, read_settings
-from ottla.controller.bootstrap_features import InvalidFeatureLevel, bootstrap_feature_levels
-from ottla.controller.metadata.record_serde import METADATA_VERSION
+from ottla.controller.bootstrap_features import LEVELS_SINCE, InvalidFeatureLevel, bootstrap_feature_levels
+from ottla.controller.metadata.record_serde import KRAFT_VERSION, METADATA_VERSION, NEWEST_METADATA_VERSION
 from ottla.controller.storage_formatter import StorageFormatError, bootstrap_records
 from ottla.log.checkpoints import checkpoint_files
 from ottla.log.checkpoints.checkpoint_files import META_PROPERTIES_FILE, CorruptFile
@@ -33,6 +33,16 @@ VOTERS_TWICE = (
 NO_VOTERS = (
     "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
     "--standalone, --initial-controllers, or --no-initial-controllers."
+)
+_FLAGS = "--standalone, --initial-controllers, or --no-initial-controllers"
+STATIC_LEVEL = (
+    f"Cannot set kraft.version to 0 if controller.quorum.voters is empty and one of the flags {_FLAGS} is used. For "
+    "dynamic controllers support, try removing the --feature flag for kraft.version."
+)
+DYNAMIC_LEVEL = (
+    "Cannot set kraft.version to {} unless controller.quorum.voters is empty and one of the flags "
+    f"{_FLAGS} is used. For dynamic controllers support, try using one of {_FLAGS} and removing "
+    "controller.quorum.voters."
 )
 SHOWN = ("cluster.id", "directory.id", "node.id", "version")
 """Properties of ``meta.properties`` that ``info`` shows."""
@@ -91,6 +101,30 @@ def _check(options: argparse.Namespace, config: NodeConfig, values: dict[str, st
     return levels
 
 
+def _check_levels(levels: Mapping[str, int], *, is_dynamic: bool) -> None:
+    """Check the levels of ``--feature`` as ``Formatter`` does; ``is_dynamic``: the voters are not in the settings.
+
+    Raises:
+        ToolFailed: a level is unknown, not stable, or contradicts the settings of the quorum.
+    """
+    for name, level in levels.items():
+        if name == METADATA_VERSION:
+            if level not in KNOWN_RELEASES:
+                raise ToolFailed(
+                    f"No MetadataVersion with feature level {level}. Valid feature levels are from "
+                    f"{min(KNOWN_RELEASES)} to {max(KNOWN_RELEASES)}."
+                )
+            if level > NEWEST_METADATA_VERSION:
+                raise ToolFailed(f"{METADATA_VERSION} {KNOWN_RELEASES[level]} is not yet stable.")
+        elif level not in (0, *LEVELS_SINCE.get(name, (1,))):
+            raise ToolFailed(f"No feature:{name} with feature level {level}")
+    kraft = levels.get(KRAFT_VERSION)
+    if kraft == 0 and is_dynamic:
+        raise ToolFailed(STATIC_LEVEL)
+    if kraft and not is_dynamic:
+        raise ToolFailed(DYNAMIC_LEVEL.format(kraft))
+
+
 def _bootstrap_text(levels: dict[str, int]) -> str:
     """Return the line about the records of the new cluster, without those of SCRAM credentials."""
     rows = [
@@ -139,6 +173,7 @@ def format_directories(options: argparse.Namespace) -> int:
     config, values = _config(options)
     chosen = _check(options, config, values)
     is_dynamic = not config.values.get(QUORUM_VOTERS, "").strip()
+    _check_levels(chosen, is_dynamic=is_dynamic)
     try:
         levels = bootstrap_feature_levels(options.release_version, chosen, dynamic_quorum=is_dynamic)
         done = _formatted(_directories(config), options.cluster_id, config.node_id)

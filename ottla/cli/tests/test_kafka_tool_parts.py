@@ -262,6 +262,24 @@ def test_storage_format_refuses_directories_of_others_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
+    ("feature", "text"),
+    [
+        ("metadata.version=99", "No MetadataVersion with feature level 99. Valid feature levels are from 7 to 31.\n"),
+        ("metadata.version=31", "metadata.version 4.4-IV0 is not yet stable.\n"),
+        ("group.version=9", "No feature:group.version with feature level 9\n"),
+        ("kraft.version=2", "No feature:kraft.version with feature level 2\n"),
+        ("kraft.version=0", "Cannot set kraft.version to 0 if controller.quorum.voters is empty and one of the flags"),
+    ],
+)
+def test_storage_format_names_wrong_feature_levels_as_kafka(tmp_path: Path, feature: str, text: str) -> None:
+    config = _write_server_properties(tmp_path, "a")
+    done = run_command("kafka-storage", "format", "-c", config, "-t", "abc", "--standalone", "-f", feature)
+    assert (done.status, done.out) == (1, b"")
+    assert done.err.startswith(text)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
     ("text", "delimiter", "payloads"),
     [
         ("a,b,,c\n", ",", ["a", "b", "", "c\n"]),
