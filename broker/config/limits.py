@@ -364,10 +364,10 @@ MAX_CONSOLE_FRAME_BYTES = 64 * 1024
 
 Beyond: the page has its size only.
 """
-MAX_CONSOLE_SCHEMAS = 500
-"""Schemas of keys and values that the web console keeps, of files and of a registry each.
+MAX_CONSOLE_SCHEMA_BYTES = 4 * 1024 * 1024
+"""Schemas that the web console keeps, of files and of a registry each; each counts as 4 KiB at least.
 
-Beyond: the one that was not used for longest is loaded again when it is needed.
+Beyond: the ones that were not used for longest are loaded again when they are needed.
 """
 MAX_CONSOLE_SCHEMA_LOOKUPS = 20
 """Schemas that a page of records of the web console requests from the schema registry.

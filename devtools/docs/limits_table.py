@@ -247,6 +247,10 @@ broker.config.limits.MAX_CONSOLE_REBALANCE_MEMBERS
 
 broker.config.limits.MAX_CONSOLE_CHANGES
 
+broker.config.limits.MAX_CONSOLE_SCHEMA_BYTES
+
+broker.config.limits.MAX_CONSOLE_SCHEMA_LOOKUPS
+
 broker.config.limits.MAX_FAULT_REQUEST_BYTES
 
 broker.config.limits.MAX_METRICS_PARTITIONS

@@ -1,7 +1,7 @@
 """Decoder of Avro values by fastavro.
 
-fastavro decodes a value in one step and by recursion in C. So its schema is measured first: the number of values that a
-byte may describe, and recursion, limit the size of the values that are decoded.
+fastavro decodes a value in one step and by recursion in C. So its schema is measured first: the number of values, and
+of levels of values within each other, that a byte may describe limit the size of the values that are decoded.
 
 Source: Avro 1.12 specification, binary encoding.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
 from ottla.console.schemas.value_decoder import (
@@ -22,12 +23,21 @@ from ottla.console.schemas.value_decoder import (
 )
 from ottla.jobs.job import Job
 
-MAX_RECURSIVE_BYTES = 1024
-"""Bytes of a value of a recursive schema: each may begin a level, and C has a stack of fixed size."""
+MAX_LEVELS = 2048
+"""Most values within each other, of a recursive schema: fastavro takes about 750 bytes of the C stack for each."""
 MAX_SCHEMA_NODES = 5_000
+MAX_SCHEMA_OBJECTS = 10_000
+"""Objects and lists in the JSON of a schema and its references: fastavro parses each text without yielding."""
+_KEYS = frozenset({"type", "name", "namespace", "fields", "items", "values", "symbols", "size"})
+"""Attributes of a schema that say how its values are encoded.
+
+The conversion of logical types may fail or take long, fastavro rejects defaults that Avro permits, and its own
+attributes make it believe that it has parsed a schema.
+"""
 _WRAPPER, _FIELD = "OttlaConsoleValue", "value"
 """Record around each value, with one field: fastavro keeps referenced types only for records. It adds no bytes."""
-_SIZES = {"null": 0, "float": 4, "double": 8}
+_SIZES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
+"""Minimum sizes of primitive types in bytes."""
 
 
 class _Extent(NamedTuple):
@@ -38,17 +48,33 @@ class _Extent(NamedTuple):
 
 
 class _Measure:
-    """Measure of a schema: the most values that a byte may describe, and whether the schema is recursive."""
+    """Measure of a schema: the most values, and levels of values, that a number of bytes may describe."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
         self._extents: dict[str, _Extent] = {}
         self._open: set[str] = set()
-        self.values_per_byte = 1.0
-        self.is_recursive = False
+        self._direct: dict[str, set[str]] = {}
+        self._values_per_byte = 1
+        self._is_recursive = False
         self._nodes = 0
 
-    def measure(self, schema: Any, direct: frozenset[str] = frozenset()) -> _Extent:
+    def most_bytes(self) -> int:
+        """Return the largest size of an encoded value, after `measure`, for which the limits suffice.
+
+        Values of a schema that is not recursive have fewer levels than the schema has nodes. In others, unions, arrays
+        and maps have a byte of their own; of records within each other without one of these in between there are at
+        most as many as on the longest path over `_direct`.
+        """
+        most = min(MAX_DECODED_VALUES // self._values_per_byte, MAX_DECODED_BYTES)
+        if not self._is_recursive:
+            return most
+        path: dict[str, int] = {}
+        for name in TopologicalSorter(self._direct).static_order():
+            path[name] = 1 + max((path[each] for each in self._direct.get(name, ())), default=0)
+        return min(most, MAX_LEVELS // (1 + max(path.values(), default=1)))
+
+    def measure(self, schema: Any, direct: tuple[str, ...] = ()) -> _Extent:
         """Return the extent of a schema that fastavro has parsed.
 
         ``direct``: names of the records around it without a union, array or map in between.
@@ -62,16 +88,14 @@ class _Measure:
         if isinstance(schema, list):
             for branch in schema:
                 found = self.measure(branch)
-                self._repeat(_Extent(found.least_bytes + 1, found.values))
+                self._repeat(found.least_bytes + 1, found.values)
             return _Extent(1, 1)
         kind = schema["type"] if isinstance(schema, dict) else schema
-        if isinstance(kind, dict | list):
-            return self.measure(kind, direct)
         if kind in ("array", "map"):
-            item = self.measure(schema["items" if kind == "array" else "values"])
-            if kind == "array" and not item.least_bytes:
+            found = self.measure(schema["items" if kind == "array" else "values"])
+            if kind == "array" and not found.least_bytes:
                 raise InvalidSchema("an array whose elements have no bytes")
-            self._repeat(item)
+            self._repeat(found.least_bytes, found.values)
             return _Extent(1, 1)
         if kind in ("record", "error"):
             return self._record(schema, direct)
@@ -79,75 +103,108 @@ class _Measure:
             if schema["size"] < 0:
                 raise InvalidSchema("a fixed type of a negative size")
             return _Extent(schema["size"], 1)
-        if kind in self._named:
-            return self._named_type(kind, direct)
-        return _Extent(_SIZES.get(kind, 1), 1)
+        if kind == "enum":
+            return _Extent(1, 1)
+        return _Extent(_SIZES[kind], 1) if kind in _SIZES else self._named_type(kind, direct)
 
-    def _named_type(self, name: str, direct: frozenset[str]) -> _Extent:
+    def _named_type(self, name: str, direct: tuple[str, ...]) -> _Extent:
         if name in direct:
             raise InvalidSchema("a value of the schema contains itself without an end")
         if name in self._open:
-            self.is_recursive = True
+            self._is_recursive = True
+            self._add_direct(name, direct)
             return _Extent(1, 1)  # the union, array or map through which it contains itself has a byte
-        return self._extents[name] if name in self._extents else self.measure(self._named[name], direct)
+        if name not in self._extents:
+            return self.measure(self._named[name], direct)
+        self._add_direct(name, direct)
+        return self._extents[name]
 
-    def _record(self, schema: Any, direct: frozenset[str]) -> _Extent:
-        name, was_recursive = schema["name"], self.is_recursive
-        self.is_recursive = False
+    def _record(self, schema: Any, direct: tuple[str, ...]) -> _Extent:
+        name, was_recursive = schema["name"], self._is_recursive
+        if self._named[name]["fields"] is not schema["fields"]:
+            raise InvalidSchema(f"two types with the name {name}")
+        self._add_direct(name, direct)
+        self._is_recursive = False
         self._open.add(name)
-        extents = [self.measure(field["type"], direct | {name}) for field in schema["fields"]]
+        extents = [self.measure(field["type"], (*direct, name)) for field in schema["fields"]]
         self._open.discard(name)
         found = _Extent(sum(each.least_bytes for each in extents), 1 + sum(each.values for each in extents))
-        if self.is_recursive:
-            self._repeat(found)
+        if found.values > MAX_DECODED_VALUES:
+            raise InvalidSchema(f"values of more than {MAX_DECODED_VALUES:,} parts")
+        if self._is_recursive:
+            self._repeat(found.least_bytes, found.values)
         else:
             self._extents[name] = found
-        self.is_recursive |= was_recursive
+        self._is_recursive |= was_recursive
         return found
 
-    def _repeat(self, extent: _Extent) -> None:
-        self.values_per_byte = max(self.values_per_byte, extent.values / max(extent.least_bytes, 1))
+    def _add_direct(self, name: str, direct: tuple[str, ...]) -> None:
+        if direct and direct[-1] != _WRAPPER:
+            self._direct.setdefault(direct[-1], set()).add(name)
+
+    def _repeat(self, least_bytes: int, values: int) -> None:
+        self._values_per_byte = max(self._values_per_byte, -(-values // max(least_bytes, 1)))
 
 
-def _without_logical_types(schema: Any) -> Any:
-    """Return a schema without logical types: their conversion to Python objects may fail or take long."""
+def _simplify(schema: Any, left: Iterator[int]) -> Any:
+    """Return a schema with only the `_KEYS`; ``left`` has an item for each object or list that it may still have.
+
+    Raises:
+        InvalidSchema: it has more.
+    """
+    if not isinstance(schema, dict | list):
+        return schema
+    if next(left, None) is None:
+        raise InvalidSchema(f"more than {MAX_SCHEMA_OBJECTS:,} objects and lists")
     if isinstance(schema, dict):
-        return {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
-    return [_without_logical_types(each) for each in schema] if isinstance(schema, list) else schema
+        return {key: _simplify(value, left) for key, value in schema.items() if key in _KEYS}
+    return [_simplify(each, left) for each in schema]
+
+
+def build_avro_decoder(text: str, references: Mapping[str, str] | None = None) -> Job[AvroDecoder]:
+    """Parse a schema, as a job; ``references`` are those of the named types that it uses, by name, in order.
+
+    Raises:
+        InvalidSchema: the schema is malformed or too large. ModuleNotFoundError: fastavro is not installed.
+    """
+    # lazy: 12.0 ms, 737 kB: few nodes have schemas
+    import fastavro
+
+    named: dict[str, Any] = {}
+    left = iter(range(MAX_SCHEMA_OBJECTS))
+    parsed: Any = None
+    try:
+        texts = [*(references or {}).values(), text]
+        for number, each in enumerate(texts, 1):
+            document = json.loads(each)
+            yield None
+            schema = _simplify(document, left)
+            yield None
+            if number == len(texts):
+                schema = {"type": "record", "name": _WRAPPER, "fields": [{"name": _FIELD, "type": schema}]}
+            parsed = fastavro.parse_schema(schema, named)
+            yield None
+        measure = _Measure(named)
+        measure.measure(parsed)
+        return AvroDecoder(parsed, measure.most_bytes())
+    except fastavro.schema.SchemaParseException as error:
+        raise InvalidSchema(f"not an Avro schema: {_first_line(error)}") from None
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise InvalidSchema(f"not an Avro schema: {_first_line(error)}") from None
 
 
 class AvroDecoder:
     """Decoder of the values of an Avro schema."""
 
-    def __init__(self, text: str, references: Mapping[str, str] | None = None) -> None:
-        """Parse a schema; ``references`` are those of the named types that it uses, by name, in order.
-
-        Raises:
-            InvalidSchema: the schema is malformed. ModuleNotFoundError: fastavro is not installed.
-        """
+    def __init__(self, schema: Any, most_bytes: int) -> None:
+        """Create a decoder; ``schema`` is a record around the value, as fastavro has parsed it."""
         # lazy: 12.0 ms, 737 kB: few nodes have schemas
         import fastavro
 
-        named: dict[str, Any] = {}
-        try:
-            for reference in (references or {}).values():
-                fastavro.parse_schema(_without_logical_types(json.loads(reference)), named)
-            field = {"name": _FIELD, "type": _without_logical_types(json.loads(text))}
-            wrapper = {"type": "record", "name": _WRAPPER, "fields": [field]}
-            parsed: Any = fastavro.parse_schema(wrapper, named)
-            measure = _Measure(named)
-            extent = measure.measure(parsed)
-        except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-            raise InvalidSchema(f"not an Avro schema: {_first_line(error)}") from None
-        except fastavro.schema.SchemaParseException as error:
-            raise InvalidSchema(f"not an Avro schema: {_first_line(error)}") from None
-        if extent.values > MAX_DECODED_VALUES:
-            raise InvalidSchema(f"values of more than {MAX_DECODED_VALUES:,} parts")
-        self._schema: Any = parsed
+        self._schema = schema
         self._read: Any = fastavro.schemaless_reader
-        most = int(MAX_DECODED_VALUES / measure.values_per_byte)
-        self._most_bytes = min(most, MAX_RECURSIVE_BYTES if measure.is_recursive else MAX_DECODED_BYTES)
-        self.name = f"Avro {_type_name(parsed['fields'][0]['type'])}"
+        self._most_bytes = most_bytes
+        self.name = f"Avro {_type_name(schema['fields'][0]['type'])}"
 
     def decode(self, raw: bytes, position: int) -> Job[Any]:
         """Return the value in ``raw[position:]``, as a job.

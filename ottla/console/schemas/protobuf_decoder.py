@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from ottla.console.schemas.value_decoder import (
+    MAX_DECODED_BYTES,
     MAX_DECODED_VALUES,
     InvalidSchema,
     UndecodableValue,
@@ -19,20 +20,34 @@ from ottla.jobs.job import Job
 from ottla.wire.codec.primitives import read_varlong
 from ottla.wire.errors import WireError
 
-WELL_KNOWN = (
-    "any",
-    "api",
-    "descriptor",
-    "duration",
-    "empty",
-    "field_mask",
-    "source_context",
-    "struct",
-    "timestamp",
-    "type",
-    "wrappers",
-)
-"""Files ``google/protobuf/NAME.proto`` that belong to the library."""
+WELL_KNOWN = {
+    f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2"
+    for name in (
+        "any",
+        "api",
+        "descriptor",
+        "duration",
+        "empty",
+        "field_mask",
+        "source_context",
+        "struct",
+        "timestamp",
+        "type",
+        "wrappers",
+    )
+}
+"""Modules of the library with the files that belong to it, by the names of the files."""
+MAX_FILE_PARTS = 5_000
+"""Message types, fields and values of enums in a file: the library builds a file without yielding."""
+MAX_MESSAGE_MEMORY = 24 * 1024 * 1024
+"""Bytes of memory for a decoded message.
+
+The library allocates each nested message with room for all fields of its type, also for a message of two bytes.
+"""
+_FIELD_MEMORY, _MESSAGE_MEMORY = 16, 192
+"""Most bytes of memory for a field, and for a nested message without its fields."""
+_NESTED_MESSAGE_BYTES = 2
+"""Encoded bytes of an empty nested message: tag and size."""
 MAX_INDEXES = 16
 """Depth of a nested message type."""
 
@@ -73,39 +88,89 @@ def split_descriptor_set(raw: bytes) -> list[tuple[str, bytes]]:
     return [(file.name, file.SerializeToString()) for file in found.file]
 
 
+class _Extent:
+    """Number of parts of the files of a schema, and number of fields of their nested message types."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, int] = {}
+        self._nested: set[str] = set()
+
+    def add(self, file: Any) -> Job[None]:
+        """Add an encoded file's descriptor, as a job.
+
+        Raises:
+            InvalidSchema: the file has more than `MAX_FILE_PARTS` parts.
+        """
+        parts, pending = 0, [file]
+        while pending:
+            proto = pending.pop()
+            is_file = proto is file
+            types = proto.message_type if is_file else proto.nested_type
+            fields = [*proto.extension, *(() if is_file else proto.field)]
+            parts += len(fields) + len(types) + sum(len(enum.value) for enum in proto.enum_type)
+            if parts > MAX_FILE_PARTS:
+                raise InvalidSchema(f"{file.name}: more than {MAX_FILE_PARTS:,} message types, fields and enum values")
+            if not is_file:
+                self._fields[proto.name] = max(len(proto.field), self._fields.get(proto.name, 0))
+            self._nested.update(_simple_name(field.type_name) for field in fields if field.type_name)
+            pending += types
+            yield None
+
+    def most_bytes(self) -> int:
+        """Return the largest size of a message for which `MAX_MESSAGE_MEMORY` suffices."""
+        widest = max((self._fields.get(name, 0) for name in self._nested), default=0)
+        memory = _MESSAGE_MEMORY + widest * _FIELD_MEMORY
+        return min(MAX_DECODED_BYTES, _NESTED_MESSAGE_BYTES * MAX_MESSAGE_MEMORY // memory)
+
+
+def _simple_name(name: str) -> str:
+    """Return the last part of a type name: fields may name a type without its package."""
+    return name.rpartition(".")[2]
+
+
+def build_protobuf_schema(files: Iterable[tuple[str, bytes]]) -> Job[ProtobufSchema]:
+    """Build the message types of encoded ``FileDescriptorProto`` messages, as a job; the last one is the main file.
+
+    ``files``: name by which others import the file, empty for the one in it, and the encoded message.
+
+    Raises:
+        InvalidSchema: a file is malformed, too large or missing. ModuleNotFoundError: protobuf is not installed.
+    """
+    # lazy: 0.4 ms, 4 kB: few nodes have schemas
+    from google.protobuf import descriptor_pb2, descriptor_pool, message
+
+    pool: Any = descriptor_pool.DescriptorPool()
+    protos: dict[str, Any] = {}
+    main: Any = None
+    extent = _Extent()
+    try:
+        for name, raw in files:
+            main = descriptor_pb2.FileDescriptorProto.FromString(raw)
+            main.name = name or main.name
+            protos[main.name] = main
+            yield from extent.add(main)
+        if main is None:
+            raise InvalidSchema("no file in the descriptor set")
+        for proto in (*_well_known_files(protos), *protos.values()):
+            pool.Add(proto)
+            yield None
+        pool.FindFileByName(main.name)
+    except message.DecodeError:
+        raise InvalidSchema("not a descriptor set") from None
+    except (TypeError, KeyError, ValueError) as error:
+        raise InvalidSchema(f"not a complete descriptor set: {str(error).partition(chr(10))[0][:200]}") from None
+    return ProtobufSchema(pool, main, extent.most_bytes())
+
+
 class ProtobufSchema:
     """File of message types with the files that it imports."""
 
-    def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:
-        """Build the message types of encoded ``FileDescriptorProto`` messages; the last one is the main file.
-
-        ``files``: name by which others import the file, empty for the one in it, and the encoded message.
-
-        Raises:
-            InvalidSchema: a file is malformed or missing. ModuleNotFoundError: protobuf is not installed.
-        """
-        # lazy: 0.4 ms, 4 kB: few nodes have schemas
-        from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
-
-        self._message_class = message_factory.GetMessageClass
-        self._decode_error = message.DecodeError
-        self._pool = descriptor_pool.DescriptorPool()
-        protos: dict[str, Any] = {}
-        try:
-            for name, raw in files:
-                proto = descriptor_pb2.FileDescriptorProto.FromString(raw)
-                proto.name = name or proto.name
-                protos[proto.name] = proto
-                self._file = proto
-            for proto in (*_well_known_files(protos), *protos.values()):
-                self._pool.Add(proto)
-            if not protos:
-                raise InvalidSchema("no file in the descriptor set")
-            self._pool.FindFileByName(self._file.name)
-        except message.DecodeError:
-            raise InvalidSchema("not a descriptor set") from None
-        except (TypeError, KeyError, ValueError) as error:
-            raise InvalidSchema(f"not a complete descriptor set: {str(error).partition(chr(10))[0][:200]}") from None
+    def __init__(self, pool: Any, file: Any, most_bytes: int) -> None:
+        """Create a schema; ``pool`` has the built message types, ``file`` is the descriptor of the main file."""
+        self._pool = pool
+        self._file = file
+        self._most_bytes = most_bytes
+        self._decoders: dict[str, ProtobufDecoder] = {}
 
     def decoder_by_indexes(self, indexes: tuple[int, ...]) -> ProtobufDecoder:
         """Return the decoder of a message type of the main file.
@@ -130,11 +195,13 @@ class ProtobufSchema:
         """
         if not name:
             return self.decoder_by_indexes((0,))
-        try:
-            found = self._pool.FindMessageTypeByName(name)
-        except KeyError:
-            raise UndecodableValue(f"the schema has no message type {name}") from None
-        return ProtobufDecoder(name, self._message_class(found), self._decode_error)
+        if name not in self._decoders:
+            try:
+                descriptor = self._pool.FindMessageTypeByName(name)
+            except (KeyError, ValueError):
+                raise UndecodableValue(f"the schema has no message type {name}") from None
+            self._decoders[name] = ProtobufDecoder(name, descriptor, self._most_bytes)
+        return self._decoders[name]
 
 
 def _well_known_files(files: dict[str, Any]) -> Iterator[Any]:
@@ -146,11 +213,10 @@ def _well_known_files(files: dict[str, Any]) -> Iterator[Any]:
     found: dict[str, Any] = {}
     while pending:
         name = pending.pop()
-        stem = name.removeprefix("google/protobuf/").removesuffix(".proto")
-        if name in files or name in found or stem not in WELL_KNOWN:
+        if name in files or name in found or name not in WELL_KNOWN:
             continue
         # lazy: 1.0 ms, 50 kB: few schemas import them
-        descriptor = import_module(f"google.protobuf.{stem}_pb2").DESCRIPTOR
+        descriptor = import_module(WELL_KNOWN[name]).DESCRIPTOR
         proto = descriptor_pb2.FileDescriptorProto()
         descriptor.CopyToProto(proto)
         found[name] = proto
@@ -161,19 +227,25 @@ def _well_known_files(files: dict[str, Any]) -> Iterator[Any]:
 class ProtobufDecoder:
     """Decoder of the messages of one type."""
 
-    def __init__(self, name: str, message_class: Any, decode_error: type[Exception]) -> None:
+    def __init__(self, name: str, descriptor: Any, most_bytes: int) -> None:
+        # lazy: 0.4 ms, 4 kB: few nodes have schemas
+        from google.protobuf import message, reflection
+
         self.name = f"Protobuf {name}"
-        self._class = message_class
-        self._decode_error = decode_error
+        self._most_bytes = most_bytes
+        self._decode_error = message.DecodeError
+        # `message_factory.GetMessageClass` creates the classes of all message types within, by recursion
+        contents = {"DESCRIPTOR": descriptor, "__module__": None}
+        self._class: Any = reflection.GeneratedProtocolMessageType(descriptor.name, (message.Message,), contents)
 
     def decode(self, raw: bytes, position: int) -> Job[Any]:
         """Return the message in ``raw[position:]`` as a dict, as a job; fields without a value are left out.
 
         Raises:
-            UndecodableValue: the bytes are not a message of the type, ``raw`` is larger than `MAX_DECODED_BYTES`, or
-                the message has more than `MAX_DECODED_VALUES` values.
+            UndecodableValue: the bytes are not a message of the type, ``raw`` is larger than the limit, or the
+                message has more than `MAX_DECODED_VALUES` values.
         """
-        check_size(raw)
+        check_size(raw, self._most_bytes)
         try:
             message = self._class.FromString(raw[position:])
         except self._decode_error as error:

@@ -20,6 +20,9 @@ MAX_SCHEMA_BYTES = 256 * 1024
 """Document of the registry, and file with a schema."""
 MAX_REFERENCES = 50
 """Schemas that a schema uses, directly and through others."""
+MAX_TOTAL_CHARS = 1024 * 1024
+"""Characters of a schema and the schemas that it uses."""
+_PATH_CHARS = 100
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 
 
@@ -74,10 +77,14 @@ class SchemaRegistryClient:
 
     async def _add_references(self, kind: str, schema: dict[str, Any], out: dict[str, str], left: list[int]) -> None:
         """Add the schemas that a schema uses; ``left`` has the number of requests that may still be sent."""
-        for row in schema.get("references") or ():
+        rows = schema.get("references") or []
+        if not isinstance(rows, list):
+            raise InvalidSchema("malformed references")
+        for row in rows:
             try:
-                name, subject, version = str(row["name"]), str(row["subject"]), int(row["version"])
-            except (KeyError, TypeError, ValueError):
+                name, version = str(row["name"]), int(row["version"])
+                subject = quote(str(row["subject"]), safe="")
+            except (LookupError, TypeError, ValueError, OverflowError):
                 raise InvalidSchema("malformed references") from None
             if name in out:
                 continue
@@ -85,16 +92,18 @@ class SchemaRegistryClient:
             if left[0] < 0:
                 raise InvalidSchema(f"more than {MAX_REFERENCES} references")
             suffix = "?format=serialized" if kind == PROTOBUF else ""
-            found = await self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}{suffix}")
+            found = await self._get(f"/subjects/{subject}/versions/{version}{suffix}")
             await self._add_references(kind, found, out, left)
             out[name] = _schema_text(found)
+            if sum(map(len, out.values())) > MAX_TOTAL_CHARS:
+                raise InvalidSchema(f"more than {MAX_TOTAL_CHARS:,} characters with its references")
 
     async def _get(self, path: str) -> dict[str, Any]:
         try:
             raw = await http_get(self._env, self._url + path, max_bytes=MAX_SCHEMA_BYTES)
             found = json.loads(raw)
         except HttpFetchError as error:
-            raise InvalidSchema(f"schema registry: {path.partition('?')[0]}: {error}") from None
+            raise InvalidSchema(f"schema registry: {path.partition('?')[0][:_PATH_CHARS]}: {error}") from None
         except (ValueError, RecursionError):
             raise InvalidSchema("schema registry: no JSON") from None
         if not isinstance(found, dict):

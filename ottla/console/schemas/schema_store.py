@@ -15,11 +15,17 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from ottla.broker.config.limits import MAX_CONSOLE_SCHEMA_LOOKUPS, MAX_CONSOLE_SCHEMAS
-from ottla.console.schemas.avro_decoder import AvroDecoder
-from ottla.console.schemas.protobuf_decoder import ProtobufSchema, read_message_indexes, split_descriptor_set
+from ottla.broker.config.limits import MAX_CONSOLE_SCHEMA_BYTES, MAX_CONSOLE_SCHEMA_LOOKUPS
+from ottla.console.record_text import shorten
+from ottla.console.schemas.avro_decoder import build_avro_decoder
+from ottla.console.schemas.protobuf_decoder import (
+    ProtobufSchema,
+    build_protobuf_schema,
+    read_message_indexes,
+    split_descriptor_set,
+)
 from ottla.console.schemas.registry_client import (
     AVRO,
     MAX_SCHEMA_BYTES,
@@ -30,6 +36,7 @@ from ottla.console.schemas.registry_client import (
 from ottla.console.schemas.value_decoder import InvalidSchema, UndecodableValue, ValueDecoder, check_size
 from ottla.env.env import Env
 from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 
 LOOKUP_TIMEOUT_S = 5.0
 """Time in which the schemas of a page are loaded from the registry."""
@@ -39,6 +46,12 @@ MAX_FILES = 10_000
 _PREFIX_BYTES = 5
 """Zero byte and id of the schema before a value in Confluent's wire format."""
 KEY, VALUE = "key", "value"
+MAX_NOTE_CHARS = 300
+"""Characters of a reason, or of a type name, that are shown: names in a schema may be long."""
+LEAST_SCHEMA_BYTES = 4096
+"""Bytes as which a smaller schema counts in a cache."""
+K = TypeVar("K")
+V = TypeVar("V")
 NOT_INSTALLED = "{} is not installed: pip install 'ottla[schemas]'"
 
 
@@ -54,11 +67,11 @@ class DecodedValue(NamedTuple):
 
 
 class SchemaFile(NamedTuple):
-    """Content of a file with a schema, and what identifies its version."""
+    """File with a schema."""
 
     name: str
     stamp: tuple[int, int]
-    raw: bytes
+    """Time of the last change and size: others after a change."""
 
 
 class JsonDecoder:
@@ -90,30 +103,60 @@ class Problem(NamedTuple):
     until_ms: float
 
 
-def _schema_of_file(file: SchemaFile) -> Decoder:
-    """Return the decoder of a file.
+class SchemaCache(Generic[K, V]):
+    """Schemas that were used last, with sources of at most `MAX_CONSOLE_SCHEMA_BYTES`."""
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._total_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get(self, key: K) -> V | None:
+        """Return the schema of a key, which was used now, or None."""
+        if key not in self._rows:
+            return None
+        self._rows.move_to_end(key)
+        return self._rows[key][0]
+
+    def put(self, key: K, value: V, size_bytes: int) -> None:
+        """Set the schema of a key, with the size of its source, and remove those that were not used for longest."""
+        size_bytes = max(size_bytes, LEAST_SCHEMA_BYTES)
+        self._total_bytes += size_bytes - self._rows.pop(key, (None, 0))[1]
+        self._rows[key] = value, size_bytes
+        while self._total_bytes > MAX_CONSOLE_SCHEMA_BYTES:
+            self._total_bytes -= self._rows.popitem(last=False)[1][1]
+
+
+def _schema_of_file(file_name: str, raw: bytes) -> Job[Decoder]:
+    """Return the decoder of a file, as a job.
 
     Raises:
         InvalidSchema: the file is malformed. ModuleNotFoundError: the library is not installed.
     """
-    if len(file.raw) > MAX_SCHEMA_BYTES:
+    if len(raw) > MAX_SCHEMA_BYTES:
         raise InvalidSchema(f"more than {MAX_SCHEMA_BYTES:,} bytes")
-    if file.name.endswith(".avsc"):
-        return AvroDecoder(file.raw.decode("utf-8", "replace"))
-    schema = ProtobufSchema(split_descriptor_set(file.raw))
-    name = file.name.removesuffix(".desc").partition("@")[2]
+    if file_name.endswith(".avsc"):
+        return (yield from build_avro_decoder(raw.decode("utf-8", "replace")))
+    files = split_descriptor_set(raw)
+    yield None
+    schema = yield from build_protobuf_schema(files)
+    name = file_name.removesuffix(".desc").partition("@")[2]
     return schema.decoder_by_name(name) if name else schema
 
 
-def _schema_of_registry(found: RegisteredSchema) -> Decoder:
-    """Return the decoder of a schema of the registry.
+def _schema_of_registry(found: RegisteredSchema) -> Job[Decoder]:
+    """Return the decoder of a schema of the registry, as a job.
 
     Raises:
         InvalidSchema: the schema is malformed. ModuleNotFoundError: the library is not installed.
     """
     if found.kind == AVRO:
-        return AvroDecoder(found.text, found.references)
-    return ProtobufSchema(found.files()) if found.kind == PROTOBUF else JsonDecoder()
+        return (yield from build_avro_decoder(found.text, found.references))
+    if found.kind == PROTOBUF:
+        return (yield from build_protobuf_schema(found.files()))
+    return JsonDecoder()
 
 
 class TopicSchemas:
@@ -150,7 +193,7 @@ def _schema_id(raw: bytes) -> int | None:
 
 def _decode(name: str, decoder: Decoder | Problem, raw: bytes, position: int) -> Job[DecodedValue]:
     if isinstance(decoder, Problem):
-        return DecodedValue(name, None, decoder.text)
+        return DecodedValue(name, None, shorten(decoder.text, MAX_NOTE_CHARS))
     try:
         if isinstance(decoder, ProtobufSchema):
             indexes: tuple[int, ...] = (0,)
@@ -161,8 +204,8 @@ def _decode(name: str, decoder: Decoder | Problem, raw: bytes, position: int) ->
             _, position = read_message_indexes(raw, position)
         value = yield from decoder.decode(raw, position)
     except UndecodableValue as error:
-        return DecodedValue(name, None, str(error))
-    return DecodedValue(f"{decoder.name}, {name}", value, "")
+        return DecodedValue(name, None, shorten(str(error), MAX_NOTE_CHARS))
+    return DecodedValue(f"{shorten(decoder.name, MAX_NOTE_CHARS)}, {name}", value, "")
 
 
 class SchemaStore:
@@ -172,8 +215,8 @@ class SchemaStore:
         self._env = env
         self._directory = directory
         self._registry = SchemaRegistryClient(env, registry_url) if registry_url else None
-        self._by_id: OrderedDict[int, Decoder | Problem] = OrderedDict()
-        self._by_file: OrderedDict[str, tuple[tuple[int, int], Decoder | Problem]] = OrderedDict()
+        self._by_id = SchemaCache[int, Decoder | Problem]()
+        self._by_file = SchemaCache[str, tuple[tuple[int, int], Decoder | Problem]]()
 
     async def load(self, topic: str, values: Iterable[bytes | None]) -> TopicSchemas:
         """Return the schemas for keys and values of a topic; missing ones are loaded, which takes a limited time."""
@@ -194,57 +237,63 @@ class SchemaStore:
         """Add the schemas with the given ids to ``out``."""
         left = MAX_CONSOLE_SCHEMA_LOOKUPS
         for schema_id in ids:
-            found = self._by_id.pop(schema_id, None)
+            found = self._by_id.get(schema_id)
             if found is None or (isinstance(found, Problem) and found.until_ms <= self._env.monotonic_ms()):
                 left -= 1
                 if left < 0:
                     out[schema_id] = Problem(f"a page loads at most {MAX_CONSOLE_SCHEMA_LOOKUPS} schemas", 0.0)
                     continue
-                try:
-                    found = _schema_of_registry(await registry.fetch(schema_id))
-                except (InvalidSchema, UndecodableValue) as error:
-                    found = Problem(str(error), self._env.monotonic_ms() + RETRY_MS)
-                except ModuleNotFoundError as error:
-                    found = Problem(NOT_INSTALLED.format(error.name), self._env.monotonic_ms() + RETRY_MS)
-            out[schema_id] = self._by_id[schema_id] = found
-            while len(self._by_id) > MAX_CONSOLE_SCHEMAS:
-                self._by_id.popitem(last=False)
+                found = await self._load_id(registry, schema_id)
+            out[schema_id] = found
+
+    async def _load_id(self, registry: SchemaRegistryClient, schema_id: int) -> Decoder | Problem:
+        """Load the schema with an id from the registry."""
+        found: Decoder | Problem
+        size_bytes = 0
+        try:
+            schema = await registry.fetch(schema_id)
+            size_bytes = sum(map(len, (schema.text, *schema.references.values())))
+            found = await run_in_background(self._env, _schema_of_registry(schema))
+        except (InvalidSchema, UndecodableValue) as error:
+            found = Problem(str(error), self._env.monotonic_ms() + RETRY_MS)
+        except ModuleNotFoundError as error:
+            found = Problem(NOT_INSTALLED.format(error.name), self._env.monotonic_ms() + RETRY_MS)
+        self._by_id.put(schema_id, found, 0 if isinstance(found, Problem) else size_bytes)
+        return found
 
     async def _load_files(self, directory: str, topic: str) -> dict[str, tuple[str, Decoder | Problem]]:
         """Return file name and schema for keys and for values of a topic, where the directory has one."""
-        known = {name: stamp for name, (stamp, _) in self._by_file.items()}
         subjects = {f"{topic}-{part}": part for part in (KEY, VALUE)}
         try:
-            found = await self._env.in_thread(partial(_read_files, directory, subjects, known))
+            found = await self._env.in_thread(partial(_find_files, directory, subjects))
+            out: dict[str, tuple[str, Decoder | Problem]] = {}
+            for part, file in found.items():
+                cached = self._by_file.get(file.name)
+                if cached is None or cached[0] != file.stamp:
+                    raw = await self._env.in_thread(partial(_read_file, Path(directory, file.name)))
+                    cached = file.stamp, await run_in_background(self._env, _load_file(file.name, raw))
+                    self._by_file.put(file.name, cached, len(raw))
+                out[part] = file.name, cached[1]
         except OSError as error:
             problem = Problem(f"{directory}: {os.strerror(error.errno or 0)}", 0.0)
             return dict.fromkeys((KEY, VALUE), ("schema directory", problem))
-        out: dict[str, tuple[str, Decoder | Problem]] = {}
-        for part, file in found.items():
-            schema = self._by_file.pop(file.name)[1] if known.get(file.name) == file.stamp else _load_file(file)
-            self._by_file[file.name] = file.stamp, schema
-            out[part] = file.name, schema
-        while len(self._by_file) > MAX_CONSOLE_SCHEMAS:
-            self._by_file.popitem(last=False)
         return out
 
 
-def _load_file(file: SchemaFile) -> Decoder | Problem:
+def _load_file(name: str, raw: bytes) -> Job[Decoder | Problem]:
     try:
-        return _schema_of_file(file)
+        return (yield from _schema_of_file(name, raw))
     except (InvalidSchema, UndecodableValue) as error:
         return Problem(str(error), 0.0)
     except ModuleNotFoundError as error:
         return Problem(NOT_INSTALLED.format(error.name), 0.0)
 
 
-def _read_files(
-    directory: str, subjects: Mapping[str, str], known: Mapping[str, tuple[int, int]]
-) -> dict[str, SchemaFile]:
-    """Return the first file of each subject by ``subjects[subject]``; a file with a known stamp has no content.
+def _find_files(directory: str, subjects: Mapping[str, str]) -> dict[str, SchemaFile]:
+    """Return the first file of each subject by ``subjects[subject]``.
 
     Raises:
-        OSError: the directory or a file cannot be read.
+        OSError: the directory cannot be read.
     """
     out: dict[str, SchemaFile] = {}
     with os.scandir(directory) as entries:
@@ -255,12 +304,13 @@ def _read_files(
         part = subjects.get(subject) if kind in ("avsc", "desc") else None
         if part is None or part in out:
             continue
-        path = Path(directory, name)
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            continue
-        stamp = status.st_mtime_ns, status.st_size
-        with path.open("rb") as file:
-            raw = b"" if known.get(name) == stamp else file.read(MAX_SCHEMA_BYTES + 1)
-        out[part] = SchemaFile(name, stamp, raw)
+        status = Path(directory, name).stat()
+        if stat.S_ISREG(status.st_mode):
+            out[part] = SchemaFile(name, (status.st_mtime_ns, status.st_size))
     return out
+
+
+def _read_file(path: Path) -> bytes:
+    """Return the content of a file, or its beginning if it is too large for a schema."""
+    with path.open("rb") as file:
+        return file.read(MAX_SCHEMA_BYTES + 1)

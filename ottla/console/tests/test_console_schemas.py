@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.broker.config.limits import MAX_CONSOLE_SCHEMA_LOOKUPS
+from ottla.broker.config.limits import MAX_CONSOLE_SCHEMA_BYTES, MAX_CONSOLE_SCHEMA_LOOKUPS
 from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import NodeConfig
 from ottla.console.console_server import ConsoleListener
+from ottla.console.schemas.schema_store import LEAST_SCHEMA_BYTES, SchemaCache
 from ottla.console.schemas.tests.test_avro_decoder import encode
 from ottla.console.schemas.tests.test_protobuf_decoder import ORDER, order_file
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
@@ -110,8 +111,8 @@ def test_file_that_is_malformed_or_replaced_is_noticed(running: SchemaFixture, b
 
 
 def test_schemas_of_the_registry_are_found_by_their_ids(running: SchemaFixture, browser: Browser) -> None:
-    documents, part = running.registry.documents, {"type": "record", "name": "shop.Part", "fields": []}
-    part["fields"] = [{"name": "n", "type": "int"}]
+    documents = running.registry.documents
+    part = {"type": "record", "name": "shop.Part", "fields": [{"name": "n", "type": "int"}]}
     references = [{"name": "shop.Part", "subject": "shop/part", "version": 2}]
     documents["/schemas/ids/11"] = {"schema": '["null", "shop.Part"]', "references": references}
     documents["/subjects/shop%2Fpart/versions/2"] = {"schema": json.dumps(part), "id": 10}
@@ -141,7 +142,14 @@ def test_problem_of_the_registry_is_the_reason_beside_the_bytes(running: SchemaF
     documents["/schemas/ids/26"] = [1]
     documents["/schemas/ids/27"] = {"schema": "x", "schemaType": "PROTOBUF"}
     documents["/schemas/ids/27?format=serialized"] = {"schema": "no base 64!"}
-    text = running.show("problems", *(framed(schema_id, b"\x01") for schema_id in range(21, 28)))
+    documents["/schemas/ids/28"] = {"schema": '"int"', "references": 5}
+    documents["/schemas/ids/29"] = (
+        b'{"schema": "x", "references": [{"name": "x", "subject": "x", "version": Infinity}]}'
+    )
+    documents["/schemas/ids/30"] = {"schema": "x", "references": [{"name": "x", "subject": "\ud800", "version": 1}]}
+    long_name = {"type": "record", "name": "N" * 10_000, "fields": [{"name": "x", "type": "int"}]}
+    documents["/schemas/ids/31"] = {"schema": json.dumps(long_name)}
+    text = running.show("problems", *(framed(schema_id, b"\x01") for schema_id in range(21, 32)))
     assert "000000001501 (6 bytes) schema 21: schema registry: /schemas/ids/21: status 404" in text
     assert "schema 22: schema registry: no JSON" in text
     assert "schema 23: not an Avro schema" in text
@@ -149,6 +157,34 @@ def test_problem_of_the_registry_is_the_reason_beside_the_bytes(running: SchemaF
     assert "schema 25: malformed references" in text
     assert "schema 26: schema registry: no JSON object" in text
     assert "schema 27: the registry returned no serialized descriptor" in text
+    assert all(f"schema {schema_id}: malformed references" in text for schema_id in (28, 29, 30))
+    assert "(10,005 characters), schema 31" in text
+    assert "N" * 1000 not in text
+
+
+def test_schema_with_too_large_references_is_rejected(running: SchemaFixture) -> None:
+    documents = running.registry.documents
+    rows = [{"name": f"r{number}", "subject": f"r{number}", "version": 1} for number in range(6)]
+    documents["/schemas/ids/41"] = {"schema": '"int"', "references": rows}
+    for row in rows:
+        documents[f"/subjects/{row['subject']}/versions/1"] = {"schema": " " * 200_000}
+    text = running.show("large", framed(41, b"\x02"))
+    assert "schema 41: more than 1,048,576 characters with its references" in text
+
+
+def test_cache_of_schemas_keeps_the_last_used_ones_of_limited_size() -> None:
+    cache = SchemaCache[int, str]()
+    most = MAX_CONSOLE_SCHEMA_BYTES // LEAST_SCHEMA_BYTES
+    for number in range(most + 5):
+        cache.put(number, f"schema {number}", 10)
+        assert cache.get(0) == "schema 0"
+    assert (len(cache), cache.get(5), cache.get(6)) == (most, None, "schema 6")
+    for number in range(3):
+        cache.put(number, "large", MAX_CONSOLE_SCHEMA_BYTES // 2)
+    assert (len(cache), cache.get(0), cache.get(2)) == (2, None, "large")
+    cache.put(2, "small", 1)
+    cache.put(3, "large", MAX_CONSOLE_SCHEMA_BYTES // 2 - LEAST_SCHEMA_BYTES)
+    assert len(cache) == 3
 
 
 def test_page_loads_a_limited_number_of_schemas(running: SchemaFixture) -> None:

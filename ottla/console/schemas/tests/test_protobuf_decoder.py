@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
-from ottla.console.schemas.protobuf_decoder import ProtobufSchema, read_message_indexes, split_descriptor_set
+from ottla.console.schemas.protobuf_decoder import (
+    MAX_FILE_PARTS,
+    ProtobufSchema,
+    build_protobuf_schema,
+    read_message_indexes,
+    split_descriptor_set,
+)
 from ottla.console.schemas.value_decoder import MAX_DECODED_BYTES, InvalidSchema, UndecodableValue
 from ottla.jobs.job import run_to_end
 from ottla.wire.codec.primitives import write_varlong
@@ -43,8 +49,12 @@ def order_file() -> Any:
     return file
 
 
+def build(*files: tuple[str, bytes]) -> ProtobufSchema:
+    return run_to_end(build_protobuf_schema(files))
+
+
 def order_schema() -> ProtobufSchema:
-    return ProtobufSchema([("", order_file().SerializeToString())])
+    return build(("", order_file().SerializeToString()))
 
 
 ORDER = b"\x08\x07\x12\x03\x0a\x01a\x12\x00\x18\x01\x22\x05\x0a\x01x\x10\x05\x2a\x02\x08\x09\x32\x02\x01\x00"
@@ -84,19 +94,19 @@ def test_descriptor_set_has_the_imported_files() -> None:
     time = descriptor_pb2.FileDescriptorProto()
     timestamp_pb2.DESCRIPTOR.CopyToProto(time)
     raw = descriptor_pb2.FileDescriptorSet(file=[time, part, main]).SerializeToString()
-    decoder = ProtobufSchema(split_descriptor_set(raw)).decoder_by_name("")
+    decoder = build(*split_descriptor_set(raw)).decoder_by_name("")
     assert decoder.name == "Protobuf shop.Main"
     assert run_to_end(decoder.decode(b"\x0a\x02\x08\x07", 0)) == {"part": {"n": 7}}
     with pytest.raises(InvalidSchema, match="not a complete descriptor set"):
-        ProtobufSchema([("", main.SerializeToString())])
-    renamed = ProtobufSchema([("part.proto", part.SerializeToString()), ("", main.SerializeToString())])
+        build(("", main.SerializeToString()))
+    renamed = build(("part.proto", part.SerializeToString()), ("", main.SerializeToString()))
     assert renamed.decoder_by_name("").name == "Protobuf shop.Main"
 
 
 @pytest.mark.parametrize("raw", [b"\xff", b"orders", b""])
 def test_malformed_descriptor_set_is_rejected(raw: bytes) -> None:
     with pytest.raises(InvalidSchema, match="descriptor set"):
-        ProtobufSchema(split_descriptor_set(raw))
+        build(*split_descriptor_set(raw))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +129,44 @@ def test_malformed_message_is_a_problem_with_a_reason(raw: bytes) -> None:
         run_to_end(
             order_schema().decoder_by_name("shop.Order.Line" if raw[:1] == b"\x0a" else "shop.Order").decode(raw, 0)
         )
+
+
+def wide_file(fields: int) -> Any:
+    """Return the descriptor of ``Top``, which has a list of ``Wide``, a message type with many fields."""
+    file = descriptor_pb2.FileDescriptorProto(name="wide.proto", package="shop")
+    wide, top = file.message_type.add(name="Wide"), file.message_type.add(name="Top")
+    for number in range(1, fields + 1):
+        add_field(wide, f"f{number}", number, Field.TYPE_INT64)
+    add_field(top, "wide", 1, Field.TYPE_MESSAGE, "Wide", repeated=True)
+    return file
+
+
+def test_wide_nested_messages_lower_the_limit() -> None:
+    decoder = build(("", wide_file(3000).SerializeToString())).decoder_by_name("shop.Top")
+    assert run_to_end(decoder.decode(b"\x0a\x00" * 500, 0)) == {"wide": [{}] * 500}
+    with pytest.raises(UndecodableValue, match="with this schema at most 1,044 are decoded"):
+        run_to_end(decoder.decode(b"\x0a\x00" * 30_000, 0))
+
+
+def test_file_with_too_many_parts_is_rejected() -> None:
+    build(("", wide_file(MAX_FILE_PARTS - 3).SerializeToString()))
+    with pytest.raises(InvalidSchema, match=r"wide\.proto: more than 5,000 message types, fields and enum values"):
+        build(("", wide_file(MAX_FILE_PARTS).SerializeToString()))
+
+
+def test_long_chain_of_message_types_is_decoded() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="chain.proto", package="shop")
+    for number in range(1500):
+        add_field(file.message_type.add(name=f"T{number}"), "x", 1, Field.TYPE_MESSAGE, f".shop.T{(number + 1) % 1500}")
+    schema = build(("", file.SerializeToString()))
+    assert run_to_end(schema.decoder_by_name("shop.T0").decode(b"\x0a\x02\x0a\x00", 0)) == {"x": {"x": {}}}
+    assert run_to_end(schema.decoder_by_name("shop.T1").decode(b"\x0a\x00", 0)) == {"x": {}}
+
+
+def test_file_of_the_library_is_imported_by_its_whole_name_only() -> None:
+    main = descriptor_pb2.FileDescriptorProto(name="main.proto", package="shop", dependency=["any.proto"])
+    with pytest.raises(InvalidSchema, match="not a complete descriptor set"):
+        build(("", main.SerializeToString()))
 
 
 def test_message_that_is_too_large_is_not_decoded() -> None:
