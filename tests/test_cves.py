@@ -81,6 +81,7 @@ ALLOWED_LOADS = {
     "broker/dispatch/dispatcher.py": "a handler: ROUTES names it",
     "ottla/__init__.py": "a public class: _MODULES names its module",
     "ottla/cli/main.py": "a command: COMMANDS names it",
+    "ottla/console/schemas/protobuf_decoder.py": "a file of the protobuf library: WELL_KNOWN names its module",
     "ottla/runtime/module_cache.py": "modules of this package, from the bytecode beside their sources",
     "ottla/runtime/child_process.py": "what this node gave its own child to do, and what that answered",
     "wire/api_keys.py": "a message: ApiKey names it",

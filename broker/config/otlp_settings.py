@@ -42,9 +42,9 @@ def parse_otlp_headers(text: str) -> dict[str, str]:
         name, separator, value = item.partition("=")
         name, value = name.strip(), value.strip()
         if not separator:
-            raise ConfigException(f"{OTLP_HEADERS}: NAME=VALUE expected, item {number} has no '='")
+            raise ConfigException(f"{OTLP_HEADERS}: NAME=VALUE expected, entry {number} has no '='")
         if not _TOKEN.fullmatch(name):
-            raise ConfigException(f"{OTLP_HEADERS}: the name in item {number} is not a name of an HTTP header")
+            raise ConfigException(f"{OTLP_HEADERS}: the name in entry {number} is not a name of an HTTP header")
         if _CONTROL.search(value):
             raise ConfigException(f"{OTLP_HEADERS}: the value of {name} has a control character")
         if name.lower() in _OWN_HEADERS or name.lower() in map(str.lower, out):

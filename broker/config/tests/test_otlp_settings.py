@@ -41,11 +41,11 @@ def test_parse_otlp_headers_returns_the_pairs(text: str, expected: dict[str, str
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("authorization", "item 1 has no '='"),
-        ("a=secret,secret2", "item 2 has no '='"),
-        ("a=1,,b=2", "item 2 has no '='"),
-        ("=secret", "the name in item 1 is not a name of an HTTP header"),
-        ("a b=secret", "the name in item 1 is not a name of an HTTP header"),
+        ("authorization", "entry 1 has no '='"),
+        ("a=secret,secret2", "entry 2 has no '='"),
+        ("a=1,,b=2", "entry 2 has no '='"),
+        ("=secret", "the name in entry 1 is not a name of an HTTP header"),
+        ("a b=secret", "the name in entry 1 is not a name of an HTTP header"),
         ("a=secret\r\nx: 1", "the value of a has a control character"),
         ("Content-Length=5", "Content-Length is set by the exporter or occurs twice"),
         ("a=secret,A=2", "A is set by the exporter or occurs twice"),
