@@ -29,7 +29,9 @@ from ottla.wire.messages import list_partition_reassignments as lr
 
 TIMEOUT_MS = 30_000
 JSON_TYPE = "application/json"
-_MOVE = re.compile(r"([a-zA-Z0-9._-]{1,249}):([0-9]{1,9})=([0-9,]{0,400})>([0-9,]{1,400})", re.ASCII)
+_IDS = "[0-9]{1,10}(?:,[0-9]{1,10}){0,99}"
+_MOVE = re.compile(rf"([a-zA-Z0-9._-]{{1,249}}):([0-9]{{1,10}})=((?:{_IDS})?)>({_IDS})", re.ASCII)
+_MAX_INT32 = 2**31 - 1
 _PARTITIONS_PER_YIELD = 200
 Assignment = Mapping[PlannedPartition, Sequence[int]]
 """Replicas of partitions, the preferred leader first."""
@@ -182,8 +184,11 @@ def parse_moves(text: str) -> list[Move]:
         found = _MOVE.fullmatch(line)
         if found is None:
             raise InvalidInput(f"moves: TOPIC:PARTITION=FROM>TO expected: {line[:100]}")
-        before, after = (tuple(int(x) for x in ids.split(",") if 0 < len(x) < 10) for ids in found.group(3, 4))
-        out.append(Move(found[1], int(found[2]), before, after))
+        before, after = (tuple(int(x) for x in ids.split(",") if x) for ids in found.group(3, 4))
+        move = Move(found[1], int(found[2]), before, after)
+        if max(move.partition, *before, *after) > _MAX_INT32:
+            raise InvalidInput(f"moves: a number above {_MAX_INT32}: {line[:100]}")
+        out.append(move)
     if not out:
         raise InvalidInput("moves: a value is missing")
     return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import NamedTuple
@@ -256,20 +256,24 @@ async def create_unbalanced_topic(running: ClusterFixture) -> None:
     client.close()
 
 
-async def wait_for_replicas(
+async def replicas_of(
+    running: ClusterFixture, partitions: Collection[tuple[str, int]]
+) -> dict[tuple[str, int], list[int]]:
+    """Return the replicas of partitions."""
+    client = running.client()
+    topics = (await client.metadata(sorted({topic for topic, _ in partitions}))).topics
+    client.close()
+    rows = {(topic.name or "", row.partition_index): row.replica_nodes for topic in topics for row in topic.partitions}
+    return {at: list(rows.get(at, ())) for at in partitions}
+
+
+def wait_for_replicas(
     running: ClusterFixture, wanted: dict[tuple[str, int], list[int]]
 ) -> dict[tuple[str, int], list[int]]:
     """Wait until the partitions have the replicas of a plan; return their last ones."""
-    client, found = running.client(), {}
-    for _ in range(20_000):
-        topics = (await client.metadata(sorted({topic for topic, _ in wanted}))).topics
-        rows = {
-            (topic.name or "", row.partition_index): row.replica_nodes for topic in topics for row in topic.partitions
-        }
-        found = {at: list(rows.get(at, ())) for at in wanted}
-        if found == wanted:
-            break
-    client.close()
+    deadline_s = time.monotonic() + 120
+    while (found := run_blocking(replicas_of(running, wanted))) != wanted and time.monotonic() < deadline_s:
+        pass
     return found
 
 
@@ -291,7 +295,7 @@ def test_rebalance_plan_is_shown_saved_and_applied_after_a_confirmation(running:
         old, new = (", ".join(map(str, ids)) for ids in (before[topic, number], replicas))
         assert f"{topic}-{number}: brokers {old} become {new}." in confirmation.text
     assert f"The reassignment of {len(wanted)} partitions has begun." in done.text
-    assert run_blocking(wait_for_replicas(running, wanted)) == wanted
+    assert wait_for_replicas(running, wanted) == wanted
     out_of_date = browser.submit(form)
     assert (out_of_date.status, "has other replicas now: open the plan again" in out_of_date.text) == (400, True)
 
@@ -301,9 +305,22 @@ def test_rebalance_needs_the_permissions_of_its_requests(running: ClusterFixture
     assert browser.log_in("watcher", "watcher-secret").status == 303
     assert browser.get("/cluster/rebalance").status == 403
     assert browser.request("GET", "/cluster/rebalance/file").status == 403
-    token = browser.get("/topic/new").form("/topic/new").fields["csrf"]
-    sent = {"csrf": token, "moves": "open:0=1>2", "confirmed": "yes"}
-    assert browser.send("/cluster/rebalance", sent).status in (400, 403)
+
+
+def test_rebalance_needs_the_permission_to_alter_the_cluster(running: ClusterFixture) -> None:
+    browser = Browser(running.port)
+    assert browser.log_in("reader", "reader-secret").status == 303
+    before = run_blocking(replicas_of(running, [("open", 0)]))
+    (old,) = before["open", 0]
+    new = next(node.id for node in running.cluster.nodes if node.id != old)
+    sent = {"csrf": "wrong", "moves": f"open:0={old}>{new}", "confirmed": "yes"}
+    assert browser.send("/cluster/rebalance", sent).status == 403
+    sent["csrf"] = browser.get("/topic/new").form("/topic/new").fields["csrf"]
+    page = browser.send("/cluster/rebalance", sent)
+    assert (page.status, "ALTER_PARTITION_REASSIGNMENTS needs ALTER permission" in page.text) == (403, True), page.text
+    assert run_blocking(replicas_of(running, [("open", 0)])) == before
+    unseen = browser.send("/cluster/rebalance", {**sent, "moves": f"closed:0={old}>{new}"})
+    assert (unseen.status, "closed-0 has other replicas now" in unseen.text) == (400, True)
 
 
 async def create_topic_with_another_leader(running: ClusterFixture) -> None:

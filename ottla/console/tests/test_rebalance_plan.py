@@ -46,13 +46,30 @@ def test_file_has_the_format_of_kafka_reassign_partitions() -> None:
 
 
 def test_parse_moves_returns_the_moves_of_the_form() -> None:
-    moves = [Move("a.b-c_d", 3, (1, 2), (2, 3)), Move("t", 0, (), (1,))]
+    most = 2**31 - 1
+    moves = [Move("a.b-c_d", 3, (1, 2), (2, 3)), Move("t", 0, (), (1,)), Move("t", most, (most, 1), (1, most))]
     assert parse_moves("\r\n".join(move.text for move in moves)) == moves
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "t:0", "t:0=1>", "t:x=1>2", "t:0=1>-2", "t/../x:0=1>2", "t:0=1>2 ", "t:0=1>²", "\n".join(["t:0=1>2"] * 101)],
+    [
+        "",
+        "t:0",
+        "t:0=1>,",
+        "t:0=1>2,,3",
+        "t:0=1>2,",
+        "t:0=,>2",
+        "t:0=1>2147483648",
+        "t:2147483648=1>2",
+        "t:0=1>",
+        "t:x=1>2",
+        "t:0=1>-2",
+        "t/../x:0=1>2",
+        "t:0=1>2 ",
+        "t:0=1>²",
+        "\n".join(["t:0=1>2"] * 101),
+    ],
 )
 def test_parse_moves_rejects_a_malformed_form(text: str) -> None:
     with pytest.raises(InvalidInput, match="moves"):
