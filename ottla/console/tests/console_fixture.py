@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html.parser import HTMLParser
@@ -12,6 +14,7 @@ from urllib.parse import urlencode
 
 import ottla
 
+TIMEOUT_S = 120.0
 VOID = {"meta", "link", "input", "br", "hr", "img"}
 
 
@@ -145,6 +148,15 @@ class Browser:
 
     def log_in(self, user: str, password: str) -> Page:
         return self.submit(self.get("/login").form("/login"), user=user, password=password)
+
+
+def next_event(response: HTTPResponse, name: str = "") -> str:
+    """Return the data of the next event, with a name that begins so, of a live page; keep-alive lines are no events."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not (line := response.readline()).startswith(f"event: {name}".encode()):
+        assert line, "the stream has ended"
+        assert time.monotonic() < deadline_s, "no event"
+    return str(json.loads(response.readline().removeprefix(b"data: ")))
 
 
 def free_port() -> int:

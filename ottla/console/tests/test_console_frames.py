@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from ottla.console.console_app import live_pause_s
 from ottla.console.frame_capture import CapturedExchange, ConnectionCapture, FrameCapture
 from ottla.console.frame_fields import MAX_FIELDS, build_hex_dump, request_fields, visible_request
 from ottla.console.pcap import MEDIA_TYPE
-from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
+from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console, next_event
 from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request, parse_request
@@ -52,12 +51,6 @@ def frames_link(browser: Browser, client: str) -> str:
         if "Produce v" in page.text and len(links) == 1:
             return links[0]
     pytest.fail(page.text)
-
-
-def next_event(response: HTTPResponse) -> str:
-    while not (line := response.readline()).startswith(b"event: "):
-        assert line
-    return str(json.loads(response.readline().removeprefix(b"data: ")))
 
 
 def test_requests_of_a_connection_are_shown_with_explanations(running: ConsoleFixture, browser: Browser) -> None:

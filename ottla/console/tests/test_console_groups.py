@@ -149,15 +149,17 @@ def test_cluster_shows_quorum_and_replicas(browser: Browser) -> None:
 
 def test_group_shows_its_rebalances(running: ConsoleFixture, browser: Browser) -> None:
     first, second = (consumer(running, "moving", "consumer", **{"client.id": name}) for name in ("till", "stock"))
+    deadline_s = time.monotonic() + 240
     first.subscribe(["orders"])
     while not first.assignment():
         first.poll(0.1)
+        assert time.monotonic() < deadline_s
     second.subscribe(["orders"])
     while not second.assignment():
         first.poll(0.1)
         second.poll(0.1)
+        assert time.monotonic() < deadline_s
     second.close()
-    deadline_s = time.monotonic() + 120
     while time.monotonic() < deadline_s:
         first.poll(0.1)
         text = browser.get("/group?id=moving").text

@@ -14,7 +14,7 @@ from ottla.broker.config.limits import MAX_CONSOLE_BATCH_BYTES, MAX_CONSOLE_SCAN
 from ottla.console.pages.records import encode_json_records
 from ottla.console.record_scan import MatchingRecord
 from ottla.console.record_text import format_bytes, format_hex, format_json
-from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
+from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console, next_event
 from ottla.tools.json_records import record_to_json
 from ottla.wire.record_batch.records import Record
 
@@ -172,16 +172,10 @@ def test_new_record_appears_in_the_open_list(running: ConsoleFixture) -> None:
     connection = HTTPConnection("127.0.0.1", running.port, timeout=30)
     connection.request("GET", "/live/records?name=tail")
     response = connection.getresponse()
-
-    def next_html() -> str:
-        while (line := response.readline()) != b"event: live\n":
-            assert line
-        return str(json.loads(response.readline().removeprefix(b"data: ")))
-
-    assert "first" in next_html()
+    assert "first" in next_event(response, "live")
     produced = threading.Thread(target=running.broker.produce, args=("tail", b"second"))
     produced.start()
-    assert "second" in next_html()
+    assert "second" in next_event(response, "live")
     produced.join()
     connection.close()
 
