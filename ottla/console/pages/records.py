@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterator
 from http import HTTPStatus
 from typing import Any
 
-from ottla.broker.config.limits import MAX_CONSOLE_SCAN_MS
+from ottla.broker.config.limits import MAX_CONSOLE_SCAN_BYTES, MAX_CONSOLE_SCAN_MS
 from ottla.broker.network.http.http_messages import HttpResponse
 from ottla.console.offsets import EARLIEST, LATEST, list_offsets
 from ottla.console.page import InvalidInput, PageRequest, View, audit, logger
@@ -24,7 +24,6 @@ from ottla.console.record_text import (
 )
 from ottla.console.rendering import url
 from ottla.console.schemas.schema_store import KEY, VALUE, TopicSchemas
-from ottla.env.env import Env
 from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
 from ottla.tools.json_records import record_to_json
@@ -166,13 +165,23 @@ async def _scan(page: PageRequest, topic: str, limit: int) -> tuple[RecordScan, 
 
 async def _find_undecodable(page: PageRequest, topic: str, scan: RecordScan, limit: int) -> list[MatchingRecord]:
     """Continue a scan; return about ``limit`` records with a key or value that its schema does not describe."""
-    env, kept = page.node.local.env, list[MatchingRecord]()
+    env, kept, kept_bytes = page.node.local.env, list[MatchingRecord](), 0
     started_ms = env.monotonic_ms()
-    while scan.ranges and len(kept) < limit and env.monotonic_ms() - started_ms < MAX_CONSOLE_SCAN_MS:
-        found = await scan.find(_EXPORT_STEP)
-        schemas = await _load_schemas(page, topic, found)
-        kept += await run_in_background(env, _select_undecodable(schemas, found))
+    while scan.ranges and len(kept) < limit and kept_bytes < MAX_CONSOLE_SCAN_BYTES:
+        if env.monotonic_ms() - started_ms > MAX_CONSOLE_SCAN_MS:
+            break
+        selected = await _keep_selected(page, topic, await scan.find(_EXPORT_STEP))
+        kept_bytes += sum(len(each.record.key or b"") + len(each.record.value or b"") for each in selected)
+        kept += selected
     return kept
+
+
+async def _keep_selected(page: PageRequest, topic: str, found: list[MatchingRecord]) -> list[MatchingRecord]:
+    """Return the records, or with ``undecodable=1`` those with a key or value that its schema does not describe."""
+    if page.fields.get("undecodable") != "1":
+        return found
+    schemas = await _load_schemas(page, topic, found)
+    return await run_in_background(page.node.local.env, _select_undecodable(schemas, found))
 
 
 def _select_undecodable(schemas: TopicSchemas, found: list[MatchingRecord]) -> Job[list[MatchingRecord]]:
@@ -285,9 +294,7 @@ async def export_records(page: PageRequest) -> HttpResponse:
     audit(page, f"Export records of topic {topic}", "started")
     name = "".join(char if char.isalnum() or char in "._-" else "_" for char in topic)
     headers = (("Content-Disposition", f'attachment; filename="{name}.jsonl"'),)
-    return HttpResponse(
-        HTTPStatus.OK, _export(page.node.local.env, topic, scan, first), "application/x-ndjson", headers
-    )
+    return HttpResponse(HTTPStatus.OK, _export(page, topic, scan, first), "application/x-ndjson", headers)
 
 
 def encode_json_records(topic: str, found: list[MatchingRecord]) -> Job[list[bytes]]:
@@ -342,14 +349,17 @@ def _join_pieces(pieces: list[bytes]) -> Iterator[bytes]:
         yield b"".join(joined)
 
 
-async def _export(env: Env, topic: str, scan: RecordScan, found: list[MatchingRecord]) -> AsyncGenerator[bytes, None]:
+async def _export(
+    page: PageRequest, topic: str, scan: RecordScan, found: list[MatchingRecord]
+) -> AsyncGenerator[bytes, None]:
     """Yield the lines of the records in pieces; other tasks run in between.
 
     Raises:
         OSError: a record cannot be read; the client notices that the response is not complete.
     """
+    env = page.node.local.env
     while True:
-        for group in _group_records(found):
+        for group in _group_records(await _keep_selected(page, topic, found)):
             for piece in _join_pieces(await run_in_background(env, encode_json_records(topic, group))):
                 yield piece
                 await env.sleep(0)

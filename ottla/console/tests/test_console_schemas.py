@@ -15,6 +15,7 @@ from ottla.broker.config.limits import MAX_CONSOLE_SCHEMA_BYTES, MAX_CONSOLE_SCH
 from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import NodeConfig
 from ottla.console.console_server import ConsoleListener
+from ottla.console.pages import records
 from ottla.console.schemas.schema_store import LEAST_SCHEMA_BYTES, SchemaCache
 from ottla.console.schemas.tests.test_avro_decoder import encode
 from ottla.console.schemas.tests.test_protobuf_decoder import ORDER, order_file
@@ -98,6 +99,20 @@ def test_records_that_their_schema_does_not_describe_are_found(running: SchemaFi
     assert page.html.count("offset=300") == page.html.count("offset=601") == 1
     newest = browser.get("/records?name=poison&undecodable=1")
     assert newest.html.count("offset=601") == 1
+    file = browser.request("GET", "/records/export?name=poison&from=start&undecodable=1").body
+    assert [json.loads(line)["offset"] for line in file.splitlines()] == [300, 601]
+
+
+def test_records_that_their_schema_does_not_describe_have_limited_size(
+    running: SchemaFixture, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (running.directory / "sized-value.avsc").write_text(json.dumps("string"))
+    running.show("sized", *[b"\x7fpoison"] * 100)
+    monkeypatch.setattr(records, "MAX_CONSOLE_SCAN_BYTES", 100)
+    monkeypatch.setattr(records, "_EXPORT_STEP", 10)
+    page = browser.get("/records?name=sized&from=start&undecodable=1&limit=200")
+    assert "20 records; 20 looked at" in page.text
+    assert "next_offset=20" in page.html
 
 
 def test_file_that_is_malformed_or_replaced_is_noticed(running: SchemaFixture, browser: Browser) -> None:
