@@ -67,7 +67,11 @@ FETCH_RESULTS = ErrorResults(
     "responses",
     ("topic", "topic_id"),
     nested=ErrorResults(
-        "partitions", "partitions", ("partition_index",), ("partition",), values=(("high_watermark", -1),)
+        "partitions",
+        "partitions",
+        ("partition_index",),
+        ("partition",),
+        values=(("high_watermark", -1), ("records", b"")),  # librdkafka cannot parse null records
     ),
 )
 ADDED_PARTITION_RESULTS = ErrorResults(

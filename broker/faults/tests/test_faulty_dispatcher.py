@@ -254,6 +254,7 @@ def test_error_of_a_fetch_is_that_of_its_partitions(stage: FaultFixture) -> None
     assert answer.error_code == 0
     ((part,),) = [topic.partitions for topic in answer.responses]
     assert (part.partition_index, part.error_code, part.high_watermark) == (3, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert part.records is not None, "librdkafka cannot parse null records"
 
 
 def test_error_of_a_fetch_in_a_session_is_that_of_the_partitions_of_the_session(stage: FaultFixture) -> None:
@@ -268,6 +269,7 @@ def test_error_of_a_fetch_in_a_session_is_that_of_the_partitions_of_the_session(
     assert (answer.error_code, answer.session_id) == (0, 0)
     rows = [(x.partition_index, x.error_code) for topic in answer.responses for x in topic.partitions]
     assert rows == [(4, ErrorCode.NOT_LEADER_OR_FOLLOWER), (5, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    assert all(x.records is not None for topic in answer.responses for x in topic.partitions)
     assert stage.services.fetch_sessions == {}
 
 

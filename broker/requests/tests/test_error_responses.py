@@ -197,7 +197,9 @@ def two(row: Any) -> list[Any]:
             fetch.FetchRequest(topics=[fetch.FetchTopic("", ID, [fetch.FetchPartition(3)])]),
             17,
             fetch.FetchResponse(
-                0, CODE, responses=[fetch.FetchableTopicResponse("", ID, [fetch.PartitionData(3, CODE, -1)])]
+                0,
+                CODE,
+                responses=[fetch.FetchableTopicResponse("", ID, [fetch.PartitionData(3, CODE, -1, records=b"")])],
             ),
         ),
         (
