@@ -77,10 +77,14 @@ async def _tier_start(
     Kafka repeats the request then, until the leader has copied a segment.
     """
     # lazy: 9.3 ms, 295 kB
-    from ottla.broker.replication.fetcher.tier_state_machine import request_tier_start
+    from ottla.broker.replication.fetcher.tier_state_machine import check_segment_lineage, request_tier_start
 
-    start = await request_tier_start(connection, dependencies, outcome.replica, outcome.leader_epoch)
-    return start if start.first_local_offset > start.log_start_offset else None
+    replica, leader_epoch = outcome.replica, outcome.leader_epoch
+    start = await request_tier_start(connection, dependencies, replica, leader_epoch)
+    if start.first_local_offset <= start.log_start_offset:
+        return None
+    await check_segment_lineage(connection, dependencies, replica, leader_epoch, start)
+    return start
 
 
 def log_reset_error(outcome: PendingOutcome, error: Exception, *, is_retriable: bool = False) -> None:

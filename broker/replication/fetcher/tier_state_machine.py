@@ -126,6 +126,37 @@ async def _epoch_end_offset(
     return LeaderOffset(row.end_offset, row.leader_epoch)
 
 
+async def check_segment_lineage(
+    connection: NodeConnection,
+    dependencies: FetcherDependencies,
+    replica: HostedPartition,
+    leader_epoch: int,
+    start: TierStart,
+) -> None:
+    """Check that the leader has all records of the remote segment after which the follower's log is to start.
+
+    After an unclean election its last records may be those of the former leader only. Kafka starts after them: the
+    follower then lacks what the leader has at their offsets.
+
+    Raises:
+        ProtocolError: OFFSET_NOT_AVAILABLE: the leader has other records, until its local log starts above them;
+            error response.
+        OSError, WireError: no response.
+    """
+    remote = dependencies.remote_log()
+    cache = None if remote is None else remote.cache(replica.topic_id, replica.partition)
+    metadata = None if cache is None else cache.segment_for(start.previous_epoch, start.first_local_offset - 1)
+    if metadata is None:
+        return  # `build_remote_log_aux_state` fails
+    last = max(metadata.segment_leader_epochs)
+    own = await _epoch_end_offset(connection, dependencies, replica, leader_epoch, last)
+    if own.epoch != last or own.offset <= metadata.end_offset:
+        text = f"Remote segment of {replica.log.label} ends at offset {metadata.end_offset} of leader epoch {last}"
+        raise ProtocolError(
+            ErrorCode.OFFSET_NOT_AVAILABLE, f"{text}, but the leader's epoch {own.epoch} ends at {own.offset}."
+        )
+
+
 async def build_remote_log_aux_state(
     dependencies: FetcherDependencies,
     outcome: PendingOutcome,

@@ -20,6 +20,7 @@ from ottla.broker.storage.tiered.remote_segment_reader import (
     RemoteSegmentReader,
     SegmentRecords,
     aborted_txns_in_range,
+    records_below,
 )
 from ottla.broker.storage.tiered.remote_storage import (
     IndexType,
@@ -95,7 +96,7 @@ class RemoteLogReader:
             raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{text} not exist in remote tier")
         while metadata is not None:
             found, aborted, is_complete = await self._remote.in_reader_thread(
-                partial(self._read_segment, metadata, info)
+                partial(self._read_segment, metadata, info, _lineage_end(log, metadata, offset))
             )
             if found is not None:
                 if not info.read_committed:
@@ -109,10 +110,12 @@ class RemoteLogReader:
         return RemoteFetchData(b"", [] if info.read_committed else None)
 
     def _read_segment(
-        self, metadata: RemoteLogSegmentMetadata, info: RemoteFetchInfo
+        self, metadata: RemoteLogSegmentMetadata, info: RemoteFetchInfo, lineage_end: int | None
     ) -> tuple[SegmentRecords | None, list[AbortedTxn], bool]:
         """Return the records of one segment, the aborted transactions of its index, and whether these are all."""
         found = self._segments.read(metadata, info.offset, info.max_bytes, at_least_one=info.may_exceed)
+        if found is not None and lineage_end is not None:
+            found = found._replace(records=records_below(found.records, lineage_end))
         if found is None or not found.records or not info.read_committed:
             return found, [], False
         entries = self.indexes.aborted_txns(metadata)
@@ -227,3 +230,13 @@ def _segment_for(log: PartitionLog, segments: RemoteLogMetadataCache, offset: in
     """Return the remote segment with an offset of the log, by the leader epoch of the offset."""
     epoch = log.epochs.epoch_for_offset(offset)
     return None if epoch == UNDEFINED_EPOCH else segments.segment_for(epoch, offset)
+
+
+def _lineage_end(log: PartitionLog, metadata: RemoteLogSegmentMetadata, offset: int) -> int | None:
+    """Return the offset from which on a segment may have other records than the log; None if it has the log's.
+
+    After an unclean election the last records of a segment may be those of the former leader only.
+    """
+    if is_within_leader_epochs(metadata, log.log_end_offset, epochs_with_records(log.epochs.entries)):
+        return None
+    return log.epochs.end_offset_for(log.epochs.epoch_for_offset(offset), log.log_end_offset)[1]

@@ -17,7 +17,7 @@ from ottla.broker.storage.tiered.remote_index_cache import RemoteIndexCache
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata
 from ottla.log.segment.indexes import AbortedTxn
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, MAGIC_OFFSET, BatchHeader
-from ottla.wire.record_batch.legacy_records import MAGIC_PREFIX_BYTES, parse_any_header
+from ottla.wire.record_batch.legacy_records import MAGIC_PREFIX_BYTES, iterate_any_batches, parse_any_header
 
 WINDOW_BYTES = 64 * 1024
 """Bytes that a search for a batch reads at a time; a fetch reads as many before its first batch."""
@@ -133,6 +133,16 @@ class RemoteSegmentReader:
                 return None
             position += at
         return None
+
+
+def records_below(raw: bytes, offset: int) -> bytes:
+    """Return the batches whose base offset is below ``offset``, the last of which may be cut off.
+
+    Raises:
+        WireError: a batch header is damaged.
+    """
+    position = next((at for at, header in iterate_any_batches(raw) if header.base_offset >= offset), None)
+    return raw if position is None else raw[:position]
 
 
 def aborted_txns_in_range(entries: list[AbortedTxn], offset: int, upper_offset: int) -> tuple[list[AbortedTxn], bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,13 @@ import pytest
 import trio
 
 from ottla.broker.replication.fetcher.leader_endpoint import FetcherDependencies
-from ottla.broker.replication.fetcher.tests.tiered_brokers import PRODUCER_ID, RECORDS_PER_SEGMENT, TieredBrokers
+from ottla.broker.replication.fetcher.tests.tiered_brokers import (
+    PRODUCER_ID,
+    RECORDS_PER_SEGMENT,
+    TieredBrokers,
+    check_follower,
+    run,
+)
 from ottla.broker.replication.fetcher.tier_state_machine import TierStart, request_tier_start
 from ottla.broker.replication.tests.broker_cluster import wait_until
 from ottla.broker.storage.tiered.remote_storage import IndexType, RemoteStorageError, RetriableRemoteStorageError
@@ -33,24 +39,6 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 
 LATEST, EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING = -1, -2, -4, -6
-
-
-def run(scenario: Callable[[TieredBrokers], Awaitable[None]]) -> TieredBrokers:
-    tiered = TieredBrokers()
-    tiered.brokers.run(lambda: scenario(tiered))
-    return tiered
-
-
-def check_follower(tiered: TieredBrokers, start: int) -> None:
-    """Check that the follower has the leader's records from its local start on, and the state of those below."""
-    here, there = tiered.follower_log, tiered.leader_log
-    assert (here.local_log_start_offset, here.segments.base_offsets[0]) == (start, start)
-    assert (here.log_start_offset, here.log_end_offset) == (there.log_start_offset, there.log_end_offset)
-    assert here.epochs.entries == there.epochs.entries
-    assert here.producers.producers.entry(PRODUCER_ID) == there.producers.producers.entry(PRODUCER_ID)
-    ours, theirs = ([bytes(raw) for _, raw in log.segments.batches(start)] for log in (here, there))
-    assert ours == theirs
-    assert here.highest_remote_offset >= start - 1
 
 
 # ---------------------------------------------------------------------- start above the remote records
@@ -107,6 +95,31 @@ def test_restarted_follower_continues_from_its_own_log() -> None:
         assert tiered.follower_log.producers.producers.entry(PRODUCER_ID) == entry
 
     assert run(scenario).requested.count(EARLIEST_LOCAL) == 1
+
+
+def test_follower_does_not_start_after_remote_records_that_the_leader_lost() -> None:
+    async def scenario(tiered: TieredBrokers) -> None:
+        await tiered.start(segments=2)
+        await tiered.tasks.copy_segments()
+        log, now_ms = tiered.leader_log, tiered.brokers[1].env.now_ms()
+        log.truncate_to(7, now_ms)  # as after an unclean election; the remote segment has offsets 5 to 9
+        log.roll(now_ms)
+        tiered.sequence = 7
+        tiered.commit_next_epoch(2)
+        await tiered.wait_for_epoch()
+        tiered.append(6)
+        tiered.tasks.on_leadership()
+        log.maybe_increment_local_log_start_offset(7)
+        tiered.connect_follower()
+        await trio.sleep(5)
+        assert tiered.follower_log.log_end_offset == 0
+        log.roll(now_ms)
+        await tiered.copy()
+        tiered.append(2)
+        await wait_until(tiered.is_replicated)
+        check_follower(tiered, 13)
+
+    run(scenario)
 
 
 @pytest.mark.behaviour("R-348")

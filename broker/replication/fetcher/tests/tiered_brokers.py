@@ -183,3 +183,21 @@ class TieredBrokers:
             and here.log_start_offset == there.log_start_offset
             and here.epochs.entries == there.epochs.entries
         )
+
+
+def run(scenario: Callable[[TieredBrokers], Awaitable[None]]) -> TieredBrokers:
+    tiered = TieredBrokers()
+    tiered.brokers.run(lambda: scenario(tiered))
+    return tiered
+
+
+def check_follower(tiered: TieredBrokers, start: int) -> None:
+    """Check that the follower has the leader's records from its local start on, and the state of those below."""
+    here, there = tiered.follower_log, tiered.leader_log
+    assert (here.local_log_start_offset, here.segments.base_offsets[0]) == (start, start)
+    assert (here.log_start_offset, here.log_end_offset) == (there.log_start_offset, there.log_end_offset)
+    assert here.epochs.entries == there.epochs.entries
+    assert here.producers.producers.entry(PRODUCER_ID) == there.producers.producers.entry(PRODUCER_ID)
+    ours, theirs = ([bytes(raw) for _, raw in log.segments.batches(start)] for log in (here, there))
+    assert ours == theirs
+    assert here.highest_remote_offset >= start - 1

@@ -162,6 +162,26 @@ def test_remote_read_before_the_metadata_is_loaded_fails(fixture: TieredFixture)
         read(fixture, 0)
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_remote_read_ends_before_records_that_only_the_former_leader_had(*, committed: bool) -> None:
+    fixture = TieredFixture()
+    fixture.host()
+    fixture.append_batches(25)
+    log, untiered = fixture.tier(local_start=0), fixture.untiered()
+    second = log.segments.base_offsets[1]
+    cut = second + 6
+    for each in (log, untiered):  # as after an unclean election
+        each.truncate_to(cut, NOW_MS)
+    log.roll(NOW_MS)
+    fixture.append_batches(10, epoch=5)
+    log.raise_highest_remote_offset(cut - 1)
+    log.maybe_increment_local_log_start_offset(cut)
+    for offset in (second, second + 3):
+        local = untiered.read(offset, 1 << 20, cut, at_least_one=True)
+        assert local is not None
+        assert read(fixture, offset, committed=committed).records == local.read()
+
+
 def test_remote_segment_of_a_foreign_leader_epoch_is_not_read(fixture: TieredFixture) -> None:
     log, cache = fixture.tier(), RemoteLogMetadataCache()
     for metadata in fixture.topics["t"].cache.list_segments():
