@@ -10,6 +10,7 @@ Source: ``RemoteLogManager.isRemoteSegmentWithinLeaderEpochs``, ``buildFilteredL
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
@@ -93,13 +94,10 @@ def find_copied_offset(
     if highest.offset < log_start_offset or cache.segment_for(highest.epoch, highest.offset) is not None:
         return highest.offset
     own = epochs_with_records(epochs.entries)
-    ends = [
-        metadata.end_offset
-        for metadata in cache.list_segments()
-        if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        and is_within_leader_epochs(metadata, log_end_offset, own)
-    ]
-    return min(highest.offset, max(ends, default=-1))
+    copied = [each for each in cache.list_segments() if each.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+    copied.sort(key=attrgetter("end_offset"), reverse=True)  # mostly the first one decides
+    ends = (each.end_offset for each in copied if is_within_leader_epochs(each, log_end_offset, own))
+    return min(highest.offset, next(ends, -1))
 
 
 def find_log_start_offset(
