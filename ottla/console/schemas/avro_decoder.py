@@ -88,14 +88,15 @@ class _Measure:
         if isinstance(schema, list):
             for branch in schema:
                 found = self.measure(branch)
-                self._repeat(found.least_bytes + 1, found.values)
+                self._repeat(found.least_bytes + 1, found.values + 1)  # with the union itself
             return _Extent(1, 1)
         kind = schema["type"] if isinstance(schema, dict) else schema
         if kind in ("array", "map"):
             found = self.measure(schema["items" if kind == "array" else "values"])
             if kind == "array" and not found.least_bytes:
                 raise InvalidSchema("an array whose elements have no bytes")
-            self._repeat(found.least_bytes, found.values)
+            key_bytes, key_values = (0, 0) if kind == "array" else (1, 2)  # an entry with its key
+            self._repeat(found.least_bytes + key_bytes, found.values + key_values)
             return _Extent(1, 1)
         if kind in ("record", "error"):
             return self._record(schema, direct)

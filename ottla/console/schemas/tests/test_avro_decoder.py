@@ -173,6 +173,9 @@ def test_many_fields_without_bytes_lower_the_limit() -> None:
     assert len(decode({"type": "array", "items": wide}, b"\x04\x01\x00\x00")) == 2
     with pytest.raises(UndecodableValue, match="at most 99 are decoded"):
         decode({"type": "array", "items": wide}, bytes(200))
+    for schema in (["null", "int"], {"type": "map", "values": "int"}, {"type": "array", "items": ["null", "int"]}):
+        with pytest.raises(UndecodableValue, match="at most 50,000 are decoded"):
+            decode(schema, bytes(50_001))
     with pytest.raises(UndecodableValue, match="at most 65,536"):
         decode("bytes", bytes(MAX_DECODED_BYTES + 1))
 
