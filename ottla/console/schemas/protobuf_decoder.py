@@ -5,6 +5,7 @@ Source: ``google/protobuf/descriptor.proto``; message indexes of Confluent's wir
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any
@@ -48,6 +49,10 @@ _FIELD_MEMORY, _MESSAGE_MEMORY = 16, 192
 """Most bytes of memory for a field, and for a nested message without its fields."""
 _NESTED_MESSAGE_BYTES = 2
 """Encoded bytes of an empty nested message: tag and size."""
+_OPTIONAL, _REPEATED, _GROUP, _MESSAGE = 1, 3, 10, 11
+"""Labels and types of fields, as numbers of ``FieldDescriptorProto``."""
+_KEY_TYPES = frozenset({3, 4, 5, 6, 7, 8, 9, 13, 15, 16, 17, 18})
+"""Types of the keys of maps: integers, bool and string."""
 MAX_INDEXES = 16
 """Depth of a nested message type."""
 
@@ -94,12 +99,15 @@ class _Extent:
     def __init__(self) -> None:
         self._fields: dict[str, int] = {}
         self._nested: set[str] = set()
+        self._entries: set[str] = set()
+        self._maps: Counter[str] = Counter()
+        """Number of maps with entries of a type, less the fields of this type, by its name with that around it."""
 
     def add(self, file: Any) -> Job[None]:
-        """Add an encoded file's descriptor, as a job.
+        """Add the descriptor of a file, as a job.
 
         Raises:
-            InvalidSchema: the file has more than `MAX_FILE_PARTS` parts.
+            InvalidSchema: the file has more than `MAX_FILE_PARTS` parts, or a malformed map.
         """
         parts, pending = 0, [file]
         while pending:
@@ -110,17 +118,51 @@ class _Extent:
             parts += len(fields) + len(types) + sum(len(enum.value) for enum in proto.enum_type)
             if parts > MAX_FILE_PARTS:
                 raise InvalidSchema(f"{file.name}: more than {MAX_FILE_PARTS:,} message types, fields and enum values")
+            for each in types:
+                if each.options.map_entry:
+                    _check_map_entry(each, () if is_file else proto.field)
+                    self._entries.add(f"{proto.name}.{each.name}")
+                    self._maps[f"{proto.name}.{each.name}"] += 1
             if not is_file:
                 self._fields[proto.name] = max(len(proto.field), self._fields.get(proto.name, 0))
             self._nested.update(_simple_name(field.type_name) for field in fields if field.type_name)
+            self._maps.subtract(".".join(field.type_name.split(".")[-2:]) for field in fields if field.type_name)
             pending += types
             yield None
 
     def most_bytes(self) -> int:
-        """Return the largest size of a message for which `MAX_MESSAGE_MEMORY` suffices."""
+        """Return the largest size of a message, after all files were added, for which `MAX_MESSAGE_MEMORY` suffices.
+
+        Raises:
+            InvalidSchema: a field that is no map has the entry type of one.
+        """
+        for name in self._entries:
+            if self._maps[name] < 0:
+                raise InvalidSchema(f"entry type {name[:100]} of a map in another field")
         widest = max((self._fields.get(name, 0) for name in self._nested), default=0)
         memory = _MESSAGE_MEMORY + widest * _FIELD_MEMORY
         return min(MAX_DECODED_BYTES, _NESTED_MESSAGE_BYTES * MAX_MESSAGE_MEMORY // memory)
+
+
+def _check_map_entry(entry: Any, fields: Iterable[Any]) -> None:
+    """Check the entry type of a map as protoc writes it: the library trusts it, and another one ends the process.
+
+    ``fields``: those of the message around it, one of which is the map.
+
+    Raises:
+        InvalidSchema: the type is malformed, or the message does not have the map.
+    """
+    key_value = [(field.number, field.name, field.label) for field in entry.field]
+    maps = [field for field in fields if _simple_name(field.type_name) == entry.name]
+    is_valid = (
+        key_value == [(1, "key", _OPTIONAL), (2, "value", _OPTIONAL)]
+        and entry.field[0].type in _KEY_TYPES
+        and entry.field[1].type != _GROUP
+        and not (entry.nested_type or entry.enum_type or entry.extension or entry.extension_range or entry.oneof_decl)
+        and [(field.label, field.type) for field in maps] == [(_REPEATED, _MESSAGE)]
+    )
+    if not is_valid:
+        raise InvalidSchema(f"malformed entry type {entry.name[:100]} of a map")
 
 
 def _simple_name(name: str) -> str:
@@ -200,6 +242,8 @@ class ProtobufSchema:
                 descriptor = self._pool.FindMessageTypeByName(name)
             except (KeyError, ValueError):
                 raise UndecodableValue(f"the schema has no message type {name}") from None
+            if descriptor.GetOptions().map_entry:
+                raise UndecodableValue(f"{name} is the entry type of a map")
             self._decoders[name] = ProtobufDecoder(name, descriptor, self._most_bytes)
         return self._decoders[name]
 

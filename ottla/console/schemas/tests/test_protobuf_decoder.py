@@ -163,6 +163,27 @@ def test_long_chain_of_message_types_is_decoded() -> None:
     assert run_to_end(schema.decoder_by_name("shop.T1").decode(b"\x0a\x00", 0)) == {"x": {}}
 
 
+def test_malformed_entry_types_of_maps_are_rejected_as_the_library_trusts_them() -> None:
+    files = [order_file() for _ in range(8)]
+    files[0].message_type[0].options.map_entry = True
+    entries = [file.message_type[1].nested_type[1] for file in files]
+    entries[1].field[0].number = 3
+    entries[2].field[1].name = "other"
+    entries[3].field[0].type = Field.TYPE_DOUBLE
+    entries[4].nested_type.add(name="Within")
+    files[5].message_type[1].field[3].MergeFrom(Field(label=Field.LABEL_OPTIONAL))
+    add_field(files[6].message_type[0], "entry", 2, Field.TYPE_MESSAGE, ".shop.Order.TagsEntry")
+    add_field(files[7].message_type[1], "again", 9, Field.TYPE_MESSAGE, ".shop.Order.TagsEntry", repeated=True)
+    for file in files:
+        with pytest.raises(InvalidSchema, match=r"entry type \S+ of a map"):
+            build(("", file.SerializeToString()))
+
+
+def test_entry_type_of_a_map_is_no_message_type_of_a_record() -> None:
+    with pytest.raises(UndecodableValue, match=r"shop\.Order\.TagsEntry is the entry type of a map"):
+        order_schema().decoder_by_indexes((1, 1))
+
+
 def test_file_of_the_library_is_imported_by_its_whole_name_only() -> None:
     main = descriptor_pb2.FileDescriptorProto(name="main.proto", package="shop", dependency=["any.proto"])
     with pytest.raises(InvalidSchema, match="not a complete descriptor set"):
