@@ -206,12 +206,11 @@ BROKER_DOCS: dict[str, str] = {
     "remote.log.index.file.cache.total.size.bytes": (
         "Size of the indexes of remote segments that are cached in memory, at most 16 MiB."
     ),
-    "remote.log.manager.copier.thread.pool.size": "Maximum number of partitions whose segments are copied at a time.",
+    "remote.log.manager.copier.thread.pool.size": "Maximum number of partitions that are copied at a time.",
     "remote.log.manager.copy.max.bytes.per.second": "Bytes that this broker copies to the remote store in a second.",
     "remote.log.manager.copy.quota.window.num": "Number of samples over which the rate of copies is measured.",
     "remote.log.manager.copy.quota.window.size.seconds": "Length of a sample of the rate of copies.",
-    "remote.log.manager.expiration.thread.pool.size": "Maximum number of partitions whose expired remote segments are "
-    "deleted at a time.",
+    "remote.log.manager.expiration.thread.pool.size": "Maximum number of partitions that expire segments at a time.",
     "remote.log.manager.fetch.max.bytes.per.second": "Bytes that this broker reads from the remote store in a second.",
     "remote.log.manager.fetch.quota.window.num": "Number of samples over which the rate of reads is measured.",
     "remote.log.manager.fetch.quota.window.size.seconds": "Length of a sample of the rate of reads.",

@@ -308,8 +308,12 @@ def test_rebalance_needs_the_permissions_of_its_requests(running: ClusterFixture
 
 
 def test_rebalance_needs_the_permission_to_alter_the_cluster(running: ClusterFixture) -> None:
+    run_blocking(add_reader(running))  # another test deletes the user
     browser = Browser(running.port)
-    assert browser.log_in("reader", "reader-secret").status == 303
+    deadline_s = time.monotonic() + 60
+    while browser.log_in("reader", "reader-secret").status != 303:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
     before = run_blocking(replicas_of(running, [("open", 0)]))
     (old,) = before["open", 0]
     new = next(node.id for node in running.cluster.nodes if node.id != old)
