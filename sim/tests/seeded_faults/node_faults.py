@@ -47,7 +47,7 @@ def acknowledge_without_writing() -> None:
 
 def forget_producers() -> None:
     """Producer state is empty after a start."""
-    log_loader.rebuild_producer_state = lambda *_: ProducerStateManager()
+    log_loader.rebuild_producer_state = lambda *_, **__: ProducerStateManager()
 
 
 def skip_the_duplicate_check() -> None:
