@@ -17,8 +17,6 @@ from ottla.wire.messages import delete_records as dr
 from ottla.wire.messages import list_offsets as lo
 
 TOPIC = "events"
-FIRST_MS = time.time_ns() // 10**6 + 600_000
-"""Time of the first record, later than that of the transaction marker, which a search by time finds, too."""
 RECORDS = 4000
 ABORTED = range(1000, 1500)
 """Records of an aborted transaction."""
@@ -51,6 +49,8 @@ class TieredBroker:
             "retention.ms": "-1",
         }
         self.broker.client.create_topic(TOPIC, 1, settings=settings)
+        self.first_ms = time.time_ns() // 10**6 + 1_800_000
+        """Time of the first record, later than that of the transaction marker, which a search by time finds, too."""
         self._write()
         wait_until(lambda: self.list_offset(LOCAL) > RECORDS // 2)
 
@@ -67,7 +67,7 @@ class TieredBroker:
                     transactional.begin_transaction()
                 else:
                     transactional.abort_transaction()
-            producer.produce(TOPIC, b"%08d" % number * 10, timestamp=FIRST_MS + number)
+            producer.produce(TOPIC, b"%08d" % number * 10, timestamp=self.first_ms + number)
             if number % 50 == 49:
                 producer.flush()
 
@@ -138,7 +138,7 @@ def test_consumer_finds_offsets_by_time_in_both_tiers(tiered: TieredBroker) -> N
     consumer = tiered.consumer()
     offsets = {number: offset for offset, number in tiered.read(0)}
     for number in (0, 1, 700, 1700, RECORDS // 2, RECORDS - 1):
-        (found,) = consumer.offsets_for_times([TopicPartition(TOPIC, 0, FIRST_MS + number)], timeout=20)
+        (found,) = consumer.offsets_for_times([TopicPartition(TOPIC, 0, tiered.first_ms + number)], timeout=20)
         assert found.offset == offsets[number]
     consumer.close()
 
