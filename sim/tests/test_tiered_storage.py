@@ -29,7 +29,7 @@ FAULTY = SimStoreFaults(slow=0.05, failing=0.1, lost_response=0.1, denied=0.02, 
 
 
 class TieredNodeFixture:
-    """One node with a simulated store, and a client."""
+    """Node with a simulated remote store, and a client of the node."""
 
     def __init__(self, seed: int, faults: SimStoreFaults) -> None:
         self.simulation = Simulation(seed)

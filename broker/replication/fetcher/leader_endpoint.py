@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.replication.fetcher.fetch_state import DEFAULT_FETCH_LIMITS, ReplicaFetchLimits
@@ -18,6 +18,7 @@ from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.client.node_connection import NodeConnection
 from ottla.env.env import Env
 from ottla.log.partition_log import PartitionLog
+from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -144,14 +145,26 @@ async def fetch_leader_offset(
     """
     wanted = ListOffsetsPartition(replica.partition, leader_epoch, which)
     request = ListOffsetsRequest(dependencies.node_id, 0, [ListOffsetsTopic(replica.topic, [wanted])])
+    version = list_offsets_version(dependencies.metadata_version())
+    row = await call_for_partition(connection, "ListOffsets", request, version)
+    return LeaderOffset(row.offset, row.leader_epoch)
+
+
+async def call_for_partition(connection: NodeConnection, api: str, request: Message, version: int) -> Any:
+    """Send a request for one partition to its leader, and return the row of the partition in the response.
+
+    Raises:
+        ProtocolError: error response.
+        OSError, WireError: no response.
+    """
     try:
-        answer = await connection.call(request, list_offsets_version(dependencies.metadata_version()))
+        answer = await connection.call(request, version)
     except OSError as error:
         raise Disconnected(str(error)) from error
     row = answer.topics[0].partitions[0]
     if row.error_code:
-        raise leader_error("ListOffsets", row.error_code)
-    return LeaderOffset(row.offset, row.leader_epoch)
+        raise leader_error(api, row.error_code)
+    return row
 
 
 def leader_error(api: str, code: int) -> ProtocolError:

@@ -360,6 +360,10 @@ class ReplicaFetcher:
         except OSError as error:
             self._on_disk_error(taken, error)
             return
+        self._continue_partition(taken)
+
+    def _continue_partition(self, taken: PendingOutcome) -> None:
+        """Fetch a partition again after a task changed its log, unless the partition changed meanwhile."""
         if self._is_current(taken):
             self._update_log_state(taken.outcome.key, taken.replica)
             self._wakeup.set()
@@ -391,6 +395,4 @@ class ReplicaFetcher:
         except OSError as error:
             self._on_disk_error(taken, error)
             return
-        if self._is_current(taken):
-            self._update_log_state(taken.outcome.key, taken.replica)
-            self._wakeup.set()
+        self._continue_partition(taken)

@@ -25,8 +25,8 @@ from ottla.broker.replication.fetcher.leader_endpoint import (
     FetcherDependencies,
     LeaderOffset,
     RemoteLog,
+    call_for_partition,
     fetch_leader_offset,
-    leader_error,
     skips_tiered_offsets,
 )
 from ottla.broker.replication.fetcher.pending_outcome import PendingOutcome
@@ -42,7 +42,6 @@ from ottla.broker.storage.tiered.remote_storage import (
     RetriableRemoteStorageError,
 )
 from ottla.broker.storage.tiered.remote_thread_pool import RemoteReadQueueFullError
-from ottla.client.channel import Disconnected
 from ottla.client.node_connection import NodeConnection
 from ottla.env.env import ThreadPool
 from ottla.log.checkpoints.checkpoint_files import CorruptFile, parse_epochs
@@ -116,13 +115,7 @@ async def _epoch_end_offset(
     """
     wanted = OffsetForLeaderTopic(replica.topic, [OffsetForLeaderPartition(replica.partition, leader_epoch, epoch)])
     request = OffsetForLeaderEpochRequest(dependencies.node_id, [wanted])
-    try:
-        answer = await connection.call(request, OFFSET_FOR_LEADER_EPOCH_VERSION)
-    except OSError as error:
-        raise Disconnected(str(error)) from error
-    row = answer.topics[0].partitions[0]
-    if row.error_code:
-        raise leader_error("OffsetForLeaderEpoch", row.error_code)
+    row = await call_for_partition(connection, "OffsetForLeaderEpoch", request, OFFSET_FOR_LEADER_EPOCH_VERSION)
     return LeaderOffset(row.end_offset, row.leader_epoch)
 
 

@@ -54,7 +54,7 @@ def json_object(content: Any, prefix: str = "") -> dict[str, Any]:
         ToolFailed: it is another value.
     """
     if not isinstance(content, dict):
-        raise ToolFailed(f"{prefix}Expected JSON object, received {_shown(content)}")
+        raise ToolFailed(f"{prefix}Expected JSON object, received {_compact_json(content)}")
     return content
 
 
@@ -65,11 +65,11 @@ def json_objects(content: Any, prefix: str = "") -> list[dict[str, Any]]:
         ToolFailed: it is another value.
     """
     if not isinstance(content, list):
-        raise ToolFailed(f"{prefix}Expected JSON array, received {_shown(content)}")
+        raise ToolFailed(f"{prefix}Expected JSON array, received {_compact_json(content)}")
     return [json_object(row, prefix) for row in content]
 
 
-def _shown(value: Any) -> str:
+def _compact_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -83,10 +83,10 @@ def field_value(row: Mapping[str, Any], name: str, prefix: str = "") -> Any:
         raise ToolFailed(f"{prefix}No such field exists: `{name}`")
     value, (kind, is_valid) = row[name], _KINDS[name]
     if name in _LISTS and not isinstance(value, list):
-        raise ToolFailed(f"{prefix}Expected `JSON array` value, received {_shown(value)}")
+        raise ToolFailed(f"{prefix}Expected `JSON array` value, received {_compact_json(value)}")
     for item in value if name in _LISTS else (value,):
         if not is_valid(item):
-            raise ToolFailed(f"{prefix}Expected `{kind}` value, received {_shown(item)}")
+            raise ToolFailed(f"{prefix}Expected `{kind}` value, received {_compact_json(item)}")
     return value
 
 
