@@ -36,7 +36,7 @@ from compat_tests.support.processes import free_port
 from compat_tests.support.raw_client import RawClient
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.node import Node
-from ottla.cli.commands.serve import freeze_garbage_collector
+from ottla.runtime.garbage_collection import freeze_garbage_collector
 from ottla.runtime.real_env import RealEnv
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.cli.commands.serve import unauthenticated_listener_warnings
+from ottla.cli.node_setup.serve_node import unauthenticated_listener_warnings
 
 MAP = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL"
 
