@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from compat_tests.support.processes import OTTLA, KafkaProcess, NodeProcess, OttlaProcess, free_port
 from ottla.cli.main import COMMANDS
@@ -117,6 +117,7 @@ kafka-storage random-uuid
 """
 """Command lines with work to do; ``{n}`` is the round."""
 STDIN = {"produce": "k:v\n" * 5, "kafka-console-producer": "line\n" * 5}
+COORDINATOR_WAIT_S = 30
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -153,9 +154,7 @@ def prepare(node: NodeProcess, folder: Path) -> None:
     subprocess.run([OTTLA, "topic", "create", "events", "--partitions", "3", *at], check=True, capture_output=True)
     text = "".join(f"{number} text\n" for number in range(300))
     subprocess.run([OTTLA, "produce", "events", *at], input=text, text=True, check=True, capture_output=True)
-    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "billing"})
-    consumer.commit(offsets=[TopicPartition("events", number, 1) for number in range(3)], asynchronous=False)
-    consumer.close()
+    commit_offsets(node)
     (folder / "password").write_text("secret\n")
     (folder / "server.properties").write_text(
         "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
@@ -163,6 +162,25 @@ def prepare(node: NodeProcess, folder: Path) -> None:
     (folder / "store").mkdir()
     partition = {"topic": "events", "partition": 0, "offset": 0}
     (folder / "delete.json").write_text(json.dumps({"version": 1, "partitions": [partition]}))
+
+
+def commit_offsets(node: NodeProcess) -> None:
+    """Commit offsets of the group ``billing``; the coordinator of a Kafka that has just started needs some seconds.
+
+    Raises:
+        KafkaException: after 30 s of refused commits.
+    """
+    end = time.perf_counter() + COORDINATOR_WAIT_S
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "billing"})
+    while True:
+        try:
+            consumer.commit(offsets=[TopicPartition("events", number, 1) for number in range(3)], asynchronous=False)
+            break
+        except KafkaException:
+            if time.perf_counter() > end:
+                raise
+            time.sleep(0.5)
+    consumer.close()
 
 
 def measure(line: str, values: dict[str, str], rounds: int) -> CommandTimes:
