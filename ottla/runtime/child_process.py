@@ -39,7 +39,7 @@ async def run_in_child_process(work: Callable[[WorkerContext, A], T], argument: 
     )
     if done.returncode != 0:
         raise ChildDied(f"the process that ran {work.__module__} ended with status {done.returncode}")
-    good, result = pickle.loads(done.stdout)  # noqa: S301 - our own child's words
+    good, result = pickle.loads(done.stdout)  # noqa: S301 - written by the child process
     if not good:
         raise result
     answer: T = result
@@ -58,7 +58,7 @@ def main() -> None:
     """Run the pickled function from standard input, and write its pickled result or exception to standard output."""
     os.nice(NICENESS)
     threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
-    work, argument = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - our own parent's words
+    work, argument = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - written by the parent process
     outcome: tuple[bool, Any]
     try:
         outcome = (True, work(WorkerContext(RealDisk(), monotonic_s, sleep_blocking), argument))
