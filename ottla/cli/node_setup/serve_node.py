@@ -59,7 +59,8 @@ def unauthenticated_listener_warnings(config: NodeConfig) -> list[str]:
     ]
     if not found:
         return []
-    return [f"{', '.join(found)} is reachable from other machines without authentication (ottla serve --secure adds TLS and users)"]
+    text = "is reachable from other machines without authentication (ottla serve --secure adds TLS and users)"
+    return [f"{', '.join(found)} {text}"]
 
 
 def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
