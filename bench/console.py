@@ -3,11 +3,14 @@
 ``python -m bench.console`` measures four cases in turn, several times: ``off`` (a node without console and metrics),
 ``console`` (a node with both, none of them used), ``scraped`` (metrics once a second) and ``open`` (the live tail of
 the topic under load, and the frames of the API Produce). The load is Produce requests of 100 records, ten at a time.
+Node and client have a processor each, if there are two, and the median of the rounds' ratios counts: a machine whose
+processors or memory slow down for some seconds changes all cases of a round alike.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import statistics
 import tempfile
@@ -30,6 +33,8 @@ from ottla.wire.record_batch import records
 TOGETHER = 10
 """Requests in flight at once."""
 RECORDS = 100
+TOPIC_SETTINGS = {"segment.bytes": str(64 * 1024**2), "retention.bytes": str(128 * 1024**2)}
+"""Old segments are deleted, so that the page cache does not grow with each round."""
 SCRAPE_S = 1.0
 LIVE_PATHS = ("/records?name=load", "/frames?api=Produce")
 LIMITS = {"open": 0.97, "scraped": 0.98, "console": 0.99}
@@ -49,7 +54,8 @@ class ConsoleBenchmarkNode(OttlaProcess):
 
     def command(self) -> list[str]:
         """Return the command, with the listeners of console and metrics."""
-        command = super().command()
+        command = [*super().command(), "--set", "log.retention.check.interval.ms=1000"]
+        command += ["--set", "log.segment.delete.delay.ms=1000"]
         if self.has_console:
             command += ["--console", f"127.0.0.1:{self.console_port}"]
             command += ["--set", f"ottla.metrics.listener=127.0.0.1:{self.metrics_port}"]
@@ -141,8 +147,10 @@ def run_rounds(
 ) -> dict[str, list[tuple[float, float, float]]]:
     """Return (records per second, CPU per request, memory in MiB) of each case and round."""
     figures: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ("off", *reversed(LIMITS))}
+    names = list(figures)
     for number in range(-1, rounds):  # the first round warms up
-        for name, values in figures.items():
+        for name in [*names[number % len(names) :], *names[: number % len(names)]]:  # no case always has the same turn
+            values = figures[name]
             node = nodes["off" if name == "off" else "console"]
             with ExitStack() as stack:
                 if name == "scraped":
@@ -170,16 +178,22 @@ def main() -> None:
         nodes = {
             name: ConsoleBenchmarkNode(Path(where) / name, has_console=name == "console") for name in ("off", "console")
         }
+        processors = sorted(os.sched_getaffinity(0))
         for node in nodes.values():
+            os.sched_setaffinity(0, processors[:1])
             node.start()
-            BlockingClient(node.bootstrap).create_topic("load", 1)
+            os.sched_setaffinity(0, processors[1:] or processors)
+            BlockingClient(node.bootstrap).create_topic("load", 1, settings=TOPIC_SETTINGS)
         figures = run_rounds(nodes, options.rounds, options.requests)
         for node in nodes.values():
             node.stop()
-    base, _, base_memory = (statistics.median(column) for column in zip(*figures["off"], strict=True))
+    base_memory = statistics.median(memory for _, _, memory in figures["off"])
     for name, least in LIMITS.items():
-        rate, _, memory = (statistics.median(column) for column in zip(*figures[name], strict=True))
-        print(f"{name:8} throughput {rate / base:.3f} of that without (at least {least})", end="")
+        ratio = statistics.median(
+            rate / base for (rate, _, _), (base, _, _) in zip(figures[name], figures["off"], strict=True)
+        )
+        memory = statistics.median(memory for _, _, memory in figures[name])
+        print(f"{name:8} throughput {ratio:.3f} of that without (at least {least})", end="")
         print(f", memory {memory - base_memory:+.1f} MiB (at most {MAX_MEMORY_MIB:+.0f})")
 
 

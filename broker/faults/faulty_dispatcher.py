@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from ottla.broker.dispatch.dispatcher import Dispatcher, HandlerResult, RequestContext, ResponseJob
 from ottla.broker.faults.fault_rule import FaultCall, FaultKind, FaultRule, FaultRules
-from ottla.broker.network.connection import CloseConnection
 from ottla.broker.requests.error_responses import build_error_response, contains_error
-from ottla.broker.requests.peer import Peer, wait_while_connected
+from ottla.broker.requests.peer import CloseConnection, Peer, wait_while_connected
 from ottla.env.disk import FileSlice
 from ottla.jobs.job import Job, as_job
 from ottla.wire.api_keys import ApiKey, request_class

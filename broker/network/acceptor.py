@@ -14,6 +14,7 @@ from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.idle_connections import close_most_idle
 from ottla.env.env import AcceptedStream, StreamListener
+from ottla.jobs.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +29,8 @@ _MIN_IDLE_CHECK_S = 0.05
 NO_IDLE_LIMIT_MS = 2**63
 _ACCEPTED_PER_STEP = 8
 """Connections accepted between two yields; with 64, other connections would wait twice as long in a burst."""
+_REPORTED_PER_STEP = 500
+"""Connections that report their prepared requests between two yields."""
 
 
 class Acceptor:
@@ -65,6 +68,13 @@ class Acceptor:
     def connections(self) -> Iterable[Connection]:
         """Open connections of the listener."""
         return self._connections
+
+    def report_prepared(self) -> Job[None]:
+        """Return a job that lets each connection report the requests of prepared requests that are not reported yet."""
+        for number, connection in enumerate(list(self._connections), 1):
+            connection.report_prepared()
+            if number % _REPORTED_PER_STEP == 0:
+                yield None
 
     async def run(self, listener: StreamListener) -> None:
         """Accept and serve connections until cancelled, which closes all connections."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, cast
 import trio
 
 from ottla.broker.config.limits import AUTHENTICATION_TIMEOUT_MS, UNCOUNTED_PRE_AUTH_BYTES
-from ottla.broker.network.connection import CloseConnection, Connection
-from ottla.broker.requests.peer import PeerDisconnectedError
+from ottla.broker.network.connection import Connection
+from ottla.broker.requests.peer import CloseConnection, PeerDisconnectedError
 from ottla.broker.security.authn.sasl_authenticator import AuthResult, SaslAuthenticator, SaslPolicy, SaslState
 from ottla.env.env import AcceptedStream, SecureStream, ThreadPool
 from ottla.jobs.supervision import is_broken_invariant

@@ -45,6 +45,9 @@ class ListenerConnections(Protocol):
 
     def __len__(self) -> int: ...
 
+    def report_prepared(self) -> Job[None]:
+        """Return a job that reports to `RequestMetrics` all requests that connections have counted themselves."""
+
 
 class MetricSources(NamedTuple):
     """Components of a node that export metrics."""
@@ -85,6 +88,8 @@ class MetricsCollector:
         pieces: list[bytes] = []
         if self._sources.is_broker:
             yield from self._add_broker(page)
+        for acceptor in self._sources.acceptors:
+            yield from acceptor.report_prepared()
         yield from self._requests.add_samples(page, self._env.monotonic_ms())
         self._add_connections(page)
         quorum_metrics.add_quorum_metrics(page, self._sources.controller)

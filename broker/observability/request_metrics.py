@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
+from ottla.broker.observability.request_observers import PreparedRequestCounts
 from ottla.broker.requests.peer import LastError, Peer
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
@@ -121,16 +122,16 @@ class RequestMetrics:
         if code:
             peer.last_error = LastError(count.key, code, self._monotonic_ms())
 
-    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+    def answered_prepared(self, peer: Peer, counts: PreparedRequestCounts) -> None:
         """Count requests that did not wait, their responses, and error codes reported by them."""
-        metrics = self._by_key[key]
+        metrics = self._by_key[counts.key]
         if metrics is None:
-            metrics = self._by_key[key] = ApiMetrics(key)
-        metrics.requests += count
-        metrics.responses += count
-        metrics.request_bytes += request_bytes
-        metrics.response_bytes += size_bytes
-        metrics.times[bucket_of(int((self._monotonic_ms() - peer.request_started_ms) * 1000))] += count
+            metrics = self._by_key[counts.key] = ApiMetrics(counts.key)
+        metrics.requests += counts.requests
+        metrics.responses += counts.requests
+        metrics.request_bytes += counts.request_bytes
+        metrics.response_bytes += counts.response_bytes
+        metrics.times[bucket_of(int(counts.elapsed_ms * 1000))] += counts.requests
         if peer.request_errors is not None:
             self._add_errors(peer, metrics, peer.request_errors)
             peer.request_errors = None

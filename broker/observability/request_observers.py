@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ottla.broker.requests.peer import Peer
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import RequestFrame
+
+
+class PreparedRequestCounts(NamedTuple):
+    """Requests of one connection and one API that prepared requests have answered."""
+
+    key: ApiKey
+    requests: int
+    """Number of requests, and of responses."""
+    request_bytes: int
+    """Bytes of all requests with their length fields."""
+    response_bytes: int
+    """Bytes of all responses with their length fields."""
+    elapsed_ms: float
+    """Time from receipt to response of the first ones, taken as that of all."""
 
 
 class RequestObserver(Protocol):
@@ -28,17 +42,11 @@ class RequestObserver(Protocol):
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Observe an encoded response of ``size_bytes`` with its length, before it is sent; some requests have none."""
 
-    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
-        """Observe requests of an API that a prepared request has answered, instead of the other methods.
+    def answered_prepared(self, peer: Peer, counts: PreparedRequestCounts) -> None:
+        """Observe requests of a client that prepared requests have answered, instead of the other methods.
 
-        They were received together, and their responses are sent together.
-
-        Args:
-            peer: their client.
-            key: the API.
-            count: number of requests, and of responses.
-            request_bytes: bytes of all requests with their lengths.
-            size_bytes: bytes of all responses with their lengths.
+        They are reported in groups, some time after they were answered, but before the next request that no prepared
+        request answers, and at the latest when the connection ends.
         """
 
 
@@ -72,10 +80,10 @@ class CompositeRequestObserver:
         for observer in self._observers:
             observer.answered(peer, request, chunks, size_bytes)
 
-    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+    def answered_prepared(self, peer: Peer, counts: PreparedRequestCounts) -> None:
         """Call each observer with the number and the bytes of requests that were answered by a prepared one."""
         for observer in self._observers:
-            observer.answered_prepared(peer, key, count, request_bytes, size_bytes)
+            observer.answered_prepared(peer, counts)
 
 
 def combine_observers(observers: Sequence[RequestObserver]) -> RequestObserver | None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.broker.config.limits import MAX_TRACED_CLIENT_ID_CHARS, MAX_TRACED_REQUESTS
+from ottla.broker.observability.request_observers import PreparedRequestCounts
 from ottla.broker.requests.peer import Peer
 from ottla.env.env import Env
-from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import RequestFrame
@@ -75,7 +75,7 @@ class RequestTracer:
         )
         self._spans.append(span)
 
-    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+    def answered_prepared(self, peer: Peer, counts: PreparedRequestCounts) -> None:
         """Do nothing: there are no prepared requests while requests are traced."""
 
     def pop_spans(self) -> list[RequestSpan]:

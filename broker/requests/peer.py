@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Set
+from collections.abc import Awaitable, Callable, Hashable, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import trio
@@ -11,6 +11,7 @@ import trio
 if TYPE_CHECKING:
     from ottla.broker.quotas.request_timer import RequestTimer
     from ottla.wire.api_keys import ApiKey
+    from ottla.wire.codec.compiler import Chunk
 
 T = TypeVar("T")
 logger = logging.getLogger("ottla.connection")
@@ -227,6 +228,17 @@ class Peer:
 
 def _no_cancellation() -> None:
     """Do nothing: the callback was called at once and cannot be cancelled."""
+
+
+class CloseConnection(Exception):
+    """Raised to close the connection, such as by a handler: the only sign of an error of Produce with acks=0.
+
+    ``last_chunks`` are sent before.
+    """
+
+    def __init__(self, last_chunks: Sequence[Chunk] = ()) -> None:
+        super().__init__()
+        self.last_chunks = last_chunks
 
 
 class PeerDisconnectedError(Exception):

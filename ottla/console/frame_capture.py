@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.config.limits import MAX_CONSOLE_CAPTURES, MAX_CONSOLE_FRAME_BYTES, MAX_CONSOLE_FRAMES
 from ottla.broker.network.connection import Connection
+from ottla.broker.observability.request_observers import PreparedRequestCounts
 from ottla.broker.requests.peer import Peer
 from ottla.console.frame_fields import (
     FrameFieldList,
@@ -292,9 +293,9 @@ class ConnectionCapture:
             exchange.response = b"".join(pieces)
         self._capture.is_changed = True
 
-    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+    def answered_prepared(self, peer: Peer, counts: PreparedRequestCounts) -> None:
         """Count requests while the capture is full."""
-        self._capture.skip(key, count)
+        self._capture.skip(counts.key, counts.requests)
 
 
 class FrameCaptures:

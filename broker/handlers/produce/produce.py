@@ -22,9 +22,9 @@ from ottla.broker.handlers.produce.batch_precheck import TRANSACTIONAL, find_bat
 from ottla.broker.handlers.produce.partition_append import append_batch, partition_error, partition_rejection
 from ottla.broker.handlers.produce.prepared_produce import prepare
 from ottla.broker.handlers.produce.produce_acks import wait_for_acks
-from ottla.broker.network.connection import CloseConnection
 from ottla.broker.replication.delayed_produce import DelayedProduce
 from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.requests.peer import CloseConnection
 from ottla.jobs.job import Job, as_job
 from ottla.log.log_validator import ValidationJob, ValidationPending
 from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext

@@ -15,7 +15,7 @@ from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.groups import find_coordinator
 from ottla.broker.handlers.produce import produce
 from ottla.broker.handlers.transactions import describe_producers
-from ottla.broker.network.connection import CloseConnection
+from ottla.broker.requests.peer import CloseConnection
 from ottla.broker.tests.handler_fixture import (
     HandlerFixture,
     as_decoded,

@@ -13,6 +13,7 @@ import trio.testing
 
 from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.network.acceptor import Acceptor
+from ottla.broker.observability.request_observers import PreparedRequestCounts
 from ottla.broker.requests.peer import ANONYMOUS, Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
 from ottla.wire.api_keys import ApiKey, request_spec
@@ -252,7 +253,7 @@ def test_observer_receives_every_request_and_response(monkeypatch: pytest.Monkey
             assert sum(len(chunk) for chunk in chunks) == size_bytes
             events.append(("answered", request.key, request.correlation_id, size_bytes))
 
-        def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+        def answered_prepared(self, peer: Peer, counts: PreparedRequestCounts) -> None:
             raise AssertionError
 
     fixture = DispatcherFixture(monkeypatch)

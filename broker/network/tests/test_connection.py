@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.network.connection import CloseConnection
+from ottla.broker.requests.peer import CloseConnection
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time, job_of
 from ottla.jobs.bounded_concurrency import for_each_concurrently
 from ottla.jobs.supervision import is_broken_invariant

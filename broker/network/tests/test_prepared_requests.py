@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.network.connection import CloseConnection
+from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.tests.test_connection import BEAT, beat, numbers
 from ottla.broker.observability.request_metrics import RequestMetrics
-from ottla.broker.requests.peer import Peer
+from ottla.broker.observability.request_observers import PreparedRequestCounts
+from ottla.broker.requests.peer import CloseConnection, Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, in_virtual_time
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
@@ -70,8 +71,8 @@ class CountingObserver:
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Any], size_bytes: int) -> None:
         pass
 
-    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
-        self.prepared.append((key, count, request_bytes, size_bytes))
+    def answered_prepared(self, peer: Peer, counts: PreparedRequestCounts) -> None:
+        self.prepared.append(counts[:4])
 
 
 def test_observer_without_messages_counts_prepared_requests(fixture: DispatcherFixture) -> None:
@@ -94,6 +95,28 @@ def test_prepared_requests_that_were_received_together_are_counted_together(fixt
     serve_prepared(fixture, stream, PreparedOddRequests())
     size_bytes = sum(len(chunk) for chunk in encode_response(BEAT, 0, 1, HeartbeatResponse()))
     assert observer.prepared == [(BEAT, 10, 10 * len(beat(1)), 10 * size_bytes)]
+
+
+def test_acceptor_lets_open_connections_report_their_prepared_requests(fixture: DispatcherFixture) -> None:
+    observer = fixture.dispatcher.observer = CountingObserver(needs_messages=False)
+
+    async def run() -> None:
+        stream, acceptor = ClientStream(), Acceptor(fixture.dispatcher)
+        connection = fixture.connection(stream)
+        connection._peer.prepared_request = PreparedOddRequests()
+        acceptor._connections.add(connection)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            stream.send_bytes(beat(1) + beat(3))
+            await trio.sleep(1)
+            assert observer.prepared == []
+            for _ in acceptor.report_prepared():
+                pass
+            assert [count for _, count, _, _ in observer.prepared] == [2]
+            stream.disconnect()
+
+    in_virtual_time(run)
+    assert [count for _, count, _, _ in observer.prepared] == [2]
 
 
 def close_connection(context: Any, request: Any) -> Any:

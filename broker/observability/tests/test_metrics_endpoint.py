@@ -12,6 +12,7 @@ from ottla.broker.observability import partition_metrics
 from ottla.broker.observability.metric_families import COUNTER, FAMILIES, GAUGE, SECTIONS, SUMMARY
 from ottla.broker.observability.metrics_builder import MetricsBuilder, labels
 from ottla.broker.observability.partition_metrics import add_replica_metrics, add_traffic_metrics
+from ottla.broker.observability.request_observers import PreparedRequestCounts
 from ottla.broker.observability.tests.metrics_fixture import (
     MetricsEnv,
     MetricsReplicas,
@@ -21,10 +22,12 @@ from ottla.broker.observability.tests.metrics_fixture import (
     led,
     samples,
 )
+from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.connection_fixture import in_virtual_time
 from ottla.env.env import ProcessStats
-from ottla.jobs.job import run_to_end
+from ottla.jobs.job import Job, run_to_end
 from ottla.jobs.time_slice import run_in_background
+from ottla.wire.api_keys import ApiKey
 
 
 def render(*arguments: Any, **options: Any) -> dict[str, float]:
@@ -77,6 +80,31 @@ def test_broker_page_contains_log_replica_and_process_metrics() -> None:
         "kafka_server_raft_metrics_current_leader": 1,
     }
     assert {name: found[name] for name in expected} == expected
+
+
+def test_page_includes_requests_that_connections_have_not_reported_yet() -> None:
+    class CountingListener:
+        """Listener with one connection, whose count of prepared requests is reported when it is asked to."""
+
+        listener = "A"
+
+        def __len__(self) -> int:
+            return 1
+
+        def report_prepared(self) -> Job[None]:
+            yield None
+            peer, counts = Peer("h", ("a", 1)), PreparedRequestCounts(ApiKey.PRODUCE, 3, 72, 27, 2.0)
+            made._sources.request_metrics.answered_prepared(peer, counts)
+
+    made = collector()
+    made._sources.acceptors.append(CountingListener())  # type: ignore[attr-defined]
+    found: dict[str, float] = {}
+
+    async def run() -> None:
+        found.update(samples(b"".join(run_to_end(made.render()))))
+
+    in_virtual_time(run)
+    assert found["kafka_network_requestmetrics_requests_total{request=Produce}"] == 3
 
 
 def test_controller_page_contains_no_log_or_replica_metrics() -> None:

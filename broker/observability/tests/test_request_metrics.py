@@ -6,6 +6,7 @@ import pytest
 
 from ottla.broker.observability.metrics_builder import MetricsBuilder
 from ottla.broker.observability.request_metrics import HISTOGRAM_BUCKETS, RequestMetrics, bucket_of, error_codes
+from ottla.broker.observability.request_observers import PreparedRequestCounts
 from ottla.broker.observability.request_samples import RequestSampler, bucket_end_ms, quantiles
 from ottla.broker.observability.tests.metrics_fixture import collect
 from ottla.broker.requests.peer import Peer
@@ -62,9 +63,7 @@ def test_requests_and_their_bytes_are_counted_by_api() -> None:
 
 def test_prepared_requests_count_as_others() -> None:
     requests = Requests()
-    requests.peer.request_started_ms = requests.now_ms
-    requests.now_ms += 2
-    requests.metrics.answered_prepared(requests.peer, ApiKey.PRODUCE, 3, 72, 27)
+    requests.metrics.answered_prepared(requests.peer, PreparedRequestCounts(ApiKey.PRODUCE, 3, 72, 27, 2.0))
     prepared = requests.samples()
     others = Requests()
     for _ in range(3):
@@ -172,7 +171,7 @@ def test_errors_of_rows_are_not_kept_without_an_observer() -> None:
 def test_errors_of_prepared_requests_are_counted_for_their_api() -> None:
     requests = Requests()
     requests.peer.add_request_error(ErrorCode.KAFKA_STORAGE_ERROR)
-    requests.metrics.answered_prepared(requests.peer, ApiKey.PRODUCE, 3, 300, 150)
+    requests.metrics.answered_prepared(requests.peer, PreparedRequestCounts(ApiKey.PRODUCE, 3, 300, 150, 1.0))
     requests.request(ApiKey.FETCH, 1)
     found, name = requests.samples(), "kafka_network_requestmetrics_errors_total"
     assert found[f"{name}{{request=Produce,error=KAFKA_STORAGE_ERROR}}"] == 1

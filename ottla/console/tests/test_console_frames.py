@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.broker.config.limits import MAX_CONSOLE_CAPTURES, MAX_CONSOLE_FRAMES
+from ottla.broker.observability.request_observers import PreparedRequestCounts
 from ottla.broker.requests.peer import Peer
 from ottla.console.console_app import live_pause_s
 from ottla.console.frame_capture import CapturedExchange, ConnectionCapture, FrameCapture
@@ -235,8 +236,8 @@ def test_full_capture_needs_no_messages_until_it_is_read() -> None:
     for _ in range(MAX_CONSOLE_FRAMES + 1):
         connection.observer.received(peer, parse_request(raw))
     assert connection.updates == [True, False]
-    connection.observer.answered_prepared(peer, ApiKey.METADATA, 5, 500, 500)
-    connection.observer.answered_prepared(peer, ApiKey.FETCH, 5, 500, 500)
+    connection.observer.answered_prepared(peer, PreparedRequestCounts(ApiKey.METADATA, 5, 500, 500, 1.0))
+    connection.observer.answered_prepared(peer, PreparedRequestCounts(ApiKey.FETCH, 5, 500, 500, 1.0))
     run_to_end(capture.read_exchanges())
     assert connection.updates == [True, False, True]
     connection.observer.received(peer, parse_request(raw))

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from ottla.broker.handlers.produce import produce
-from ottla.broker.network.connection import CloseConnection
+from ottla.broker.requests.peer import CloseConnection
 from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual, start, topic_id_of
 from ottla.jobs.time_slice import SLICE_MS
 from ottla.log.log_config import LogConfig
