@@ -46,10 +46,10 @@ LISTENER_NAME = "CONSOLE"
 HTML = "text/html; charset=utf-8"
 KEEP_ALIVE_S = 10.0
 """Interval of comments in an idle event stream, by which a lost connection is detected."""
-LIVE_PAUSE_FACTORS = 4, 33
+LIVE_PAUSE_FACTORS = 4, 66
 """Pause between two updates, as a multiple of the time of the last one: at least, and up to `FULL_LIVE_PAUSE_S`.
 
-A page that is updated several times a second takes 3 % of the event loop at most; a large page takes a fifth.
+A page that is updated several times a second takes 1.5 % of the event loop at most; a large page takes a fifth.
 """
 FULL_LIVE_PAUSE_S = 2.0
 """Pause in seconds that is long enough for any page but a large one."""
