@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 
-from ottla.client.channel import Disconnected
+from ottla.client.channel import Disconnected, UnsupportedVersionError
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 SECURITY_HINT = "the listener may require TLS or a login: --command-config FILE"
@@ -95,6 +95,8 @@ def error_text(error: Exception, bootstrap: str, *, secured: bool = False) -> st
         if error.filename is not None:
             return os_error_text(error)
         return connection_error_text(error, bootstrap, secured=secured)
+    if isinstance(error, UnsupportedVersionError):
+        return f"unsupported request: {bootstrap}: {error}"
     if isinstance(error, WireError):
         return f"protocol error: {bootstrap}: {error}"
     return str(error)

@@ -23,6 +23,10 @@ unreachable host is minutes.
 _FIRST_BUFFER_BYTES = 1 << 20
 
 
+class UnsupportedVersionError(WireError):
+    """Raised for a request of which client and node support no common version (``UnsupportedVersionException``)."""
+
+
 class Disconnected(OSError):
     """Connection was closed by the peer or by this process, or no response arrived in time."""
 
@@ -67,14 +71,14 @@ class Channel:
         """Return the newest version of an API, up to ``at_most``, that client and broker support.
 
         Raises:
-            WireError: there is no common version.
+            UnsupportedVersionError: there is no common version.
         """
         spec = request_spec(key)
         low, high = self.versions.get(key, (0, -1))
         newest = spec.versions.high - (1 if spec.latest_unstable else 0)
         best = min(newest, high, at_most)
         if best < max(low, spec.versions.low):
-            raise WireError(f"the broker does not speak {key.name}")
+            raise UnsupportedVersionError(f"The node does not support {key.name}")
         return best
 
     async def call(self, request: Message, version: int | None = None) -> Any:

@@ -66,9 +66,9 @@ def test_version_for_returns_highest_common_version() -> None:
     assert channel.version_for(ApiKey.FETCH, 12) == 12
     oldest = request_spec(ApiKey.FETCH).versions.low
     assert channel.version_for(ApiKey.FETCH, oldest) == oldest
-    with pytest.raises(WireError, match="does not speak FETCH"):
+    with pytest.raises(WireError, match="does not support FETCH"):
         channel.version_for(ApiKey.FETCH, request_spec(ApiKey.FETCH).versions.low - 1)
-    with pytest.raises(WireError, match="does not speak FETCH"):
+    with pytest.raises(WireError, match="does not support FETCH"):
         Channel(FakeBrokerStream({}), "me").version_for(ApiKey.FETCH)
 
 
