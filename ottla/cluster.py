@@ -44,7 +44,9 @@ START_WITHIN_S = 60.0
 STOP_WITHIN_S = 30.0
 QUORUM_SIZE = 3
 MAX_PORT = 65_535
-CONTROLLER, HTTP_LISTENER = "CONTROLLER", "ottla.metrics.listener"
+CONTROLLER = "CONTROLLER"
+HTTP_LISTENERS = ("ottla.metrics.listener", "ottla.console.listener")
+"""Settings with an address that each node needs for itself."""
 CLIENT_PORTS, CONTROLLER_PORTS = range(15_000, 23_000), range(23_000, 31_000)
 """Ranges of free ports, below the system's ephemeral ports, since a node binds its port only later. They are
 separate, since a controller's port is stored in its directory, while a restarted cluster draws new client ports.
@@ -178,8 +180,8 @@ class Cluster(ClusterFaultControls):
         data_dir: parent of the nodes' data directories; None creates a temporary one that `stop` removes.
         port: client port of the first node, the next ones have the following ports; 0 selects free ports.
         host: address to listen at.
-        settings: broker settings of all nodes. A port in ``ottla.metrics.listener`` is that of the first node; the next
-            ones have the following ports.
+        settings: broker settings of all nodes. A port in ``ottla.metrics.listener`` or ``ottla.console.listener`` is
+            that of the first node; the next ones have the following ports.
         tls: use TLS for all listeners; a CA and certificates are generated.
         sasl: require ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``, of nodes too; a user is created.
 
@@ -327,7 +329,8 @@ class Cluster(ClusterFaultControls):
         """Return the settings of a node; settings of the user take precedence."""
         copies, least = str(min(len(self.nodes), 3)), str(min(len(self.nodes), 2))
         controllers = ",".join(format_address(x.host, x.controller_port) for x in self.nodes)
-        name, secured, http = "PLAINTEXT", dict[str, str](), self.settings.get(HTTP_LISTENER)
+        name, secured = "PLAINTEXT", dict[str, str]()
+        http = {key: self.settings[key] for key in HTTP_LISTENERS if key in self.settings}
         if self._secured is not None:
             name = security_setup.LISTENER
             secured = security_setup.cluster_settings(self._secured, self._data_dir, node.host, node.port)
@@ -341,7 +344,7 @@ class Cluster(ClusterFaultControls):
             "group.initial.rebalance.delay.ms": "0",
             **secured,
             **self.settings,
-            **({HTTP_LISTENER: shift_port(http, node.id - 1)} if http else {}),
+            **{key: shift_port(address, node.id - 1) for key, address in http.items()},
             "process.roles": "broker,controller",
             "node.id": str(node.id),
             "log.dirs": node.data_dir,

@@ -57,16 +57,17 @@ def test_cluster_node_settings_file_is_private(tmp_path: Path, monkeypatch: pyte
     assert settings.read_text() == "ssl.keystore.password=geheim\n"
 
 
-def test_nodes_of_a_cluster_have_metrics_listeners_at_following_ports(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["ottla.metrics.listener", "ottla.console.listener"])
+def test_nodes_of_a_cluster_have_http_listeners_at_following_ports(tmp_path: Path, key: str) -> None:
     for given, expected in (
         ("127.0.0.1:9404", ["127.0.0.1:9404", "127.0.0.1:9405", "127.0.0.1:9406"]),
         ("[::1]:80", ["[::1]:80", "[::1]:81", "[::1]:82"]),
         ("127.0.0.1:0", ["127.0.0.1:0"] * 3),
         ("wrong", ["wrong"] * 3),
     ):
-        cluster = Cluster(3, data_dir=tmp_path, settings={"ottla.metrics.listener": given})
-        assert [cluster._settings_of(node)["ottla.metrics.listener"] for node in cluster.nodes] == expected
-    assert "ottla.metrics.listener" not in Cluster(1, data_dir=tmp_path)._settings_of(cluster.nodes[0])
+        cluster = Cluster(3, data_dir=tmp_path, settings={key: given})
+        assert [cluster._settings_of(node)[key] for node in cluster.nodes] == expected
+    assert key not in Cluster(1, data_dir=tmp_path)._settings_of(cluster.nodes[0])
 
 
 @pytest.mark.parametrize("node_id", [0, -1, 4])
