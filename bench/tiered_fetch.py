@@ -11,21 +11,16 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import ottla
+from compat_tests.support.object_stores import object_store
 from compat_tests.support.raw_client import RawClient, wait_until
-from ottla.broker.storage.tiered.cloud_store import CloudStore, CloudStoreOptions
-from ottla.broker.storage.tiered.directory_store import DirectoryStore
 from ottla.broker.storage.tiered.object_store import ObjectStore
-from ottla.runtime.real_disk import RealDisk
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
@@ -37,25 +32,6 @@ ROUNDS = 5
 BATCH_BYTES = 128 * 1024
 SEGMENT_MIB = 16
 EARLIEST_LOCAL = -4
-S3_SETTINGS = {"region": "us-east-1", "access_key_id": "test", "secret_access_key": "test"}
-
-
-@contextmanager
-def object_store(directory: Path, *, s3: bool) -> Iterator[tuple[ObjectStore, dict[str, str]]]:
-    """Return a store and the broker settings for it."""
-    if not s3:
-        (directory / "store").mkdir()
-        yield DirectoryStore(RealDisk(), str(directory / "store")), {"rsm.config.url": f"file://{directory}/store"}
-        return
-    command = [sys.executable, "-m", "bench.tiered_store", "--serve"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        settings = {**S3_SETTINGS, "endpoint": server.stdout.readline().strip()}
-        store = CloudStore("s3://segments", settings, CloudStoreOptions(client={"allow_http": "true"}))
-        named = {f"rsm.config.store.{name}": value for name, value in settings.items()}
-        yield store, {"rsm.config.url": "s3://segments", "rsm.config.client.allow_http": "true", **named}
-        server.stdin.close()
 
 
 class TieredBenchmarkNode:

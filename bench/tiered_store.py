@@ -10,8 +10,6 @@ import argparse
 import random
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,14 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from compat_tests.support.object_stores import object_store
 from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ChunkCacheOptions
-from ottla.broker.storage.tiered.cloud_store import CloudStore, CloudStoreOptions
-from ottla.broker.storage.tiered.directory_store import DirectoryStore
 from ottla.broker.storage.tiered.object_store import ObjectStore
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata
 from ottla.broker.storage.tiered.segment_format import object_name
 from ottla.broker.storage.tiered.segment_store import SegmentStore
-from ottla.broker.storage.tiered.tests.s3_server import running_server
 from ottla.broker.storage.tiered.tests.segment_files import segment_metadata, write_segment
 from ottla.runtime.real_disk import RealDisk
 from ottla.wire.record_batch.crc import crc32c
@@ -35,13 +31,6 @@ MIB = 1024 * 1024
 ROUNDS = 5
 CHUNK_BYTES = 4 * MIB
 Reader = Callable[[int, int], object]
-
-
-def serve() -> None:
-    """Run the S3 server until standard input ends."""
-    with running_server() as server:
-        print(server.endpoint, flush=True)
-        sys.stdin.read()
 
 
 def read_through(read: Reader, size: int, step: int) -> float:
@@ -106,32 +95,12 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=64, help="length of the segment")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.serve:
-        serve()
-        return
     size = options.mib * MIB
     with tempfile.TemporaryDirectory() as root:
-        tier = Path(root) / "tier"
-        tier.mkdir()
-        report("directory", measure(DirectoryStore(RealDisk(), str(tier)), Path(root) / "a", size))
-        server = subprocess.Popen(
-            [sys.executable, "-m", "bench.tiered_store", "--serve"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert server.stdin is not None
-        assert server.stdout is not None
-        try:
-            settings = {"endpoint": server.stdout.readline().strip(), "region": "us-east-1"}
-            settings |= {"access_key_id": "test", "secret_access_key": "test"}
-            objects = CloudStore("s3://segments", settings, CloudStoreOptions(client={"allow_http": "true"}))
-            report("S3-compatible server", measure(objects, Path(root) / "b", size))
-        finally:
-            server.stdin.close()
-            server.wait()
+        for title, s3 in (("directory", False), ("S3-compatible server", True)):
+            with object_store(Path(root), s3=s3) as (objects, _):
+                report(title, measure(objects, Path(root) / title, size))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
-"""Stock clients on a topic whose older segments are only in the remote store, a directory, of one node."""
+"""Stock clients and Kafka's tools on a topic whose older segments are only in the remote store of one node.
+
+The store is a directory, and an S3-compatible server (moto) in another process.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +15,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import ottla
+from compat_tests.support.object_stores import object_store
+from compat_tests.support.processes import java_tool
 from compat_tests.support.raw_client import RawClient, wait_until
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import delete_records as dr
@@ -27,12 +33,17 @@ LOCAL, TIERED, PENDING = -4, -5, -6
 class TieredBroker:
     """Node with the topic, of which only the newest segments are local."""
 
-    def __init__(self, directory: Path) -> None:
-        (directory / "store").mkdir()
+    def __init__(self, directory: Path, store: dict[str, str]) -> None:
+        """Start the node and write the topic.
+
+        Args:
+            directory: directory of the chunk cache.
+            store: broker settings that name the remote store.
+        """
         self.broker = ottla.Broker(
             settings={
                 "remote.log.storage.system.enable": True,
-                "rsm.config.url": f"file://{directory}/store",
+                **store,
                 "rsm.config.chunk.cache.path": f"{directory}/cache",
                 "remote.log.manager.task.interval.ms": 200,
                 "log.retention.check.interval.ms": 300,
@@ -107,12 +118,14 @@ class TieredBroker:
         return out
 
 
-@pytest.fixture(scope="module")
-def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TieredBroker]:
+@pytest.fixture(scope="module", params=["directory", "S3"])
+def tiered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TieredBroker]:
     """Yield a node whose topic has about 27 segments, two or three of which are local."""
-    made = TieredBroker(tmp_path_factory.mktemp("tiered"))
-    yield made
-    made.broker.stop()
+    directory = tmp_path_factory.mktemp("tiered")
+    with object_store(directory, s3=request.param == "S3") as (_, settings):
+        made = TieredBroker(directory, settings)
+        yield made
+        made.broker.stop()
 
 
 COMMITTED = [number for number in range(RECORDS) if number not in ABORTED]
@@ -147,6 +160,24 @@ def test_ends_of_the_tiers_are_listed(tiered: TieredBroker) -> None:
     wait_until(lambda: tiered.list_offset(PENDING) == tiered.list_offset(TIERED) + 1 > tiered.list_offset(LOCAL) > 0)
     assert tiered.list_offset(-2) < tiered.list_offset(LOCAL)
     assert tiered.list_offset(-1) == RECORDS + 1
+
+
+def test_tools_of_kafka_work_on_a_tiered_topic(tiered: TieredBroker, tmp_path: Path) -> None:
+    at = ("--bootstrap-server", tiered.broker.bootstrap_servers)
+    described = java_tool("TopicCommand", *at, "--describe", "--topic", TOPIC)
+    assert "remote.storage.enable=true" in described, described
+    wait_until(lambda: tiered.list_offset(PENDING) == tiered.list_offset(TIERED) + 1)
+    for name, timestamp in (("-2", -2), ("-4", LOCAL), ("-5", TIERED), ("-1", -1)):
+        found = java_tool("GetOffsetShell", *at, "--topic", TOPIC, "--time", name).strip()
+        assert found == f"{TOPIC}:0:{tiered.list_offset(timestamp)}"
+    arguments = ("--topic", TOPIC, "--from-beginning", "--max-messages", str(len(COMMITTED)))
+    arguments += ("--isolation-level", "read_committed", "--timeout-ms", "60000")
+    lines = java_tool("consumer.ConsoleConsumer", *at, *arguments).splitlines()
+    assert [int(line[:8]) for line in lines] == COMMITTED
+    plan = tmp_path / "delete.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": TOPIC, "partition": 0, "offset": 200}]}))
+    assert "low_watermark: 200" in java_tool("DeleteRecordsCommand", *at, "--offset-json-file", str(plan))
+    assert tiered.list_offset(-2) == 200
 
 
 def test_deleted_records_of_the_remote_tier_are_not_read(tiered: TieredBroker) -> None:
