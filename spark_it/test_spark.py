@@ -32,8 +32,9 @@ def checksum(values: Iterable[bytes]) -> tuple[int, str]:
     return len(items), hashlib.sha256(b"\x00".join(items)).hexdigest()
 
 
-def send(bootstrap: str, topic: str, values: list[bytes], codec: str = "none") -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True})
+def send(bootstrap: str, topic: str, values: list[bytes], codec: str = "none", **settings: Any) -> None:
+    common = {"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True}
+    producer = Producer({**common, **settings})
     for number, value in enumerate(values):
         producer.produce(topic, value, b"k%d" % (number % 100), headers=[("n", b"%d" % number)])
         if number % 1000 == 0:
