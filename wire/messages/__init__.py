@@ -1,1 +1,1 @@
-"""Every message of Kafka 4.3.1, one module an API; a module is loaded when its API is first used."""
+"""Messages of Kafka 4.3.1: a module for each API or kind of record, loaded at the first use of one of its classes."""

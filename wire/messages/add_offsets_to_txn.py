@@ -8,7 +8,7 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, S
 
 
 class AddOffsetsToTxnRequest(Message):
-    """Request to add the offsets of a consumer group to a transaction, before TxnOffsetCommit."""
+    """Request of a producer to add committed offsets of a group to its transaction."""
 
     SPEC: ClassVar[MessageSpec] = request(25, "0-4", "3+", "broker")
     """Version 2 brings PRODUCER_FENCED (KIP-588), 3 is flexible, 4 brings TRANSACTION_ABORTABLE (KIP-890). Producers
@@ -34,7 +34,7 @@ class AddOffsetsToTxnRequest(Message):
 
 
 class AddOffsetsToTxnResponse(Message):
-    """Result of adding the offsets of a group."""
+    """Error code of AddOffsetsToTxn; 0 if offsets of the group may be committed in the transaction."""
 
     SPEC: ClassVar[MessageSpec] = response(25, "0-4", "3+")
     throttle_time_ms: Int32 = 0

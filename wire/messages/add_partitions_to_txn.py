@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class AddPartitionsToTxnTopic(Message):
-    """Topic with the partitions to add or verify."""
+    """Topic in an AddPartitionsToTxn request, with the partitions to add or verify."""
 
     name: String = ""
     """Topic name. An internal topic is rejected with TOPIC_AUTHORIZATION_FAILED if a producer names it."""
@@ -20,7 +20,7 @@ class AddPartitionsToTxnTopic(Message):
 
 
 class AddPartitionsToTxnTransaction(Message):
-    """Transaction with the partitions to add or verify, in a request of a broker."""
+    """Transaction in a request of a broker (version 4 on), with the partitions to add or verify."""
 
     transactional_id: A[str, wire_field("string", "4+")] = ""
     """`transactional.id` of the producer. An empty one is rejected with INVALID_REQUEST."""
@@ -68,7 +68,7 @@ class AddPartitionsToTxnRequest(Message):
 
 
 class AddPartitionsToTxnPartitionResult(Message):
-    """Result for a partition."""
+    """Error code of a partition; 0 if it was added to the transaction, or is verified to be in it."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -79,7 +79,7 @@ class AddPartitionsToTxnPartitionResult(Message):
 
 
 class AddPartitionsToTxnTopicResult(Message):
-    """Topic with the results of its partitions."""
+    """Topic in an AddPartitionsToTxn response, with an error code for each partition."""
 
     name: String = ""
     """Topic name."""
@@ -90,7 +90,7 @@ class AddPartitionsToTxnTopicResult(Message):
 
 
 class AddPartitionsToTxnResult(Message):
-    """Transaction with the results of its partitions."""
+    """Transaction in a response to a broker (version 4 on), with an error code for each partition."""
 
     transactional_id: A[str, wire_field("string", "4+")] = ""
     """`transactional.id` from the request."""
@@ -99,7 +99,7 @@ class AddPartitionsToTxnResult(Message):
 
 
 class AddPartitionsToTxnResponse(Message):
-    """Results of adding or verifying partitions."""
+    """Response to AddPartitionsToTxn: an error code for each partition of each transaction."""
 
     SPEC: ClassVar[MessageSpec] = response(24, "0-5", "3+")
     throttle_time_ms: Int32 = 0

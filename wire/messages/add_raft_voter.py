@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class Listener(Message):
-    """Endpoint of the new voter."""
+    """Endpoint of the controller to add as a voter: listener name, host and port."""
 
     name: String = ""
     """Listener name. The voter needs an endpoint with the name of the first controller listener of the leader."""
@@ -34,7 +34,7 @@ class Listener(Message):
 
 
 class AddRaftVoterRequest(Message):
-    """Request to add a controller that has caught up to the voters of the metadata quorum."""
+    """Request to make a controller a voter of the metadata quorum, once it has caught up with the log."""
 
     SPEC: ClassVar[MessageSpec] = request(80, "0-1", "0+", "controller broker")
     """Version 0 is that of KIP-853, version 1 adds `ack_when_committed`.
@@ -62,7 +62,7 @@ class AddRaftVoterRequest(Message):
 
 
 class AddRaftVoterResponse(Message):
-    """Result of adding a voter."""
+    """Error code of AddRaftVoter; 0 if the controller is a voter now."""
 
     SPEC: ClassVar[MessageSpec] = response(80, "0-1", "0+")
     throttle_time_ms: Int32 = 0

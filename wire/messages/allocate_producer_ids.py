@@ -8,7 +8,7 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, r
 
 
 class AllocateProducerIdsRequest(Message):
-    """Request of a broker for a block of producer ids, from which it serves InitProducerId."""
+    """Request of a broker to the controller for a block of producer ids to use in InitProducerId."""
 
     SPEC: ClassVar[MessageSpec] = request(67, "0", "0+", "controller")
     """Flow: A broker sends it to the active controller when it has used up its block of producer ids. The controller
@@ -23,7 +23,7 @@ class AllocateProducerIdsRequest(Message):
 
 
 class AllocateProducerIdsResponse(Message):
-    """Block of producer ids. The controller assigns each block once."""
+    """Block of producer ids for the sender: first id and length. The controller assigns an id only once."""
 
     SPEC: ClassVar[MessageSpec] = response(67, "0", "0+")
     throttle_time_ms: Int32 = 0

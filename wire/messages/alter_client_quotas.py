@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class AlterClientQuotasRequestEntityData(Message):
-    """Part of the quota entity: its type and its name."""
+    """Part of the quota entity to change: entity type (user, client id or IP address) and name."""
 
     entity_type: String = ""
     """`user`, `client-id` or `ip`. User and client id may be combined; an IP address stands alone. Each type may occur
@@ -33,7 +33,7 @@ class AlterClientQuotasRequestEntityData(Message):
 
 
 class OpData(Message):
-    """Change of a quota of the entity."""
+    """Change of a quota of the entity in an AlterClientQuotas request: value to set, or removal."""
 
     key: String = ""
     """`producer_byte_rate`, `consumer_byte_rate`, `request_percentage` or `controller_mutation_rate`; for an IP address
@@ -48,7 +48,7 @@ class OpData(Message):
 
 
 class AlterClientQuotasRequestEntryData(Message):
-    """Changes of the quotas of an entity. They apply together or not at all."""
+    """Quota entity with the changes of its quotas. They apply together or not at all."""
 
     entity: A[list[AlterClientQuotasRequestEntityData], wire_field("[]struct")] = field(default_factory=list)
     """Parts of the entity, such as a user and a client id."""
@@ -57,7 +57,7 @@ class AlterClientQuotasRequestEntryData(Message):
 
 
 class AlterClientQuotasRequest(Message):
-    """Quota entities, each with the quotas to set or remove."""
+    """Request to set or remove quotas of quota entities."""
 
     SPEC: ClassVar[MessageSpec] = request(49, "0-1", "1+", "broker controller")
     """Version 1 is flexible.
@@ -72,7 +72,7 @@ class AlterClientQuotasRequest(Message):
 
 
 class AlterClientQuotasResponseEntityData(Message):
-    """Part of the quota entity, as in the request."""
+    """Part of a quota entity in an AlterClientQuotas response, as in the request: type and name."""
 
     entity_type: String = ""
     """`user`, `client-id` or `ip`."""
@@ -81,7 +81,7 @@ class AlterClientQuotasResponseEntityData(Message):
 
 
 class AlterClientQuotasResponseEntryData(Message):
-    """Result for an entity."""
+    """Error code of a quota entity of the request; 0 if its quotas were changed."""
 
     error_code: Int16 = 0
     """0, or INVALID_REQUEST for an unknown entity type or key, a value out of range or an entity that occurs twice."""
@@ -92,7 +92,7 @@ class AlterClientQuotasResponseEntryData(Message):
 
 
 class AlterClientQuotasResponse(Message):
-    """Error code of each quota entity, 0 if its quotas were changed."""
+    """Response to AlterClientQuotas: an error code for each quota entity, 0 if its quotas were changed."""
 
     SPEC: ClassVar[MessageSpec] = response(49, "0-1", "1+")
     throttle_time_ms: Int32 = 0

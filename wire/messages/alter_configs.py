@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class AlterableConfig(Message):
-    """Setting with its new value."""
+    """Setting of a resource in an AlterConfigs request: name and new value."""
 
     name: String = ""
     """Name of the setting, such as `retention.ms`."""
@@ -31,7 +31,7 @@ class AlterableConfig(Message):
 
 
 class AlterConfigsResource(Message):
-    """Resource with all settings that it has afterwards."""
+    """Resource with the dynamic settings that it has after AlterConfigs; those left out are removed."""
 
     resource_type: Int8 = 0
     """2 topic, 4 broker, 16 client metrics, 32 group. 8, the loggers of a broker, can be changed with
@@ -48,7 +48,7 @@ class AlterConfigsResource(Message):
 
 
 class AlterConfigsRequest(Message):
-    """Resources, each with all the dynamic settings that it has after the change."""
+    """Request to replace all dynamic settings of resources."""
 
     SPEC: ClassVar[MessageSpec] = request(33, "0-2", "2+", "broker controller")
     """From version 1 on, a broker responds at once if a quota is exceeded and then reads no further request for the
@@ -64,7 +64,7 @@ class AlterConfigsRequest(Message):
 
 
 class AlterConfigsResourceResponse(Message):
-    """Result for a resource."""
+    """Error code of a resource; 0 if its settings were replaced."""
 
     error_code: Int16 = 0
     """0, or INVALID_CONFIG (unknown name or invalid value), INVALID_REQUEST (unknown resource type, or a resource or
@@ -80,7 +80,7 @@ class AlterConfigsResourceResponse(Message):
 
 
 class AlterConfigsResponse(Message):
-    """Error code of each resource, 0 if its settings were replaced."""
+    """Response to AlterConfigs: an error code for each resource, 0 if its settings were replaced."""
 
     SPEC: ClassVar[MessageSpec] = response(33, "0-2", "2+")
     throttle_time_ms: Int32 = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Int64, Message, Mes
 
 
 class BrokerState(Message):
-    """Member of the proposed ISR with its broker epoch."""
+    """Replica in the proposed ISR of a partition: node id and broker epoch."""
 
     broker_id: A[int, wire_field("int32", "3+")] = 0
     """Node id of the replica."""
@@ -22,7 +22,7 @@ class BrokerState(Message):
 
 
 class AlterPartitionRequestPartitionData(Message):
-    """Proposed ISR of a partition, with the epochs that it is based on."""
+    """Partition with the ISR that its leader proposes, and the epochs that the change is based on."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -47,7 +47,7 @@ class AlterPartitionRequestPartitionData(Message):
 
 
 class AlterPartitionRequestTopicData(Message):
-    """Topic with the partitions to change."""
+    """Topic in an AlterPartition request, with the partitions to change."""
 
     topic_id: A[bytes, wire_field("uuid", "2+", ignorable=True)] = ZERO_UUID
     """UUID of the topic. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
@@ -56,7 +56,7 @@ class AlterPartitionRequestTopicData(Message):
 
 
 class AlterPartitionRequest(Message):
-    """Request of a leader to the controller to shrink or expand the ISR of its partitions."""
+    """Request of a broker to the controller to shrink or expand the ISR of partitions that it leads."""
 
     SPEC: ClassVar[MessageSpec] = request(56, "2-3", "0+", "controller")
     """Version 2 replaces topic names with topic ids and rejects ineligible replicas (KIP-841), version 3 adds broker
@@ -77,7 +77,7 @@ class AlterPartitionRequest(Message):
 
 
 class AlterPartitionResponsePartitionData(Message):
-    """State of a partition after the change, or its error."""
+    """Leader, ISR and epochs of a partition after AlterPartition, or its error code."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -99,7 +99,7 @@ class AlterPartitionResponsePartitionData(Message):
 
 
 class AlterPartitionResponseTopicData(Message):
-    """Topic with the states of its partitions."""
+    """Topic in an AlterPartition response, with the state or the error of each partition."""
 
     topic_id: A[bytes, wire_field("uuid", "2+", ignorable=True)] = ZERO_UUID
     """Topic id from the request."""
@@ -108,7 +108,7 @@ class AlterPartitionResponseTopicData(Message):
 
 
 class AlterPartitionResponse(Message):
-    """Result of changes of the ISR."""
+    """Response to AlterPartition: the new state or the error of each partition."""
 
     SPEC: ClassVar[MessageSpec] = response(56, "2-3", "0+")
     throttle_time_ms: Int32 = 0

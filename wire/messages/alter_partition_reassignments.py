@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class ReassignablePartition(Message):
-    """Partition with the brokers to move it to."""
+    """Partition with the replicas to move it to, or null replicas to cancel its reassignment."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -22,7 +22,7 @@ class ReassignablePartition(Message):
 
 
 class ReassignableTopic(Message):
-    """Topic with the partitions to move."""
+    """Topic in an AlterPartitionReassignments request, with the partitions to move or to stop moving."""
 
     name: String = ""
     """Topic name."""
@@ -50,7 +50,7 @@ class AlterPartitionReassignmentsRequest(Message):
 
 
 class ReassignablePartitionResponse(Message):
-    """Result for a partition."""
+    """Error code of a partition; 0 if its reassignment was started or cancelled."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -63,7 +63,7 @@ class ReassignablePartitionResponse(Message):
 
 
 class ReassignableTopicResponse(Message):
-    """Topic with the results of its partitions."""
+    """Topic in an AlterPartitionReassignments response, with an error code for each partition."""
 
     name: String = ""
     """Topic name."""
@@ -72,7 +72,7 @@ class ReassignableTopicResponse(Message):
 
 
 class AlterPartitionReassignmentsResponse(Message):
-    """Error code of each partition, 0 if its reassignment was started or cancelled."""
+    """Response to AlterPartitionReassignments: an error code for each partition."""
 
     SPEC: ClassVar[MessageSpec] = response(45, "0-1", "0+")
     throttle_time_ms: Int32 = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class AlterReplicaLogDirTopic(Message):
-    """Topic with the partitions to move into a directory."""
+    """Topic in an AlterReplicaLogDirs request, with the partitions to move to the log directory."""
 
     name: String = ""
     """Topic name."""
@@ -20,7 +20,7 @@ class AlterReplicaLogDirTopic(Message):
 
 
 class AlterReplicaLogDir(Message):
-    """Log directory with the partitions to move there."""
+    """Target log directory in an AlterReplicaLogDirs request, with the partitions to move there."""
 
     path: String = ""
     """Absolute path of a log directory, as `log.dirs` names it."""
@@ -43,7 +43,7 @@ class AlterReplicaLogDirsRequest(Message):
 
 
 class AlterReplicaLogDirPartitionResult(Message):
-    """Result for a partition."""
+    """Error code of a replica; 0 if it is in the directory already or its copy there has started."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -55,7 +55,7 @@ class AlterReplicaLogDirPartitionResult(Message):
 
 
 class AlterReplicaLogDirTopicResult(Message):
-    """Topic with the results of its partitions."""
+    """Topic in an AlterReplicaLogDirs response, with an error code for each partition."""
 
     topic_name: String = ""
     """Topic name from the request."""
@@ -64,7 +64,7 @@ class AlterReplicaLogDirTopicResult(Message):
 
 
 class AlterReplicaLogDirsResponse(Message):
-    """Results of starting moves between log directories; DescribeLogDirs shows the progress."""
+    """Error code of each replica, sent when the moves have started; DescribeLogDirs shows their progress."""
 
     SPEC: ClassVar[MessageSpec] = response(34, "1-2", "2+")
     throttle_time_ms: Int32 = 0

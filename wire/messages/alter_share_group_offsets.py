@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class AlterShareGroupOffsetsRequestPartition(Message):
-    """Partition with its new start offset."""
+    """Partition with the new start offset of the share group in it."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -34,7 +34,7 @@ class AlterShareGroupOffsetsRequestPartition(Message):
 
 
 class AlterShareGroupOffsetsRequestTopic(Message):
-    """Topic with the partitions to change."""
+    """Topic in an AlterShareGroupOffsets request, with the new start offsets of its partitions."""
 
     topic_name: String = ""
     """Topic name. Needs the right to read the topic."""
@@ -59,7 +59,7 @@ class AlterShareGroupOffsetsRequest(Message):
 
 
 class AlterShareGroupOffsetsResponsePartition(Message):
-    """Result for a partition."""
+    """Error code of a partition; 0 if the start offset of the share group was set."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -72,7 +72,7 @@ class AlterShareGroupOffsetsResponsePartition(Message):
 
 
 class AlterShareGroupOffsetsResponseTopic(Message):
-    """Topic with the results of its partitions."""
+    """Topic in an AlterShareGroupOffsets response, with an error code for each partition."""
 
     topic_name: String = ""
     """Topic name from the request."""
@@ -83,7 +83,7 @@ class AlterShareGroupOffsetsResponseTopic(Message):
 
 
 class AlterShareGroupOffsetsResponse(Message):
-    """Error code of each partition, 0 if its start offset was set."""
+    """Response to AlterShareGroupOffsets: an error code for each partition, 0 if its offset was set."""
 
     SPEC: ClassVar[MessageSpec] = response(91, "0", "0+")
     throttle_time_ms: Int32 = 0

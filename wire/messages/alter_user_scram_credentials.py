@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class ScramCredentialDeletion(Message):
-    """SCRAM credential to remove."""
+    """SCRAM credential to remove: user name and mechanism."""
 
     name: String = ""
     """User name."""
@@ -31,7 +31,7 @@ class ScramCredentialDeletion(Message):
 
 
 class ScramCredentialUpsertion(Message):
-    """SCRAM credential to add or replace. The password itself is not sent."""
+    """SCRAM credential to add or replace. It has the salted password; the password itself is not sent."""
 
     name: String = ""
     """User name. An empty one is rejected with UNACCEPTABLE_CREDENTIAL."""
@@ -48,7 +48,7 @@ class ScramCredentialUpsertion(Message):
 
 
 class AlterUserScramCredentialsRequest(Message):
-    """SCRAM credentials to remove and to set, at most one change for each user."""
+    """Request to remove and to set SCRAM credentials, with at most one change for each user."""
 
     SPEC: ClassVar[MessageSpec] = request(51, "0", "0+", "broker controller")
     """Flow: An admin client computes the salted password and sends it to any broker, which forwards the request to the
@@ -63,7 +63,7 @@ class AlterUserScramCredentialsRequest(Message):
 
 
 class AlterUserScramCredentialsResult(Message):
-    """Result for a user."""
+    """Error code of a user in the request; 0 if its SCRAM credentials were changed."""
 
     user: String = ""
     """User name."""
@@ -76,7 +76,7 @@ class AlterUserScramCredentialsResult(Message):
 
 
 class AlterUserScramCredentialsResponse(Message):
-    """Error code of each user, 0 if its credential was changed."""
+    """Response to AlterUserScramCredentials: an error code for each user."""
 
     SPEC: ClassVar[MessageSpec] = response(51, "0", "0+")
     throttle_time_ms: Int32 = 0

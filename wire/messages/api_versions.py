@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Message, MessageSpec, request, respon
 
 
 class ApiVersionsRequest(Message):
-    """First request on a connection: the client learns which versions it may use."""
+    """Request of a client for the APIs and versions that the node supports, the first on a connection."""
 
     SPEC: ClassVar[MessageSpec] = request(18, "0-4", "3+", "broker controller")
     """Version 3 is flexible, adds the name of the client (KIP-511) and features (KIP-584). The response header is that
@@ -32,7 +32,7 @@ class ApiVersionsRequest(Message):
 
 
 class ApiVersion(Message):
-    """API with the range of versions that the node supports."""
+    """API key in an ApiVersions response, with the range of versions that the node supports."""
 
     api_key: Int16 = 0
     """Key of the API, as in the request header."""
@@ -43,7 +43,7 @@ class ApiVersion(Message):
 
 
 class SupportedFeatureKey(Message):
-    """Feature with the range of levels that the node supports."""
+    """Feature such as `metadata.version`, with the range of levels that the node supports."""
 
     name: A[str, wire_field("string", "3+")] = ""
     """Feature name, such as `metadata.version` or `group.version`."""
@@ -54,7 +54,7 @@ class SupportedFeatureKey(Message):
 
 
 class FinalizedFeatureKey(Message):
-    """Feature with its level in the cluster."""
+    """Feature such as `metadata.version`, with its finalized level in the cluster."""
 
     name: A[str, wire_field("string", "3+")] = ""
     """Feature name."""
@@ -65,7 +65,7 @@ class FinalizedFeatureKey(Message):
 
 
 class ApiVersionsResponse(Message):
-    """APIs, versions and features of a node."""
+    """API versions and feature levels of a node, and the finalized features of the cluster."""
 
     SPEC: ClassVar[MessageSpec] = response(18, "0-4", "3+")
     error_code: Int16 = 0

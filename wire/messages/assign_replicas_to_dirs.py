@@ -22,14 +22,14 @@ from ottla.wire.codec.schema import (
 
 
 class AssignReplicasToDirsRequestPartitionData(Message):
-    """Partition of the sender in a directory."""
+    """Partition with a replica of the sending broker in the log directory."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
 
 
 class AssignReplicasToDirsRequestTopicData(Message):
-    """Topic with the partitions in a directory."""
+    """Topic in an AssignReplicasToDirs request, with the partitions in the log directory."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic. An unknown one yields UNKNOWN_TOPIC_ID for each partition."""
@@ -38,7 +38,7 @@ class AssignReplicasToDirsRequestTopicData(Message):
 
 
 class AssignReplicasToDirsRequestDirectoryData(Message):
-    """Log directory with the replicas in it."""
+    """Id of a log directory of the sending broker, with the replicas that it contains."""
 
     id: Uuid = ZERO_UUID
     """Directory id. If the directory is not among the online directories of the broker, its replicas leave the ISR and
@@ -49,7 +49,7 @@ class AssignReplicasToDirsRequestDirectoryData(Message):
 
 
 class AssignReplicasToDirsRequest(Message):
-    """Report of a broker that replicas are in another directory than the metadata states."""
+    """Report of a broker to the controller: replicas that are in another log directory than registered."""
 
     SPEC: ClassVar[MessageSpec] = request(73, "0", "0+", "controller")
     """Flow: A broker with several log directories sends it to the active controller when it has created a replica in a
@@ -66,7 +66,7 @@ class AssignReplicasToDirsRequest(Message):
 
 
 class AssignReplicasToDirsResponsePartitionData(Message):
-    """Result for a replica."""
+    """Error code of a replica; 0 if the controller has recorded its log directory."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -77,7 +77,7 @@ class AssignReplicasToDirsResponsePartitionData(Message):
 
 
 class AssignReplicasToDirsResponseTopicData(Message):
-    """Topic with the results of its replicas."""
+    """Topic in an AssignReplicasToDirs response, with an error code for each partition."""
 
     topic_id: Uuid = ZERO_UUID
     """Topic id from the request."""
@@ -86,7 +86,7 @@ class AssignReplicasToDirsResponseTopicData(Message):
 
 
 class AssignReplicasToDirsResponseDirectoryData(Message):
-    """Directory with the results of its replicas."""
+    """Id of a log directory from the request, with an error code for each replica."""
 
     id: Uuid = ZERO_UUID
     """Directory id from the request."""
@@ -95,7 +95,7 @@ class AssignReplicasToDirsResponseDirectoryData(Message):
 
 
 class AssignReplicasToDirsResponse(Message):
-    """Result of the report of directories."""
+    """Response to AssignReplicasToDirs: an error code for each replica, by log directory and topic."""
 
     SPEC: ClassVar[MessageSpec] = response(73, "0", "0+")
     throttle_time_ms: Int32 = 0

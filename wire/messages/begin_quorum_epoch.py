@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Message, MessageSpe
 
 
 class BeginQuorumEpochRequestPartitionData(Message):
-    """Leader of `__cluster_metadata` and its epoch."""
+    """New leader of the partition of `__cluster_metadata`, with its leader epoch."""
 
     partition_index: Int32 = 0
     """Index of the partition; 0, since the log has one partition."""
@@ -26,7 +26,7 @@ class BeginQuorumEpochRequestPartitionData(Message):
 
 
 class BeginQuorumEpochRequestTopicData(Message):
-    """Metadata log."""
+    """Topic `__cluster_metadata` with its only partition, in a BeginQuorumEpoch request."""
 
     topic_name: String = ""
     """`__cluster_metadata`. Any other name is rejected with INVALID_REQUEST."""
@@ -35,7 +35,7 @@ class BeginQuorumEpochRequestTopicData(Message):
 
 
 class LeaderEndpoint(Message):
-    """Endpoint of the new leader."""
+    """Endpoint of the new leader of the metadata quorum: listener name, host and port."""
 
     name: A[str, wire_field("string", "1+")] = ""
     """Listener name. The receiver uses the endpoint with the name of its own controller listener."""
@@ -46,7 +46,7 @@ class LeaderEndpoint(Message):
 
 
 class BeginQuorumEpochRequest(Message):
-    """Announcement of a new leader to the other voters, repeated until each has responded."""
+    """Announcement of a new quorum leader to another voter, repeated until the voter has responded."""
 
     SPEC: ClassVar[MessageSpec] = request(53, "0-1", "1+", "controller")
     """Version 1 is flexible and adds the voter key of the receiver and the endpoints of the leader (KIP-853).
@@ -68,7 +68,7 @@ class BeginQuorumEpochRequest(Message):
 
 
 class BeginQuorumEpochResponsePartitionData(Message):
-    """Leader that the receiver knows after the request."""
+    """Quorum leader and epoch that the responding voter knows after the request, or an error code."""
 
     partition_index: Int32 = 0
     """Index of the partition; 0."""
@@ -81,7 +81,7 @@ class BeginQuorumEpochResponsePartitionData(Message):
 
 
 class BeginQuorumEpochResponseTopicData(Message):
-    """Metadata log."""
+    """Topic `__cluster_metadata` with its only partition, in a BeginQuorumEpoch response."""
 
     topic_name: String = ""
     """`__cluster_metadata`."""
@@ -90,7 +90,7 @@ class BeginQuorumEpochResponseTopicData(Message):
 
 
 class NodeEndpoint(Message):
-    """Address of a leader."""
+    """Node id and address of the quorum leader that a BeginQuorumEpoch response names."""
 
     node_id: A[int, wire_field("int32", "1+")] = 0
     """Node id of the leader."""
@@ -101,7 +101,7 @@ class NodeEndpoint(Message):
 
 
 class BeginQuorumEpochResponse(Message):
-    """Acknowledgement of a new leader."""
+    """Acknowledgement of a new quorum leader by a voter."""
 
     SPEC: ClassVar[MessageSpec] = response(53, "0-1", "1+")
     error_code: Int16 = 0

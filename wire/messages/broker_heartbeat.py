@@ -42,7 +42,7 @@ class BrokerHeartbeatRequest(Message):
 
 
 class BrokerHeartbeatResponse(Message):
-    """State of the broker in the view of the controller."""
+    """State of the broker in the view of the controller: caught up, fenced, or permitted to shut down."""
 
     SPEC: ClassVar[MessageSpec] = response(63, "0-2", "0+")
     throttle_time_ms: Int32 = 0

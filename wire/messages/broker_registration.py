@@ -24,7 +24,7 @@ from ottla.wire.codec.schema import (
 
 
 class Listener(Message):
-    """Endpoint of the broker for clients and other brokers."""
+    """Advertised endpoint of the broker that registers."""
 
     name: String = ""
     """Listener name, from `advertised.listeners`."""
@@ -37,7 +37,7 @@ class Listener(Message):
 
 
 class Feature(Message):
-    """Feature with the range of levels that the broker supports."""
+    """Feature such as `metadata.version`, with the range of levels that the broker supports."""
 
     name: String = ""
     """Feature name, such as `metadata.version`."""
@@ -50,7 +50,7 @@ class Feature(Message):
 
 
 class BrokerRegistrationRequest(Message):
-    """Registration of a broker process. The broker is fenced at first and sends heartbeats next."""
+    """Request of a broker process at its start to register with the active controller."""
 
     SPEC: ClassVar[MessageSpec] = request(62, "0-4", "0+", "controller")
     """Version 1 adds the migration from ZooKeeper (KIP-866), 2 log directories (KIP-858), 3 the previous broker epoch
@@ -88,7 +88,7 @@ class BrokerRegistrationRequest(Message):
 
 
 class BrokerRegistrationResponse(Message):
-    """Broker epoch of the new registration."""
+    """Broker epoch that the controller has assigned to the broker process, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(62, "0-4", "0+")
     throttle_time_ms: Int32 = 0

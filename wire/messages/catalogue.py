@@ -1,4 +1,4 @@
-"""Every top-level message class, by Kafka's name for it. Imports all modules: for tests and tools, not for a node."""
+"""Every top-level message class by Kafka's name. Imports all message modules: for tests and tools, not for a node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from ottla.wire.codec.schema import Message
 
 
 def all_messages() -> dict[str, type[Message]]:
-    """``ProduceRequest`` -> its class, and so on for requests, responses, headers and stored records."""
+    """Return the classes of requests, responses, headers and stored records by Kafka's name, such as ``ProduceRequest``.
+
+    Structs inside messages are left out. Imports every message module.
+    """
     out: dict[str, type[Message]] = {}
     for info in pkgutil.iter_modules(messages.__path__):
         if info.name == "catalogue":

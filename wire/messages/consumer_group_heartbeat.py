@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class ConsumerGroupHeartbeatRequestTopicPartitions(Message):
-    """Topic with partitions that the member owns."""
+    """Topic with the partitions that the member owns at the time of its heartbeat."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -31,7 +31,7 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Message):
 
 
 class ConsumerGroupHeartbeatRequest(Message):
-    """Heartbeat of a member. Fields that have not changed since the previous heartbeat are null or -1."""
+    """Heartbeat of a member of a consumer group. Fields that have not changed are null or -1."""
 
     SPEC: ClassVar[MessageSpec] = request(68, "0-1", "0+", "broker")
     """Version 1 adds subscriptions by regular expression, and requires a member id that the consumer generates
@@ -83,7 +83,7 @@ class ConsumerGroupHeartbeatRequest(Message):
 
 
 class ConsumerGroupHeartbeatResponseTopicPartitions(Message):
-    """Topic with assigned partitions."""
+    """Topic with partitions that are assigned to the member."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -92,7 +92,7 @@ class ConsumerGroupHeartbeatResponseTopicPartitions(Message):
 
 
 class Assignment(Message):
-    """Assignment of the member, which replaces the one before."""
+    """All partitions assigned to the member of a consumer group, in place of its previous assignment."""
 
     topic_partitions: A[list[ConsumerGroupHeartbeatResponseTopicPartitions], wire_field("[]struct")] = field(
         default_factory=list
@@ -101,7 +101,7 @@ class Assignment(Message):
 
 
 class ConsumerGroupHeartbeatResponse(Message):
-    """Member epoch and heartbeat interval of the member, with its assignment if that has changed."""
+    """Epoch and heartbeat interval of a consumer group member, with its assignment if that has changed."""
 
     SPEC: ClassVar[MessageSpec] = response(68, "0-1", "0+")
     throttle_time_ms: Int32 = 0

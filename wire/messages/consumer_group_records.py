@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
-    """Key, type 8: member of a group."""
+    """Key, type 8, of the current assignment of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 8)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -33,7 +33,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
 
 
 class TopicPartitions(Message):
-    """Topic with partitions that a member has."""
+    """Topic with partitions that a member has now, or still has to revoke."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -48,7 +48,7 @@ class TopicPartitions(Message):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
-    """Value, type 8: partitions that a member has. A tombstone removes them."""
+    """Value, type 8: partitions and epoch of a member now. A tombstone removes them."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 8)
     member_epoch: Int32 = 0
@@ -66,7 +66,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
 
 
 class ConsumerGroupMemberMetadataKey(Message):
-    """Key, type 5: member of a group."""
+    """Key, type 5, of a member of a consumer group: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 5)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -76,7 +76,7 @@ class ConsumerGroupMemberMetadataKey(Message):
 
 
 class ClassicProtocol(Message):
-    """Assignor of a member that uses the classic protocol."""
+    """Client-side assignor that a member on the classic protocol supports, with its subscription."""
 
     name: String = ""
     """Name of the client-side assignor, such as `range`."""
@@ -85,7 +85,7 @@ class ClassicProtocol(Message):
 
 
 class ClassicMemberMetadata(Message):
-    """JoinGroup parameters of a member that uses the classic protocol."""
+    """JoinGroup parameters of a member of a consumer group that uses the classic protocol."""
 
     session_timeout_ms: Int32 = 0
     """Session timeout of the member in ms."""
@@ -94,7 +94,7 @@ class ClassicMemberMetadata(Message):
 
 
 class ConsumerGroupMemberMetadataValue(Message):
-    """Value, type 5: properties of a member. A tombstone removes the member."""
+    """Value, type 5: client and subscription of a member. A tombstone removes the member."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 5)
     instance_id: A[str | None, wire_field("string", nullable="0+")] = ""
@@ -120,7 +120,7 @@ class ConsumerGroupMemberMetadataValue(Message):
 
 
 class ConsumerGroupMetadataKey(Message):
-    """Key, type 3: consumer group."""
+    """Key, type 3, of the group epoch: group id of a consumer group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 3)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -128,7 +128,7 @@ class ConsumerGroupMetadataKey(Message):
 
 
 class ConsumerGroupMetadataValue(Message):
-    """Value, type 3: group epoch. A tombstone deletes the group."""
+    """Value, type 3: group epoch of a consumer group. A tombstone deletes the group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 3)
     epoch: Int32 = 0
@@ -140,7 +140,7 @@ class ConsumerGroupMetadataValue(Message):
 
 
 class ConsumerGroupPartitionMetadataKey(Message):
-    """Key, type 4: consumer group. Only written as a tombstone since Apache Kafka 4.1."""
+    """Key, type 4: group id of a consumer group. Only written as a tombstone since Apache Kafka 4.1."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 4)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -148,7 +148,7 @@ class ConsumerGroupPartitionMetadataKey(Message):
 
 
 class PartitionMetadata(Message):
-    """Partition with the racks of its replicas."""
+    """Partition of a subscribed topic with the racks of its replicas, in a value of type 4."""
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
@@ -157,7 +157,7 @@ class PartitionMetadata(Message):
 
 
 class TopicMetadata(Message):
-    """Topic that the group subscribes to, as of the last assignment."""
+    """Topic in a value of type 4: one that the group subscribed to at its last assignment."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -170,7 +170,7 @@ class TopicMetadata(Message):
 
 
 class ConsumerGroupPartitionMetadataValue(Message):
-    """Value, type 4: subscribed topics. `metadata_hash` of type 3 supersedes it (KIP-1101)."""
+    """Value, type 4: topics of a group. Superseded by `metadata_hash` of type 3 (KIP-1101)."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 4)
     topics: A[list[TopicMetadata], wire_field("[]struct")] = field(default_factory=list)
@@ -178,7 +178,7 @@ class ConsumerGroupPartitionMetadataValue(Message):
 
 
 class ConsumerGroupRegularExpressionKey(Message):
-    """Key, type 16: regular expression that members subscribe to."""
+    """Key, type 16: group id, and a regular expression that members of the group subscribe to."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 16)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -188,7 +188,7 @@ class ConsumerGroupRegularExpressionKey(Message):
 
 
 class ConsumerGroupRegularExpressionValue(Message):
-    """Value, type 16: topics that match. A tombstone follows the last subscriber."""
+    """Value, type 16: topics that match the expression. A tombstone follows the last subscriber."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 16)
     topics: A[list[str], wire_field("[]string")] = field(default_factory=list)
@@ -200,7 +200,7 @@ class ConsumerGroupRegularExpressionValue(Message):
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Message):
-    """Key, type 7: member of a group."""
+    """Key, type 7, of the target assignment of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 7)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -210,7 +210,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
 
 
 class TopicPartition(Message):
-    """Topic with partitions of a target assignment."""
+    """Topic with partitions of the target assignment of a member."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -219,7 +219,7 @@ class TopicPartition(Message):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message):
-    """Value, type 7: target assignment of a member. A tombstone removes it."""
+    """Value, type 7: partitions that a member is to have. A tombstone removes them."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 7)
     topic_partitions: A[list[TopicPartition], wire_field("[]struct")] = field(default_factory=list)
@@ -227,7 +227,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message):
-    """Key, type 6: consumer group."""
+    """Key, type 6, of the epoch of a target assignment: group id of a consumer group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 6)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -235,7 +235,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
-    """Value, type 6: state of the target assignment, written after all of type 7."""
+    """Value, type 6: group epoch of the target assignment, written after its records of type 7."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 6)
     assignment_epoch: Int32 = 0

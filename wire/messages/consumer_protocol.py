@@ -1,4 +1,4 @@
-"""Data inside other messages: subscription and assignment of classic members, and the principal in an Envelope."""
+"""Data inside fields of other messages: subscription and assignment of classic consumers, principal in an Envelope."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Bool, Message, MessageSpec, String, data, wi
 
 
 class ConsumerProtocolAssignmentTopicPartition(Message):
-    """Topic with assigned partitions."""
+    """Topic with the partitions that the group leader assigned to a classic consumer."""
 
     topic: String = ""
     """Topic name."""
@@ -20,7 +20,7 @@ class ConsumerProtocolAssignmentTopicPartition(Message):
 
 
 class ConsumerProtocolAssignment(Message):
-    """Assignment of a classic consumer, in SyncGroup, after its version in two bytes."""
+    """Assignment of a classic consumer, in a field of SyncGroup after a version of two bytes."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "0-3", "none")
     """All versions have the same fields; the version follows that of the subscription. A reader takes a newer version
@@ -35,7 +35,7 @@ class ConsumerProtocolAssignment(Message):
 
 
 class ConsumerProtocolSubscriptionTopicPartition(Message):
-    """Topic with owned partitions."""
+    """Topic with the partitions that a classic consumer owns when it joins again."""
 
     topic: A[str, wire_field("string", "1+")] = ""
     """Topic name."""
@@ -44,7 +44,7 @@ class ConsumerProtocolSubscriptionTopicPartition(Message):
 
 
 class ConsumerProtocolSubscription(Message):
-    """Subscription of a classic consumer, in JoinGroup, after its version in two bytes."""
+    """Subscription of a classic consumer, in a field of JoinGroup after a version of two bytes."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "0-3", "none")
     """Version 1 adds owned partitions (KIP-429), 2 the generation of the owner (KIP-792), 3 the rack (KIP-881). A
@@ -67,7 +67,7 @@ class ConsumerProtocolSubscription(Message):
 
 
 class DefaultPrincipalData(Message):
-    """Principal of the original client in an Envelope, after its version in two bytes."""
+    """Principal of the client, in a field of an Envelope request after a version of two bytes."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     type: String = ""

@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class ControlRecordTypeSchema(Message):
-    """Key of a control record, after its version in two bytes."""
+    """Key of a control record, after a version of two bytes: the type, such as abort or commit."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "0", "none")
     type: Int16 = 0
@@ -33,7 +33,7 @@ class ControlRecordTypeSchema(Message):
 
 
 class EndTxnMarker(Message):
-    """Value of an abort or commit marker, which ends a transaction in a partition."""
+    """Value of an abort or commit marker: epoch of the transaction coordinator that ends the transaction."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "0", "none")
     coordinator_epoch: Int32 = 0
@@ -43,7 +43,7 @@ class EndTxnMarker(Message):
 
 
 class KRaftVersionRecord(Message):
-    """Level of `kraft.version` from this record on (KIP-853)."""
+    """Control record of the metadata log: level of `kraft.version` from here on (KIP-853)."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
@@ -53,7 +53,7 @@ class KRaftVersionRecord(Message):
 
 
 class LeaderChangeMessageVoter(Message):
-    """Voter in an election."""
+    """Voter of the metadata quorum at the time of an election, in a LeaderChangeMessage."""
 
     voter_id: Int32 = 0
     """Node id of the voter."""
@@ -62,7 +62,7 @@ class LeaderChangeMessageVoter(Message):
 
 
 class LeaderChangeMessage(Message):
-    """Start of a leader's epoch: its first record in the log."""
+    """Control record of KRaft that a new leader appends first: its id and the voters of its epoch."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "0-1", "0+")
     """Version 1 adds directory ids of voters (KIP-853)."""
@@ -77,7 +77,7 @@ class LeaderChangeMessage(Message):
 
 
 class SnapshotFooterRecord(Message):
-    """Last record of a snapshot; a file without it is incomplete."""
+    """Control record at the end of a metadata snapshot; a file without it is incomplete."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
@@ -85,7 +85,7 @@ class SnapshotFooterRecord(Message):
 
 
 class SnapshotHeaderRecord(Message):
-    """First record of a snapshot."""
+    """Control record at the start of a metadata snapshot: timestamp of the last log record it covers."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0
@@ -97,7 +97,7 @@ class SnapshotHeaderRecord(Message):
 
 
 class Endpoint(Message):
-    """Endpoint of a voter."""
+    """Endpoint of a voter in a VotersRecord: listener name, host and port."""
 
     name: String = ""
     """Listener name. Other nodes use the endpoint with the name of their own controller listener."""
@@ -108,7 +108,7 @@ class Endpoint(Message):
 
 
 class KRaftVersionFeature(Message):
-    """Range of levels of `kraft.version` that a voter supports."""
+    """Range of levels of `kraft.version` that a voter in a VotersRecord supports."""
 
     min_supported_version: Int16 = 0
     """Lowest supported level."""
@@ -117,7 +117,7 @@ class KRaftVersionFeature(Message):
 
 
 class VotersRecordVoter(Message):
-    """Voter of the metadata quorum."""
+    """Voter of the metadata quorum in a VotersRecord: node id, directory id and endpoints."""
 
     voter_id: Int32 = 0
     """Node id of the voter."""
@@ -130,7 +130,7 @@ class VotersRecordVoter(Message):
 
 
 class VotersRecord(Message):
-    """Complete voter set, which replaces the one before as soon as it is appended (KIP-853)."""
+    """Control record of KRaft with the complete voter set, valid as soon as it is appended (KIP-853)."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "0", "0+")
     version: Int16 = 0

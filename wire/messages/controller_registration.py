@@ -24,7 +24,7 @@ from ottla.wire.codec.schema import (
 
 
 class Listener(Message):
-    """Endpoint of the controller."""
+    """Endpoint of the controller that registers: listener name, host, port and security protocol."""
 
     name: String = ""
     """Listener name, from `controller.listener.names`."""
@@ -37,7 +37,7 @@ class Listener(Message):
 
 
 class Feature(Message):
-    """Feature with the range of levels that the controller supports."""
+    """Feature such as `metadata.version`, with the range of levels that the controller supports."""
 
     name: String = ""
     """Feature name, such as `metadata.version`."""
@@ -48,7 +48,7 @@ class Feature(Message):
 
 
 class ControllerRegistrationRequest(Message):
-    """Registration of a controller process, which describes its endpoints and features."""
+    """Request of a controller process to register its endpoints and features at the active controller."""
 
     SPEC: ClassVar[MessageSpec] = request(70, "0", "0+", "controller")
     """Flow: A controller sends it to the active controller when it starts, and after each change of the active

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int8, Int16, Int32, Message, MessageSpec, St
 
 
 class AclCreation(Message):
-    """ACL to add. An ACL that exists already is no error."""
+    """ACL to add in a CreateAcls request. One that exists already is no error."""
 
     resource_type: Int8 = 0
     """2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user. Others are rejected."""
@@ -32,7 +32,7 @@ class AclCreation(Message):
 
 
 class CreateAclsRequest(Message):
-    """ACLs to add: resource pattern, principal, host, operation, and allow or deny."""
+    """Request to add ACLs, each with resource pattern, principal, host, operation, and allow or deny."""
 
     SPEC: ClassVar[MessageSpec] = request(30, "1-3", "2+", "broker controller")
     """Version 1 adds prefixed patterns (KIP-290), 2 is flexible, 3 adds users as resources (KIP-373). Version 0 was
@@ -46,7 +46,7 @@ class CreateAclsRequest(Message):
 
 
 class AclCreationResult(Message):
-    """Result for an ACL, at the position that the ACL has in the request."""
+    """Error code of an ACL, at the position that the ACL has in the request; 0 if it exists now."""
 
     error_code: Int16 = 0
     """0, INVALID_REQUEST for an ACL that makes no sense, SECURITY_DISABLED without an authorizer, POLICY_VIOLATION for
@@ -57,7 +57,7 @@ class AclCreationResult(Message):
 
 
 class CreateAclsResponse(Message):
-    """Error code of each ACL, 0 if it was added."""
+    """Response to CreateAcls: an error code for each ACL, in the order of the request."""
 
     SPEC: ClassVar[MessageSpec] = response(30, "1-3", "2+")
     throttle_time_ms: Int32 = 0

@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class CreatableRenewers(Message):
-    """Principal that may renew the token."""
+    """Principal that may renew the new delegation token, besides its owner."""
 
     principal_type: String = ""
     """Type of the principal. Other types than `User` are rejected with INVALID_PRINCIPAL_TYPE."""
@@ -31,7 +31,7 @@ class CreatableRenewers(Message):
 
 
 class CreateDelegationTokenRequest(Message):
-    """Request to issue a delegation token. The connection must be authenticated, not with a token."""
+    """Request to issue a delegation token. The connection must be authenticated, but not by a token."""
 
     SPEC: ClassVar[MessageSpec] = request(38, "1-3", "2+", "broker controller")
     """Version 2 is flexible, version 3 adds an owner other than the requester (KIP-373). Version 0 was removed in
@@ -57,7 +57,7 @@ class CreateDelegationTokenRequest(Message):
 
 
 class CreateDelegationTokenResponse(Message):
-    """New delegation token, or the reason why there is none."""
+    """New delegation token: id, HMAC, owner and times; or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(38, "1-3", "2+")
     error_code: Int16 = 0

@@ -11,14 +11,14 @@ from ottla.wire.codec.schema import Bool, Int16, Int32, Message, MessageSpec, St
 
 
 class CreatePartitionsAssignment(Message):
-    """Replicas of a new partition."""
+    """Brokers for the replicas of a new partition, in a CreatePartitions request."""
 
     broker_ids: A[list[int], wire_field("[]int32")] = field(default_factory=list)
     """Node ids of the replicas, the preferred leader first. Their number must be that of the existing partitions."""
 
 
 class CreatePartitionsTopic(Message):
-    """Topic with its new partition count."""
+    """Topic in a CreatePartitions request, with the number of partitions that it has afterwards."""
 
     name: String = ""
     """Topic name."""
@@ -31,7 +31,7 @@ class CreatePartitionsTopic(Message):
 
 
 class CreatePartitionsRequest(Message):
-    """Request to add partitions to topics. Records with keys move to other partitions."""
+    """Request to add partitions to topics. New records of a key may then go to another partition."""
 
     SPEC: ClassVar[MessageSpec] = request(37, "0-3", "2+", "broker controller")
     """Version 2 is flexible, version 3 brings THROTTLING_QUOTA_EXCEEDED (KIP-599).
@@ -50,7 +50,7 @@ class CreatePartitionsRequest(Message):
 
 
 class CreatePartitionsTopicResult(Message):
-    """Result for a topic."""
+    """Error code of a topic; 0 if the partitions were added."""
 
     name: String = ""
     """Topic name."""
@@ -64,7 +64,7 @@ class CreatePartitionsTopicResult(Message):
 
 
 class CreatePartitionsResponse(Message):
-    """Error code of each topic, 0 if the partitions were added."""
+    """Response to CreatePartitions: an error code for each topic, 0 if the partitions were added."""
 
     SPEC: ClassVar[MessageSpec] = response(37, "0-3", "2+")
     throttle_time_ms: Int32 = 0

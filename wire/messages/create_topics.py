@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Message, MessageSpe
 
 
 class CreatableReplicaAssignment(Message):
-    """Replicas of a partition of the new topic."""
+    """Partition of the topic to create, with the brokers for its replicas."""
 
     partition_index: Int32 = 0
     """Index of the partition; the indexes of a topic go from 0 without gaps."""
@@ -20,7 +20,7 @@ class CreatableReplicaAssignment(Message):
 
 
 class CreatableTopicConfig(Message):
-    """Setting of the new topic."""
+    """Setting of the topic to create: name and value."""
 
     name: String = ""
     """Name of the setting, such as `cleanup.policy`. An unknown one is rejected with INVALID_CONFIG."""
@@ -29,7 +29,7 @@ class CreatableTopicConfig(Message):
 
 
 class CreatableTopic(Message):
-    """Topic to create."""
+    """Topic to create: name, number of partitions and replicas or their assignment, and settings."""
 
     name: String = ""
     """Topic name: letters, digits, `.`, `_` and `-`, at most 249 characters. A name that differs from an existing one
@@ -47,7 +47,7 @@ class CreatableTopic(Message):
 
 
 class CreateTopicsRequest(Message):
-    """Topics to create, each with its number of partitions, replicas and settings."""
+    """Request to create topics, each with its number of partitions, replicas and settings."""
 
     SPEC: ClassVar[MessageSpec] = request(19, "2-7", "5+", "broker controller")
     """Version 4 permits -1 for the defaults of the cluster (KIP-464), 5 is flexible and returns the settings (KIP-525),
@@ -67,7 +67,7 @@ class CreateTopicsRequest(Message):
 
 
 class CreatableTopicConfigs(Message):
-    """Setting of the created topic."""
+    """Setting of a created topic in a CreateTopics response: name, value and its source."""
 
     name: A[str, wire_field("string", "5+")] = ""
     """Name of the setting."""
@@ -84,7 +84,7 @@ class CreatableTopicConfigs(Message):
 
 
 class CreatableTopicResult(Message):
-    """Result for a topic."""
+    """Created topic with its id, size and settings, or its error code."""
 
     name: String = ""
     """Topic name."""
@@ -110,7 +110,7 @@ class CreatableTopicResult(Message):
 
 
 class CreateTopicsResponse(Message):
-    """Error code of each topic, 0 if it was created, with its id and settings."""
+    """Response to CreateTopics: for each topic an error code, or 0 with its id and settings."""
 
     SPEC: ClassVar[MessageSpec] = response(19, "2-7", "5+")
     throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int8, Int16, Int32, Message, MessageSpec, St
 
 
 class DeleteAclsFilter(Message):
-    """Filter of ACLs. All ACLs that match each of its fields are removed."""
+    """Filter in a DeleteAcls request. All ACLs that match each of its fields are removed."""
 
     resource_type_filter: Int8 = 0
     """1 any; 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
@@ -32,7 +32,7 @@ class DeleteAclsFilter(Message):
 
 
 class DeleteAclsRequest(Message):
-    """Filters; the ACLs that match one of them are removed."""
+    """Request to remove all ACLs that match one of the filters."""
 
     SPEC: ClassVar[MessageSpec] = request(31, "1-3", "2+", "broker controller")
     """Version 1 adds prefixed patterns (KIP-290), 2 is flexible, 3 adds users as resources (KIP-373). Version 0 was
@@ -46,7 +46,7 @@ class DeleteAclsRequest(Message):
 
 
 class DeleteAclsMatchingAcl(Message):
-    """ACL that matched and was removed."""
+    """ACL that matched a filter and was removed."""
 
     error_code: Int16 = 0
     """0: the ACL is removed."""
@@ -69,7 +69,7 @@ class DeleteAclsMatchingAcl(Message):
 
 
 class DeleteAclsFilterResult(Message):
-    """Result for a filter, at the position that the filter has in the request."""
+    """ACLs that a filter has removed, or its error code; at the position of the filter in the request."""
 
     error_code: Int16 = 0
     """0, also if no ACL matched. INVALID_REQUEST for a filter with unknown values, or for too many matches;
@@ -82,7 +82,7 @@ class DeleteAclsFilterResult(Message):
 
 
 class DeleteAclsResponse(Message):
-    """ACLs that each filter has removed, or an error code."""
+    """Response to DeleteAcls: for each filter the ACLs that were removed, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(31, "1-3", "2+")
     throttle_time_ms: Int32 = 0

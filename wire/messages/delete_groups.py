@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class DeleteGroupsRequest(Message):
-    """Ids of the groups to delete, which may be of any type."""
+    """Request to the group coordinator to delete groups, which may be of any type."""
 
     SPEC: ClassVar[MessageSpec] = request(42, "0-2", "2+", "broker")
     """From version 1 on, a broker responds at once if a quota is exceeded and then reads no further request for the
@@ -26,7 +26,7 @@ class DeleteGroupsRequest(Message):
 
 
 class DeletableGroupResult(Message):
-    """Result for a group."""
+    """Error code of a group id; 0 if the group was deleted."""
 
     group_id: String = ""
     """Group id from the request."""
@@ -38,7 +38,7 @@ class DeletableGroupResult(Message):
 
 
 class DeleteGroupsResponse(Message):
-    """Error code of each group, 0 if the group was deleted."""
+    """Response to DeleteGroups: an error code for each group id, 0 if the group was deleted."""
 
     SPEC: ClassVar[MessageSpec] = response(42, "0-2", "2+")
     throttle_time_ms: Int32 = 0

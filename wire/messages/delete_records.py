@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, S
 
 
 class DeleteRecordsPartition(Message):
-    """Partition with its new log start offset."""
+    """Partition with the offset below which its records are to be deleted."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -22,7 +22,7 @@ class DeleteRecordsPartition(Message):
 
 
 class DeleteRecordsTopic(Message):
-    """Topic with the partitions to delete from."""
+    """Topic in a DeleteRecords request, with the partitions to delete records from."""
 
     name: String = ""
     """Topic name."""
@@ -48,7 +48,7 @@ class DeleteRecordsRequest(Message):
 
 
 class DeleteRecordsPartitionResult(Message):
-    """Result for a partition."""
+    """Log start offset of a partition after DeleteRecords, or its error code."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -62,7 +62,7 @@ class DeleteRecordsPartitionResult(Message):
 
 
 class DeleteRecordsTopicResult(Message):
-    """Topic with the results of its partitions."""
+    """Topic in a DeleteRecords response, with the results of its partitions."""
 
     name: String = ""
     """Topic name."""
@@ -71,7 +71,7 @@ class DeleteRecordsTopicResult(Message):
 
 
 class DeleteRecordsResponse(Message):
-    """Log start offset of each partition after the deletion, or an error code."""
+    """Response to DeleteRecords: for each partition its log start offset afterwards, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(21, "0-2", "2+")
     throttle_time_ms: Int32 = 0

@@ -22,14 +22,14 @@ from ottla.wire.codec.schema import (
 
 
 class DeleteShareGroupOffsetsRequestTopic(Message):
-    """Topic to remove from the group."""
+    """Name of a topic for which the offsets of the share group are to be deleted."""
 
     topic_name: String = ""
     """Name of the topic. Needs the right to read it."""
 
 
 class DeleteShareGroupOffsetsRequest(Message):
-    """Request to delete the state of topics in a share group without members."""
+    """Request to the group coordinator to delete offsets of a share group that has no members."""
 
     SPEC: ClassVar[MessageSpec] = request(92, "0", "0+", "broker")
     """Flow: An admin client sends it to the group coordinator. The coordinator deletes the state at the share
@@ -45,7 +45,7 @@ class DeleteShareGroupOffsetsRequest(Message):
 
 
 class DeleteShareGroupOffsetsResponseTopic(Message):
-    """Result for a topic."""
+    """Error code of a topic; 0 if the offsets of the share group in it were deleted."""
 
     topic_name: String = ""
     """Topic name from the request."""
@@ -60,7 +60,7 @@ class DeleteShareGroupOffsetsResponseTopic(Message):
 
 
 class DeleteShareGroupOffsetsResponse(Message):
-    """Error code of each topic, 0 if its state was deleted."""
+    """Response to DeleteShareGroupOffsets: an error code for each topic."""
 
     SPEC: ClassVar[MessageSpec] = response(92, "0", "0+")
     throttle_time_ms: Int32 = 0

@@ -22,14 +22,14 @@ from ottla.wire.codec.schema import (
 
 
 class PartitionData(Message):
-    """Partition with state to delete."""
+    """Partition of a share group of which the share coordinator is to delete the state."""
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
 
 
 class DeleteStateData(Message):
-    """Topic with the partitions for which to delete the state."""
+    """Topic id in a DeleteShareGroupState request, with the partitions of which to delete the state."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -38,7 +38,7 @@ class DeleteStateData(Message):
 
 
 class DeleteShareGroupStateRequest(Message):
-    """Request of a group coordinator to the share coordinator to delete state of a group."""
+    """Request of a group coordinator to the share coordinator to delete state of a share group."""
 
     SPEC: ClassVar[MessageSpec] = request(86, "0", "0+", "broker")
     """Flow: The group coordinator sends it to the share coordinator when a share group or its offsets are deleted."""
@@ -49,7 +49,7 @@ class DeleteShareGroupStateRequest(Message):
 
 
 class PartitionResult(Message):
-    """Result for a partition."""
+    """Error code of a share-partition; 0 if its state was deleted."""
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
@@ -62,7 +62,7 @@ class PartitionResult(Message):
 
 
 class DeleteStateResult(Message):
-    """Topic with the results of its partitions."""
+    """Topic id in a DeleteShareGroupState response, with an error code for each partition."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -71,7 +71,7 @@ class DeleteStateResult(Message):
 
 
 class DeleteShareGroupStateResponse(Message):
-    """Error code of each partition, 0 if its state was deleted."""
+    """Response to DeleteShareGroupState: an error code for each share-partition."""
 
     SPEC: ClassVar[MessageSpec] = response(86, "0", "0+")
     results: A[list[DeleteStateResult], wire_field("[]struct")] = field(default_factory=list)

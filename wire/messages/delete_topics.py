@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Message, MessageSpe
 
 
 class DeleteTopicState(Message):
-    """Topic to delete, by name or by id."""
+    """Topic to delete, by name or by id (version 6 on)."""
 
     name: A[str | None, wire_field("string", "6+", nullable="6+")] = None
     """Topic name, null to name the topic by id."""
@@ -22,7 +22,7 @@ class DeleteTopicState(Message):
 
 
 class DeleteTopicsRequest(Message):
-    """Topics to delete, by name or by id."""
+    """Request to delete topics, by name or by id."""
 
     SPEC: ClassVar[MessageSpec] = request(20, "1-6", "4+", "broker controller")
     """Version 4 is flexible, 5 adds error messages and THROTTLING_QUOTA_EXCEEDED (KIP-599), 6 adds topic ids (KIP-516).
@@ -42,7 +42,7 @@ class DeleteTopicsRequest(Message):
 
 
 class DeletableTopicResult(Message):
-    """Result for a topic."""
+    """Error code of a topic in the request; 0 if it was deleted."""
 
     name: A[str | None, wire_field("string", nullable="6+")] = ""
     """Topic name; null if the request named an id that the principal may not describe, or that does not exist."""
@@ -58,7 +58,7 @@ class DeletableTopicResult(Message):
 
 
 class DeleteTopicsResponse(Message):
-    """Error code of each topic, 0 if it was deleted."""
+    """Response to DeleteTopics: an error code for each topic, 0 if it was deleted."""
 
     SPEC: ClassVar[MessageSpec] = response(20, "1-6", "4+")
     throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0

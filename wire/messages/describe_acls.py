@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int8, Int16, Int32, Message, MessageSpec, St
 
 
 class DescribeAclsRequest(Message):
-    """Request for the ACLs that match each field."""
+    """Request for the ACLs that match every field of the filter."""
 
     SPEC: ClassVar[MessageSpec] = request(29, "1-3", "2+", "broker controller")
     """Version 1 adds prefixed patterns (KIP-290), 2 is flexible, 3 adds users as resources (KIP-373). Version 0 was
@@ -38,7 +38,7 @@ class DescribeAclsRequest(Message):
 
 
 class AclDescription(Message):
-    """ACL of a resource pattern."""
+    """ACL of a resource pattern: principal, host, operation, and allow or deny."""
 
     principal: String = ""
     """Principal as type and name, such as `User:alice`."""
@@ -51,7 +51,7 @@ class AclDescription(Message):
 
 
 class DescribeAclsResource(Message):
-    """Resource pattern with its ACLs."""
+    """Resource pattern in a DescribeAcls response, with those of its ACLs that match."""
 
     resource_type: Int8 = 0
     """2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
@@ -64,7 +64,7 @@ class DescribeAclsResource(Message):
 
 
 class DescribeAclsResponse(Message):
-    """ACLs that match the filter."""
+    """ACLs that match the filter of DescribeAcls, by resource pattern; or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(29, "1-3", "2+")
     throttle_time_ms: Int32 = 0

@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class ComponentData(Message):
-    """Condition on a part of the quota entity."""
+    """Filter on one entity type (user, client id or IP address) of a quota entity."""
 
     entity_type: String = ""
     """`user`, `client-id` or `ip`. Another one is rejected with UNSUPPORTED_VERSION; a type may occur once."""
@@ -34,7 +34,7 @@ class ComponentData(Message):
 
 
 class DescribeClientQuotasRequest(Message):
-    """Request for the quotas of the entities that meet all conditions."""
+    """Request for the quotas of the quota entities that meet all conditions."""
 
     SPEC: ClassVar[MessageSpec] = request(48, "0-1", "1+", "broker")
     """Version 1 is flexible.
@@ -48,7 +48,7 @@ class DescribeClientQuotasRequest(Message):
 
 
 class EntityData(Message):
-    """Part of a quota entity: its type and its name."""
+    """Part of a quota entity in a response: entity type (user, client id or IP address) and name."""
 
     entity_type: String = ""
     """`user`, `client-id` or `ip`."""
@@ -57,7 +57,7 @@ class EntityData(Message):
 
 
 class ValueData(Message):
-    """Quota of an entity."""
+    """Quota of a quota entity: key such as `producer_byte_rate`, and limit."""
 
     key: String = ""
     """`producer_byte_rate`, `consumer_byte_rate`, `request_percentage`, `controller_mutation_rate` or
@@ -68,7 +68,7 @@ class ValueData(Message):
 
 
 class EntryData(Message):
-    """Quota entity with its quotas."""
+    """Quota entity in a DescribeClientQuotas response, with the quotas set for it."""
 
     entity: A[list[EntityData], wire_field("[]struct")] = field(default_factory=list)
     """Parts of the entity, such as a user and a client id."""
@@ -77,7 +77,7 @@ class EntryData(Message):
 
 
 class DescribeClientQuotasResponse(Message):
-    """Quotas of the entities that match."""
+    """Quota entities that meet the conditions, each with its quotas; or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(48, "0-1", "1+")
     throttle_time_ms: Int32 = 0

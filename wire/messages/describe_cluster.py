@@ -32,7 +32,7 @@ class DescribeClusterRequest(Message):
 
 
 class DescribeClusterBroker(Message):
-    """Broker or controller of the cluster."""
+    """Broker of a DescribeCluster response, or controller if controllers were requested."""
 
     broker_id: Int32 = 0
     """Node id of the broker or controller."""
@@ -47,7 +47,7 @@ class DescribeClusterBroker(Message):
 
 
 class DescribeClusterResponse(Message):
-    """Nodes of the cluster."""
+    """Cluster id, controller and nodes of the requested type (brokers or controllers)."""
 
     SPEC: ClassVar[MessageSpec] = response(60, "0-2", "0+")
     throttle_time_ms: Int32 = 0

@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class DescribeConfigsResource(Message):
-    """Resource with the settings to read."""
+    """Resource (topic, broker, group and others) in a request, with the names of the settings to return."""
 
     resource_type: Int8 = 0
     """2 topic, 4 broker, 8 loggers of a broker, 16 client metrics, 32 group. Any other one fails the whole request."""
@@ -35,7 +35,7 @@ class DescribeConfigsResource(Message):
 
 
 class DescribeConfigsRequest(Message):
-    """Request for the effective settings of resources."""
+    """Request for the effective settings of resources such as topics and brokers."""
 
     SPEC: ClassVar[MessageSpec] = request(32, "1-4", "4+", "broker controller")
     """Version 1 adds the source of values and synonyms (KIP-226), 3 adds types and documentation (KIP-569), 4 is
@@ -53,7 +53,7 @@ class DescribeConfigsRequest(Message):
 
 
 class DescribeConfigsSynonym(Message):
-    """Place that the value could come from."""
+    """One of the settings and levels that the value of a setting could come from, with its value there."""
 
     name: A[str, wire_field("string", "1+")] = ""
     """Name of the setting there, such as `log.retention.ms` for `retention.ms`."""
@@ -64,7 +64,7 @@ class DescribeConfigsSynonym(Message):
 
 
 class DescribeConfigsResourceResult(Message):
-    """Setting with its effective value."""
+    """Setting of a resource, with its effective value and the source of the value."""
 
     name: String = ""
     """Name of the setting."""
@@ -89,7 +89,7 @@ class DescribeConfigsResourceResult(Message):
 
 
 class DescribeConfigsResult(Message):
-    """Result for a resource."""
+    """Resource of the request with its settings, or its error code."""
 
     error_code: Int16 = 0
     """0, or UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another broker's id),
@@ -106,7 +106,7 @@ class DescribeConfigsResult(Message):
 
 
 class DescribeConfigsResponse(Message):
-    """Settings of the resources."""
+    """Response to DescribeConfigs: the settings of each resource, or its error code."""
 
     SPEC: ClassVar[MessageSpec] = response(32, "1-4", "4+")
     throttle_time_ms: Int32 = 0

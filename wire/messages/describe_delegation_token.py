@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class DescribeDelegationTokenOwner(Message):
-    """Principal with tokens to list."""
+    """Owner in a DescribeDelegationToken request: the tokens of this principal are listed."""
 
     principal_type: String = ""
     """Type of the principal; `User`."""
@@ -31,7 +31,7 @@ class DescribeDelegationTokenOwner(Message):
 
 
 class DescribeDelegationTokenRequest(Message):
-    """Request for the tokens that the principal may describe."""
+    """Request for the delegation tokens that the principal may describe, optionally of some owners."""
 
     SPEC: ClassVar[MessageSpec] = request(41, "1-3", "2+", "broker controller")
     """Version 2 is flexible, version 3 adds the requester (KIP-373). Version 0 was removed in Apache Kafka 4.0.
@@ -45,7 +45,7 @@ class DescribeDelegationTokenRequest(Message):
 
 
 class DescribedDelegationTokenRenewer(Message):
-    """Principal that may renew the token."""
+    """Principal that may renew the described delegation token, besides its owner."""
 
     principal_type: String = ""
     """Type of the principal; `User`."""
@@ -54,7 +54,7 @@ class DescribedDelegationTokenRenewer(Message):
 
 
 class DescribedDelegationToken(Message):
-    """Delegation token."""
+    """Delegation token in a response: id, HMAC, owner, requester, renewers and times."""
 
     principal_type: String = ""
     """Type of the owner."""
@@ -79,7 +79,7 @@ class DescribedDelegationToken(Message):
 
 
 class DescribeDelegationTokenResponse(Message):
-    """Delegation tokens that the principal may describe."""
+    """Delegation tokens that the principal may describe, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(41, "1-3", "2+")
     error_code: Int16 = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Bytes, Int16, Message, MessageSpec, String, 
 
 
 class DescribeGroupsRequest(Message):
-    """Request for state and members of classic groups."""
+    """Request to the group coordinator for state and members of classic groups."""
 
     SPEC: ClassVar[MessageSpec] = request(15, "0-6", "5+", "broker")
     """Version 3 adds authorized operations (KIP-430), 4 static members (KIP-345), 5 is flexible, 6 returns
@@ -27,7 +27,7 @@ class DescribeGroupsRequest(Message):
 
 
 class DescribedGroupMember(Message):
-    """Member of a classic group."""
+    """Member of a described classic group: ids, client, subscription and assignment."""
 
     member_id: String = ""
     """Id that the coordinator gave the member in JoinGroup."""
@@ -46,7 +46,7 @@ class DescribedGroupMember(Message):
 
 
 class DescribedGroup(Message):
-    """State and members of a classic group, or its error."""
+    """State, protocol and members of a classic group, or its error code."""
 
     error_code: Int16 = 0
     """0, or GROUP_ID_NOT_FOUND (from version 6 on: no such group, or of another type), GROUP_AUTHORIZATION_FAILED,

@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class DescribableLogDirTopic(Message):
-    """Topic with the partitions to describe."""
+    """Topic in a DescribeLogDirs request, with the partitions to describe."""
 
     topic: String = ""
     """Topic name."""
@@ -31,7 +31,7 @@ class DescribableLogDirTopic(Message):
 
 
 class DescribeLogDirsRequest(Message):
-    """Request to a broker for its log directories."""
+    """Request to a broker for its log directories, and the size of the replicas in them."""
 
     SPEC: ClassVar[MessageSpec] = request(35, "1-5", "2+", "broker")
     """Version 2 is flexible, 3 adds an error of the whole request, 4 the size of the volume (KIP-827), 5 cordoned
@@ -44,7 +44,7 @@ class DescribeLogDirsRequest(Message):
 
 
 class DescribeLogDirsPartition(Message):
-    """Replica in a log directory."""
+    """Replica in a log directory of the broker: size in bytes and lag."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -59,7 +59,7 @@ class DescribeLogDirsPartition(Message):
 
 
 class DescribeLogDirsTopic(Message):
-    """Topic with its replicas in a log directory."""
+    """Topic in a DescribeLogDirs response, with its replicas in the log directory."""
 
     name: String = ""
     """Topic name."""
@@ -68,7 +68,7 @@ class DescribeLogDirsTopic(Message):
 
 
 class DescribeLogDirsResult(Message):
-    """Log directory with its replicas."""
+    """Log directory of the broker with its replicas and disk space, or its error code."""
 
     error_code: Int16 = 0
     """0, or KAFKA_STORAGE_ERROR if the directory is offline."""
@@ -85,7 +85,7 @@ class DescribeLogDirsResult(Message):
 
 
 class DescribeLogDirsResponse(Message):
-    """Log directories of a broker."""
+    """Log directories of the responding broker, with the replicas in each."""
 
     SPEC: ClassVar[MessageSpec] = response(35, "1-5", "2+")
     throttle_time_ms: Int32 = 0

@@ -1,4 +1,4 @@
-"""DescribeProducers (API 61): producers with state in a partition (KIP-664)."""
+"""DescribeProducers (API 61): idempotent and transactional producers with state in a partition (KIP-664)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, S
 
 
 class TopicRequest(Message):
-    """Topic with the partitions to describe."""
+    """Topic in a DescribeProducers request, with the partitions of which to list the producers."""
 
     name: String = ""
     """Topic name."""
@@ -20,7 +20,7 @@ class TopicRequest(Message):
 
 
 class DescribeProducersRequest(Message):
-    """Request to the leaders for idempotent and transactional producers, to find hanging transactions."""
+    """Request to partition leaders for the state of producers, to find hanging transactions."""
 
     SPEC: ClassVar[MessageSpec] = request(61, "0", "0+", "broker")
     """Flow: A tool sends it to the leader of each partition, to find hanging transactions."""
@@ -29,7 +29,7 @@ class DescribeProducersRequest(Message):
 
 
 class ProducerState(Message):
-    """State of a producer in the log of a partition."""
+    """Idempotent or transactional producer in a partition: epoch, last sequence and open transaction."""
 
     producer_id: Int64 = 0
     """Id of the producer, from InitProducerId."""
@@ -46,7 +46,7 @@ class ProducerState(Message):
 
 
 class PartitionResponse(Message):
-    """Producers of a partition, or its error."""
+    """Partition with the state of its producers, or its error code."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -61,7 +61,7 @@ class PartitionResponse(Message):
 
 
 class TopicResponse(Message):
-    """Topic with the results of its partitions."""
+    """Topic in a DescribeProducers response, with the producers of each partition."""
 
     name: String = ""
     """Topic name."""
@@ -70,7 +70,7 @@ class TopicResponse(Message):
 
 
 class DescribeProducersResponse(Message):
-    """Producers of the partitions."""
+    """Response to DescribeProducers: the state of the producers in each partition."""
 
     SPEC: ClassVar[MessageSpec] = response(61, "0", "0+")
     throttle_time_ms: Int32 = 0

@@ -22,14 +22,14 @@ from ottla.wire.codec.schema import (
 
 
 class DescribeQuorumRequestPartitionData(Message):
-    """Partition to describe."""
+    """Partition of `__cluster_metadata` to describe, index 0."""
 
     partition_index: Int32 = 0
     """Index of the partition; 0."""
 
 
 class DescribeQuorumRequestTopicData(Message):
-    """Metadata log."""
+    """Topic `__cluster_metadata` with its only partition, in a DescribeQuorum request."""
 
     topic_name: String = ""
     """`__cluster_metadata`. Any other name yields UNKNOWN_TOPIC_OR_PARTITION."""
@@ -38,7 +38,7 @@ class DescribeQuorumRequestTopicData(Message):
 
 
 class DescribeQuorumRequest(Message):
-    """Request for leader, voters and observers of the quorum. Brokers forward it to the leader."""
+    """Request for leader, voters and observers of the metadata quorum. Brokers forward it to the leader."""
 
     SPEC: ClassVar[MessageSpec] = request(55, "0-2", "0+", "broker controller")
     """Version 1 adds times to the response (KIP-836), 2 directory ids, endpoints and error messages (KIP-853).
@@ -51,7 +51,7 @@ class DescribeQuorumRequest(Message):
 
 
 class ReplicaState(Message):
-    """Progress of a voter or observer in the view of the leader."""
+    """Voter or observer of the metadata quorum, with its progress in the view of the leader."""
 
     replica_id: Int32 = 0
     """Node id of the replica."""
@@ -70,7 +70,7 @@ class ReplicaState(Message):
 
 
 class DescribeQuorumResponsePartitionData(Message):
-    """State of the quorum, or its error."""
+    """Leader, high watermark, voters and observers of the metadata quorum, or an error code."""
 
     partition_index: Int32 = 0
     """Index of the partition; 0."""
@@ -93,7 +93,7 @@ class DescribeQuorumResponsePartitionData(Message):
 
 
 class DescribeQuorumResponseTopicData(Message):
-    """Metadata log."""
+    """Topic `__cluster_metadata` with its only partition, in a DescribeQuorum response."""
 
     topic_name: String = ""
     """Topic name from the request."""
@@ -102,7 +102,7 @@ class DescribeQuorumResponseTopicData(Message):
 
 
 class Listener(Message):
-    """Endpoint of a voter."""
+    """Endpoint of a voter of the metadata quorum: listener name, host and port."""
 
     name: A[str, wire_field("string", "2+")] = ""
     """Listener name."""
@@ -113,7 +113,7 @@ class Listener(Message):
 
 
 class Node(Message):
-    """Voter with its endpoints."""
+    """Voter of the metadata quorum with its endpoints, in a DescribeQuorum response."""
 
     node_id: A[int, wire_field("int32", "2+")] = 0
     """Id of the voter."""
@@ -122,7 +122,7 @@ class Node(Message):
 
 
 class DescribeQuorumResponse(Message):
-    """State of the metadata quorum."""
+    """State of the metadata quorum and endpoints of its voters, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(55, "0-2", "0+")
     error_code: Int16 = 0

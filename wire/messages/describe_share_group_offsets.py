@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class DescribeShareGroupOffsetsRequestTopic(Message):
-    """Topic with the partitions to describe."""
+    """Topic in a DescribeShareGroupOffsets request, with the partitions to describe."""
 
     topic_name: String = ""
     """Name of the topic. Needs the right to describe it."""
@@ -32,7 +32,7 @@ class DescribeShareGroupOffsetsRequestTopic(Message):
 
 
 class DescribeShareGroupOffsetsRequestGroup(Message):
-    """Share group with the partitions to describe."""
+    """Share group in a DescribeShareGroupOffsets request, with the topics to describe."""
 
     group_id: String = ""
     """Id of the share group."""
@@ -43,7 +43,7 @@ class DescribeShareGroupOffsetsRequestGroup(Message):
 
 
 class DescribeShareGroupOffsetsRequest(Message):
-    """Request for the start offsets of share groups."""
+    """Request to the group coordinator for start offsets and lag of share groups."""
 
     SPEC: ClassVar[MessageSpec] = request(90, "0-1", "0+", "broker")
     """Version 0 is that of KIP-932, version 1 adds the lag (KIP-1226).
@@ -55,7 +55,7 @@ class DescribeShareGroupOffsetsRequest(Message):
 
 
 class DescribeShareGroupOffsetsResponsePartition(Message):
-    """Start offset of a share-partition, or its error."""
+    """Start offset and lag of a share group in a partition, or an error code."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -76,7 +76,7 @@ class DescribeShareGroupOffsetsResponsePartition(Message):
 
 
 class DescribeShareGroupOffsetsResponseTopic(Message):
-    """Topic with the results of its partitions."""
+    """Topic in a DescribeShareGroupOffsets response, with the offset of each partition."""
 
     topic_name: String = ""
     """Topic name from the request."""
@@ -89,7 +89,7 @@ class DescribeShareGroupOffsetsResponseTopic(Message):
 
 
 class DescribeShareGroupOffsetsResponseGroup(Message):
-    """Share group with the results of its partitions."""
+    """Share group with the start offset of each partition, or its error code."""
 
     group_id: String = ""
     """Group id from the request."""
@@ -104,7 +104,7 @@ class DescribeShareGroupOffsetsResponseGroup(Message):
 
 
 class DescribeShareGroupOffsetsResponse(Message):
-    """Start offsets of share groups."""
+    """Response to DescribeShareGroupOffsets: start offsets and lag of share groups."""
 
     SPEC: ClassVar[MessageSpec] = response(90, "0-1", "0+")
     throttle_time_ms: Int32 = 0

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (API 75): topics and partitions page by page (KIP-966)."""
+"""DescribeTopicPartitions (API 75): describe topics and their partitions, in pages (KIP-966)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Message, MessageSpe
 
 
 class TopicRequest(Message):
-    """Topic to describe."""
+    """Name of a topic to describe with DescribeTopicPartitions."""
 
     name: String = ""
     """Topic name."""
 
 
 class DescribeTopicPartitionsRequestCursor(Message):
-    """Position in the sorted list of topics where a page begins."""
+    """First topic and partition of the requested page, in the order of topic names."""
 
     topic_name: String = ""
     """Name of the first topic of the page. Must be among the requested topics if any are named."""
@@ -42,7 +42,7 @@ class DescribeTopicPartitionsRequest(Message):
 
 
 class DescribeTopicPartitionsResponsePartition(Message):
-    """Partition with its replicas."""
+    """Partition of a page: leader, replicas, ISR, eligible leader replicas and offline replicas."""
 
     error_code: Int16 = 0
     """0, or LEADER_NOT_AVAILABLE if the partition has no leader."""
@@ -67,7 +67,7 @@ class DescribeTopicPartitionsResponsePartition(Message):
 
 
 class DescribeTopicPartitionsResponseTopic(Message):
-    """Topic with partitions of this page."""
+    """Topic with those of its partitions that are in this page, or its error code."""
 
     error_code: Int16 = 0
     """0, or UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED; INVALID_REQUEST for all
@@ -86,7 +86,7 @@ class DescribeTopicPartitionsResponseTopic(Message):
 
 
 class DescribeTopicPartitionsResponseCursor(Message):
-    """Position where the next page begins."""
+    """First topic and partition of the next page, for the cursor of the next request."""
 
     topic_name: String = ""
     """Name of the first topic of the next page."""
@@ -95,7 +95,7 @@ class DescribeTopicPartitionsResponseCursor(Message):
 
 
 class DescribeTopicPartitionsResponse(Message):
-    """Page of topics and partitions."""
+    """Page of described topics and partitions, with a cursor if more follow."""
 
     SPEC: ClassVar[MessageSpec] = response(75, "0", "0+")
     throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, S
 
 
 class DescribeTransactionsRequest(Message):
-    """Request to the coordinator for the state of transactions."""
+    """Request to the transaction coordinator for the state of transactional ids."""
 
     SPEC: ClassVar[MessageSpec] = request(65, "0", "0+", "broker")
     """Flow: A tool sends it to the coordinator of each transactional id."""
@@ -20,7 +20,7 @@ class DescribeTransactionsRequest(Message):
 
 
 class TopicData(Message):
-    """Topic with partitions of the transaction."""
+    """Topic with partitions that are part of the ongoing transaction of a transactional id."""
 
     topic: String = ""
     """Topic name. Topics that the principal may not describe are left out."""
@@ -29,7 +29,7 @@ class TopicData(Message):
 
 
 class TransactionState(Message):
-    """State of a transactional id, or its error."""
+    """State, producer and partitions of a transactional id, or its error code."""
 
     error_code: Int16 = 0
     """0, or TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_COORDINATOR,
@@ -52,7 +52,7 @@ class TransactionState(Message):
 
 
 class DescribeTransactionsResponse(Message):
-    """States of transactions."""
+    """Response to DescribeTransactions: the state of each transactional id, or its error code."""
 
     SPEC: ClassVar[MessageSpec] = response(65, "0", "0+")
     throttle_time_ms: Int32 = 0

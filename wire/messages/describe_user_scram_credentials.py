@@ -11,14 +11,14 @@ from ottla.wire.codec.schema import Int8, Int16, Int32, Message, MessageSpec, St
 
 
 class UserName(Message):
-    """User to describe."""
+    """Name of a user of which to list the SCRAM credentials."""
 
     name: String = ""
     """Name of the user."""
 
 
 class DescribeUserScramCredentialsRequest(Message):
-    """Request for the SCRAM credentials of users."""
+    """Request for the SCRAM mechanisms and iterations of users."""
 
     SPEC: ClassVar[MessageSpec] = request(50, "0", "0+", "broker controller")
     """Flow: An admin client sends it to any broker, which responds from its copy of the metadata. Salts and keys are
@@ -29,7 +29,7 @@ class DescribeUserScramCredentialsRequest(Message):
 
 
 class CredentialInfo(Message):
-    """SCRAM credential of a user."""
+    """SCRAM credential of a user without its secrets: mechanism and number of iterations."""
 
     mechanism: Int8 = 0
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
@@ -38,7 +38,7 @@ class CredentialInfo(Message):
 
 
 class DescribeUserScramCredentialsResult(Message):
-    """Result for a user."""
+    """User with its SCRAM credentials, or its error code."""
 
     user: String = ""
     """User name."""
@@ -51,7 +51,7 @@ class DescribeUserScramCredentialsResult(Message):
 
 
 class DescribeUserScramCredentialsResponse(Message):
-    """SCRAM credentials of users."""
+    """SCRAM mechanisms and iterations of each user, without secrets."""
 
     SPEC: ClassVar[MessageSpec] = response(50, "0", "0+")
     throttle_time_ms: Int32 = 0

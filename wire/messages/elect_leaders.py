@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class TopicPartitions(Message):
-    """Topic with the partitions to elect leaders in."""
+    """Topic in an ElectLeaders request, with the partitions to elect leaders for."""
 
     topic: String = ""
     """Topic name."""
@@ -20,7 +20,7 @@ class TopicPartitions(Message):
 
 
 class ElectLeadersRequest(Message):
-    """Partitions in which a leader is to be elected, and the type of the election."""
+    """Request to elect the preferred leader of partitions, or an unclean leader."""
 
     SPEC: ClassVar[MessageSpec] = request(43, "0-2", "2+", "broker controller")
     """Version 1 adds unclean elections and an error of the whole request (KIP-460), version 2 is flexible.
@@ -42,7 +42,7 @@ class ElectLeadersRequest(Message):
 
 
 class PartitionResult(Message):
-    """Result for a partition."""
+    """Error code of a partition; 0 if a leader was elected."""
 
     partition_id: Int32 = 0
     """Index of the partition in its topic."""
@@ -55,7 +55,7 @@ class PartitionResult(Message):
 
 
 class ReplicaElectionResult(Message):
-    """Topic with the results of its partitions."""
+    """Topic in an ElectLeaders response, with an error code for each partition."""
 
     topic: String = ""
     """Topic name."""
@@ -64,7 +64,7 @@ class ReplicaElectionResult(Message):
 
 
 class ElectLeadersResponse(Message):
-    """Error code of each partition, 0 if a leader was elected."""
+    """Response to ElectLeaders: an error code for each partition, 0 if a leader was elected."""
 
     SPEC: ClassVar[MessageSpec] = response(43, "0-2", "2+")
     throttle_time_ms: Int32 = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Message, MessageSpe
 
 
 class ReplicaInfo(Message):
-    """Voter that may become the next leader."""
+    """Voter that the resigning leader prefers as its successor: node id and directory id."""
 
     candidate_id: A[int, wire_field("int32", "1+")] = 0
     """Node id of the voter."""
@@ -20,7 +20,7 @@ class ReplicaInfo(Message):
 
 
 class EndQuorumEpochRequestPartitionData(Message):
-    """Resigning leader with the preferred next leaders."""
+    """Resigning leader of the metadata quorum, its epoch and its preferred successors."""
 
     partition_index: Int32 = 0
     """Index of the partition; 0, since the log has one partition."""
@@ -39,7 +39,7 @@ class EndQuorumEpochRequestPartitionData(Message):
 
 
 class EndQuorumEpochRequestTopicData(Message):
-    """Metadata log."""
+    """Topic `__cluster_metadata` with its only partition, in an EndQuorumEpoch request."""
 
     topic_name: String = ""
     """`__cluster_metadata`. Any other name is rejected with INVALID_REQUEST."""
@@ -48,7 +48,7 @@ class EndQuorumEpochRequestTopicData(Message):
 
 
 class LeaderEndpoint(Message):
-    """Endpoint of the leader that resigns."""
+    """Endpoint of the quorum leader that resigns: listener name, host and port."""
 
     name: A[str, wire_field("string", "1+")] = ""
     """Listener name."""
@@ -59,7 +59,7 @@ class LeaderEndpoint(Message):
 
 
 class EndQuorumEpochRequest(Message):
-    """Announcement of a leader that it resigns, so that the next election starts early."""
+    """Announcement of a quorum leader to a voter that it resigns, so that the next election starts early."""
 
     SPEC: ClassVar[MessageSpec] = request(54, "0-1", "1+", "controller")
     """Version 1 is flexible, replaces successors with candidates and adds the endpoints of the leader (KIP-853).
@@ -78,7 +78,7 @@ class EndQuorumEpochRequest(Message):
 
 
 class EndQuorumEpochResponsePartitionData(Message):
-    """Leader that the receiver knows after the request."""
+    """Quorum leader and epoch that the responding voter knows after the request, or an error code."""
 
     partition_index: Int32 = 0
     """Index of the partition; 0."""
@@ -91,7 +91,7 @@ class EndQuorumEpochResponsePartitionData(Message):
 
 
 class EndQuorumEpochResponseTopicData(Message):
-    """Metadata log."""
+    """Topic `__cluster_metadata` with its only partition, in an EndQuorumEpoch response."""
 
     topic_name: String = ""
     """`__cluster_metadata`."""
@@ -100,7 +100,7 @@ class EndQuorumEpochResponseTopicData(Message):
 
 
 class NodeEndpoint(Message):
-    """Address of a leader."""
+    """Node id and address of the quorum leader that an EndQuorumEpoch response names."""
 
     node_id: A[int, wire_field("int32", "1+")] = 0
     """Node id of the leader."""
@@ -111,7 +111,7 @@ class NodeEndpoint(Message):
 
 
 class EndQuorumEpochResponse(Message):
-    """Acknowledgement of a resignation."""
+    """Acknowledgement of a resignation by a voter."""
 
     SPEC: ClassVar[MessageSpec] = response(54, "0-1", "1+")
     error_code: Int16 = 0

@@ -20,7 +20,7 @@ from ottla.wire.codec.schema import (
 
 
 class EndTxnRequest(Message):
-    """Request of a producer to the transaction coordinator to commit or abort."""
+    """Request of a producer to the transaction coordinator to commit or abort its transaction."""
 
     SPEC: ClassVar[MessageSpec] = request(26, "0-5", "3+", "broker")
     """Version 2 brings PRODUCER_FENCED (KIP-588), 3 is flexible, 4 brings TRANSACTION_ABORTABLE, and from version 5 on
@@ -46,7 +46,7 @@ class EndTxnRequest(Message):
 
 
 class EndTxnResponse(Message):
-    """Decision of the coordinator. The markers are written to the partitions after it."""
+    """Error code of EndTxn; 0 once the decision is stored. Markers are written to the partitions later."""
 
     SPEC: ClassVar[MessageSpec] = response(26, "0-5", "3+")
     throttle_time_ms: Int32 = 0

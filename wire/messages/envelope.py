@@ -9,7 +9,7 @@ from ottla.wire.codec.schema import Bytes, Int16, Message, MessageSpec, request,
 
 
 class EnvelopeRequest(Message):
-    """Request of a client with its identity. Only brokers may send it."""
+    """Request of a client, with its principal and address, which a broker forwards to the controller."""
 
     SPEC: ClassVar[MessageSpec] = request(58, "0", "0+", "controller")
     """Flow: A broker wraps a request of a client together with the principal and address of the client, and sends it to
@@ -29,7 +29,7 @@ class EnvelopeRequest(Message):
 
 
 class EnvelopeResponse(Message):
-    """Response for the client."""
+    """Response of the controller to the forwarded request, to be sent to the client."""
 
     SPEC: ClassVar[MessageSpec] = response(58, "0", "0+")
     response_data: A[bytes | None, wire_field("bytes", nullable="0+")] = None

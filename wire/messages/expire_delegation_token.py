@@ -8,7 +8,7 @@ from ottla.wire.codec.schema import Bytes, Int16, Int32, Int64, Message, Message
 
 
 class ExpireDelegationTokenRequest(Message):
-    """Request of the owner or a renewer to expire a delegation token."""
+    """Request of the owner or a renewer to expire a delegation token now or at another time."""
 
     SPEC: ClassVar[MessageSpec] = request(40, "1-2", "2+", "broker controller")
     """Version 2 is flexible. Version 0 was removed in Apache Kafka 4.0.
@@ -23,7 +23,7 @@ class ExpireDelegationTokenRequest(Message):
 
 
 class ExpireDelegationTokenResponse(Message):
-    """New expiry time of the token."""
+    """New expiry time of the delegation token, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(40, "1-2", "2+")
     error_code: Int16 = 0

@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class ReplicaState(Message):
-    """Identity of the follower that fetches."""
+    """Follower that sends a Fetch request: node id and broker epoch."""
 
     replica_id: A[int, wire_field("int32", "15+")] = -1
     """Broker id of the follower, or node id of a voter or observer of the metadata quorum; -1 from a consumer."""
@@ -33,7 +33,7 @@ class ReplicaState(Message):
 
 
 class FetchPartition(Message):
-    """Position of a reader in a partition, with its limits."""
+    """Partition to read in a Fetch request: fetch offset, epochs and limit of bytes."""
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
@@ -68,7 +68,7 @@ class FetchPartition(Message):
 
 
 class FetchTopic(Message):
-    """Topic with the partitions to read."""
+    """Topic in a Fetch request, with the partitions to read."""
 
     topic: A[str, wire_field("string", "0-12", ignorable=True)] = ""
     """Topic name, up to version 12."""
@@ -81,7 +81,7 @@ class FetchTopic(Message):
 
 
 class ForgottenTopic(Message):
-    """Topic with the partitions to remove from a fetch session."""
+    """Topic in a Fetch request, with the partitions to remove from the fetch session."""
 
     topic: A[str, wire_field("string", "7-12", ignorable=True)] = ""
     """Topic name, up to version 12."""
@@ -92,7 +92,7 @@ class ForgottenTopic(Message):
 
 
 class FetchRequest(Message):
-    """Request for record batches, with a limit of bytes and a time to wait for them."""
+    """Request of a consumer or follower for record batches, with a limit of bytes and a time to wait."""
 
     SPEC: ClassVar[MessageSpec] = request(1, "4-18", "12+", "broker controller")
     """Version 4 adds transactions (KIP-98), 5 the log start offset (KIP-107), 7 incremental fetch sessions (KIP-227), 9
@@ -154,7 +154,7 @@ class FetchRequest(Message):
 
 
 class EpochEndOffset(Message):
-    """Last leader epoch that two logs have in common, and its end."""
+    """Point where the log of a follower diverges from the leader's: leader epoch and its end offset."""
 
     epoch: A[int, wire_field("int32", "12+")] = -1
     """Largest leader epoch of the leader that is not above the `last_fetched_epoch` of the request; -1 if the logs do
@@ -167,7 +167,7 @@ class EpochEndOffset(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    """Leader of a partition and its epoch."""
+    """Current leader of a partition and its leader epoch, in a Fetch response."""
 
     leader_id: A[int, wire_field("int32", "12+")] = -1
     """Node id of the leader, -1 if there is none or it is unknown."""
@@ -176,7 +176,7 @@ class LeaderIdAndEpoch(Message):
 
 
 class SnapshotId(Message):
-    """Name of a snapshot of the metadata log."""
+    """Id of a metadata snapshot to load instead of the log: end offset and epoch."""
 
     end_offset: Int64 = -1
     """Offset after the last record that the snapshot covers; -1 without a snapshot."""
@@ -185,7 +185,7 @@ class SnapshotId(Message):
 
 
 class AbortedTransaction(Message):
-    """Range of an aborted transaction; its end is the abort marker in the records."""
+    """Aborted transaction with records in the returned batches: producer id and first offset."""
 
     producer_id: A[int, wire_field("int64", "4+")] = 0
     """Producer id of the transaction. The consumer skips its transactional records from the first offset up to the
@@ -196,7 +196,7 @@ class AbortedTransaction(Message):
 
 
 class PartitionData(Message):
-    """Records and offsets of a partition, or its error."""
+    """Partition in a Fetch response: record batches and offsets, or an error code."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -247,7 +247,7 @@ class PartitionData(Message):
 
 
 class FetchableTopicResponse(Message):
-    """Topic with the results of its partitions."""
+    """Topic in a Fetch response, with the records or the error of each partition."""
 
     topic: A[str, wire_field("string", "0-12", ignorable=True)] = ""
     """Topic name, up to version 12."""
@@ -258,7 +258,7 @@ class FetchableTopicResponse(Message):
 
 
 class NodeEndpoint(Message):
-    """Address of a leader."""
+    """Node id, address and rack of a current leader that a Fetch response names."""
 
     node_id: A[int, wire_field("int32", "16+")] = 0
     """Node id of the leader."""
@@ -271,7 +271,7 @@ class NodeEndpoint(Message):
 
 
 class FetchResponse(Message):
-    """Record batches of the partitions, or an error for the whole request."""
+    """Response to Fetch: record batches of partitions, or an error for the whole request."""
 
     SPEC: ClassVar[MessageSpec] = response(1, "4-18", "12+")
     throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0

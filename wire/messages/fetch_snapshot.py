@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class FetchSnapshotRequestSnapshotId(Message):
-    """Name of the snapshot to read."""
+    """Id of the metadata snapshot to read: end offset and epoch."""
 
     end_offset: Int64 = 0
     """Offset after the last record that the snapshot covers."""
@@ -32,7 +32,7 @@ class FetchSnapshotRequestSnapshotId(Message):
 
 
 class FetchSnapshotRequestPartitionSnapshot(Message):
-    """Snapshot of the metadata log and the position to read from."""
+    """Metadata snapshot to read, with the position in bytes to read from."""
 
     partition: Int32 = 0
     """Index of the partition; 0."""
@@ -53,7 +53,7 @@ class FetchSnapshotRequestPartitionSnapshot(Message):
 
 
 class FetchSnapshotRequestTopicSnapshot(Message):
-    """Metadata log."""
+    """Topic `__cluster_metadata` with its only partition, in a FetchSnapshot request."""
 
     name: String = ""
     """`__cluster_metadata`."""
@@ -62,7 +62,7 @@ class FetchSnapshotRequestTopicSnapshot(Message):
 
 
 class FetchSnapshotRequest(Message):
-    """Request of a voter or observer for a part of a metadata snapshot."""
+    """Request of a voter or observer to the quorum leader for a part of a metadata snapshot."""
 
     SPEC: ClassVar[MessageSpec] = request(59, "0-1", "0+", "controller")
     """Version 1 adds the directory id of the follower (KIP-853).
@@ -81,7 +81,7 @@ class FetchSnapshotRequest(Message):
 
 
 class FetchSnapshotResponseSnapshotId(Message):
-    """Name of the snapshot."""
+    """Id of the returned metadata snapshot: end offset and epoch."""
 
     end_offset: Int64 = 0
     """Offset after the last record that the snapshot covers."""
@@ -90,7 +90,7 @@ class FetchSnapshotResponseSnapshotId(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    """Leader of the metadata quorum and its epoch."""
+    """Current leader of the metadata quorum and its epoch, in a FetchSnapshot response."""
 
     leader_id: Int32 = 0
     """Node id of the leader, -1 if it is unknown."""
@@ -99,7 +99,7 @@ class LeaderIdAndEpoch(Message):
 
 
 class FetchSnapshotResponsePartitionSnapshot(Message):
-    """Part of a snapshot, or its error."""
+    """Bytes of a metadata snapshot from a position on, and its size; or an error code."""
 
     index: Int32 = 0
     """Index of the partition; 0."""
@@ -124,7 +124,7 @@ class FetchSnapshotResponsePartitionSnapshot(Message):
 
 
 class FetchSnapshotResponseTopicSnapshot(Message):
-    """Metadata log."""
+    """Topic `__cluster_metadata` with its only partition, in a FetchSnapshot response."""
 
     name: String = ""
     """`__cluster_metadata`."""
@@ -133,7 +133,7 @@ class FetchSnapshotResponseTopicSnapshot(Message):
 
 
 class NodeEndpoint(Message):
-    """Address of a leader."""
+    """Node id and address of the quorum leader that a FetchSnapshot response names."""
 
     node_id: A[int, wire_field("int32", "1+")] = 0
     """Node id of the leader."""
@@ -144,7 +144,7 @@ class NodeEndpoint(Message):
 
 
 class FetchSnapshotResponse(Message):
-    """Part of a metadata snapshot."""
+    """Response to FetchSnapshot: a part of a metadata snapshot, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(59, "0-1", "0+")
     throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0

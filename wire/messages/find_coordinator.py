@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Message, MessageSpec, request, response, wir
 
 
 class FindCoordinatorRequest(Message):
-    """Request for the brokers that coordinate the given keys."""
+    """Request for the coordinators of groups, transactional ids or share-partitions."""
 
     SPEC: ClassVar[MessageSpec] = request(10, "0-6", "3+", "broker")
     """Version 1 adds transaction coordinators (KIP-98), 3 is flexible, 4 takes several keys (KIP-699), 5 brings
@@ -32,7 +32,7 @@ class FindCoordinatorRequest(Message):
 
 
 class Coordinator(Message):
-    """Coordinator of a key, or its error."""
+    """Broker that coordinates a key of the request (version 4 on), or an error code."""
 
     key: A[str, wire_field("string", "4+")] = ""
     """Key from the request."""
@@ -53,7 +53,7 @@ class Coordinator(Message):
 
 
 class FindCoordinatorResponse(Message):
-    """Coordinators of the keys."""
+    """Response to FindCoordinator: node id and address of the coordinator of each key."""
 
     SPEC: ClassVar[MessageSpec] = response(10, "0-6", "3+")
     throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0

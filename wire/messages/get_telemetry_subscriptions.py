@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class GetTelemetrySubscriptionsRequest(Message):
-    """Request of a client for its metrics subscription, before PushTelemetry."""
+    """Request of a client for the metrics that it is to push with PushTelemetry."""
 
     SPEC: ClassVar[MessageSpec] = request(71, "0", "0+", "broker")
     """Flow: A client sends it to any broker after it has connected; first with a zero instance id, for which the broker
@@ -33,7 +33,7 @@ class GetTelemetrySubscriptionsRequest(Message):
 
 
 class GetTelemetrySubscriptionsResponse(Message):
-    """Subscription for a client, composed of all that match it."""
+    """Metrics to push, interval and limits: the union of all client metrics resources that match."""
 
     SPEC: ClassVar[MessageSpec] = response(71, "0", "0+")
     throttle_time_ms: Int32 = 0

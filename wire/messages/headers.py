@@ -9,7 +9,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, data, wi
 
 
 class RequestHeader(Message):
-    """Header of a request: API, version and correlation id."""
+    """Header of every request: API key, API version, correlation id and client id."""
 
     SPEC: ClassVar[MessageSpec] = data("header", "1-2", "2+")
     """Version 1 for requests that are not flexible, version 2, with tagged fields, for flexible ones (KIP-482). Version
@@ -30,7 +30,7 @@ class RequestHeader(Message):
 
 
 class ResponseHeader(Message):
-    """Header of a response, which names its request."""
+    """Header of every response: the correlation id of its request."""
 
     SPEC: ClassVar[MessageSpec] = data("header", "0-1", "1+")
     """Version 1, with tagged fields, for flexible requests (KIP-482), else version 0. Responses to ApiVersions always

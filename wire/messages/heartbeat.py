@@ -36,7 +36,7 @@ class HeartbeatRequest(Message):
 
 
 class HeartbeatResponse(Message):
-    """Response to a heartbeat: the member stays, or rejoins for a rebalance."""
+    """Error code of a heartbeat: 0 to stay a member, REBALANCE_IN_PROGRESS to join again."""
 
     SPEC: ClassVar[MessageSpec] = response(12, "0-4", "4+")
     """From version 2 on, a client enforces the throttle time itself (KIP-219)."""

@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class AlterableConfig(Message):
-    """Change of a setting."""
+    """Change of a setting of a resource: set, delete, append or subtract."""
 
     name: String = ""
     """Name of the setting, such as `retention.ms`. It may occur once in a resource."""
@@ -35,7 +35,7 @@ class AlterableConfig(Message):
 
 
 class AlterConfigsResource(Message):
-    """Resource with the changes of its settings."""
+    """Resource in an IncrementalAlterConfigs request, with the changes of its settings."""
 
     resource_type: Int8 = 0
     """2 topic, 4 broker, 8 loggers of a broker, 16 client metrics, 32 group."""
@@ -47,7 +47,7 @@ class AlterConfigsResource(Message):
 
 
 class IncrementalAlterConfigsRequest(Message):
-    """Request to change settings and leave the others as they are."""
+    """Request to change single settings of resources; other settings keep their values."""
 
     SPEC: ClassVar[MessageSpec] = request(44, "0-1", "1+", "broker controller")
     """Version 1 is flexible.
@@ -62,7 +62,7 @@ class IncrementalAlterConfigsRequest(Message):
 
 
 class AlterConfigsResourceResponse(Message):
-    """Result for a resource."""
+    """Error code of a resource; 0 if its settings were changed."""
 
     error_code: Int16 = 0
     """0, or INVALID_CONFIG (unknown name or invalid value), INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION,
@@ -77,7 +77,7 @@ class AlterConfigsResourceResponse(Message):
 
 
 class IncrementalAlterConfigsResponse(Message):
-    """Error code of each resource, 0 if its settings were changed."""
+    """Response to IncrementalAlterConfigs: an error code for each resource."""
 
     SPEC: ClassVar[MessageSpec] = response(44, "0-1", "1+")
     throttle_time_ms: Int32 = 0

@@ -1,4 +1,4 @@
-"""InitProducerId (API 22): producer id and epoch, which fence older producers of a transactional id (KIP-98)."""
+"""InitProducerId (API 22): get a producer id and epoch; fences older producers of a transactional id (KIP-98)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, r
 
 
 class InitProducerIdRequest(Message):
-    """First request of an idempotent or transactional producer."""
+    """First request of an idempotent or transactional producer, for its producer id and epoch."""
 
     SPEC: ClassVar[MessageSpec] = request(22, "0-6", "2+", "broker", latest_unstable=True)
     """Version 2 is flexible, 3 lets a producer continue after an error (KIP-360), 4 brings PRODUCER_FENCED (KIP-588), 5
@@ -40,7 +40,7 @@ class InitProducerIdRequest(Message):
 
 
 class InitProducerIdResponse(Message):
-    """Producer id and epoch for the following requests."""
+    """Producer id and epoch for the batches of the producer, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(22, "0-6", "2+")
     throttle_time_ms: A[int, wire_field("int32", ignorable=True)] = 0

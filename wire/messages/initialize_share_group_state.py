@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class PartitionData(Message):
-    """Partition with its initial state."""
+    """Share-partition to create state for: partition index, state epoch and start offset."""
 
     partition: Int32 = 0
     """Index of the partition in its topic. A negative one is rejected with INVALID_REQUEST."""
@@ -36,7 +36,7 @@ class PartitionData(Message):
 
 
 class InitializeStateData(Message):
-    """Topic with the partitions for which to create a state."""
+    """Topic id in an InitializeShareGroupState request, with the partitions to create state for."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -45,7 +45,7 @@ class InitializeStateData(Message):
 
 
 class InitializeShareGroupStateRequest(Message):
-    """Request of a group coordinator to the share coordinator to create state of a group."""
+    """Request of a group coordinator to the share coordinator to create state of a share group."""
 
     SPEC: ClassVar[MessageSpec] = request(83, "0", "0+", "broker")
     """Flow: The group coordinator sends it to the share coordinator when a share group gets a new partition. The share
@@ -58,7 +58,7 @@ class InitializeShareGroupStateRequest(Message):
 
 
 class PartitionResult(Message):
-    """Result for a partition."""
+    """Error code of a share-partition; 0 if its state was created."""
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
@@ -71,7 +71,7 @@ class PartitionResult(Message):
 
 
 class InitializeStateResult(Message):
-    """Topic with the results of its partitions."""
+    """Topic id in an InitializeShareGroupState response, with an error code for each partition."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -80,7 +80,7 @@ class InitializeStateResult(Message):
 
 
 class InitializeShareGroupStateResponse(Message):
-    """Error code of each partition, 0 if its state was created."""
+    """Response to InitializeShareGroupState: an error code for each share-partition."""
 
     SPEC: ClassVar[MessageSpec] = response(83, "0", "0+")
     results: A[list[InitializeStateResult], wire_field("[]struct")] = field(default_factory=list)

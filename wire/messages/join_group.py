@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Bytes, Int16, Int32, Message, MessageSpec, S
 
 
 class JoinGroupRequestProtocol(Message):
-    """Protocol that the member supports, for consumers a client-side assignor."""
+    """Protocol that a member of a classic group supports: for consumers an assignor, with subscription."""
 
     name: String = ""
     """Name of the protocol, such as `range`. The coordinator chooses one that all members support, by their votes."""
@@ -62,7 +62,7 @@ class JoinGroupRequest(Message):
 
 
 class JoinGroupResponseMember(Message):
-    """Member of the new generation."""
+    """Member of the new generation with its metadata, sent only to the leader of the group."""
 
     member_id: String = ""
     """Id of the member in its group."""
@@ -73,7 +73,7 @@ class JoinGroupResponseMember(Message):
 
 
 class JoinGroupResponse(Message):
-    """New generation of the group, sent when all members have joined or the time is over."""
+    """New generation of a classic group, sent when all members have joined or the time is over."""
 
     SPEC: ClassVar[MessageSpec] = response(11, "0-9", "6+")
     throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0

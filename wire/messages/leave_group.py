@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Message, MessageSpec, String, request
 
 
 class MemberIdentity(Message):
-    """Member to remove, from version 3 on."""
+    """Member to remove in a LeaveGroup request (version 3 on): member id and instance id."""
 
     member_id: A[str, wire_field("string", "3+")] = ""
     """Id of the member in its group; empty to remove a static member by its instance alone."""
@@ -22,7 +22,7 @@ class MemberIdentity(Message):
 
 
 class LeaveGroupRequest(Message):
-    """Request of a member that is closed, or of an administrator that removes static members."""
+    """Request of a member that leaves a classic group, or of an administrator that removes members."""
 
     SPEC: ClassVar[MessageSpec] = request(13, "0-5", "4+", "broker")
     """Version 3 takes several members, static ones as well (KIP-345), 4 is flexible, 5 adds a reason (KIP-800).
@@ -39,7 +39,7 @@ class LeaveGroupRequest(Message):
 
 
 class MemberResponse(Message):
-    """Result for a member."""
+    """Error code of a member in the request (version 3 on); 0 if it was removed."""
 
     member_id: A[str, wire_field("string", "3+")] = ""
     """Member id from the request."""
@@ -50,7 +50,7 @@ class MemberResponse(Message):
 
 
 class LeaveGroupResponse(Message):
-    """Results of leaving. A rebalance follows if a member was removed."""
+    """Response to LeaveGroup: an error code for each member. A rebalance follows if one was removed."""
 
     SPEC: ClassVar[MessageSpec] = response(13, "0-5", "4+")
     throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class ListConfigResourcesRequest(Message):
-    """Request for the names of resources by type."""
+    """Request for the names of all resources of some types that can have settings."""
 
     SPEC: ClassVar[MessageSpec] = request(74, "0-1", "0+", "broker")
     """Version 0, as ListClientMetricsResources, lists client metrics subscriptions only (KIP-714). Version 1 lists all
@@ -26,7 +26,7 @@ class ListConfigResourcesRequest(Message):
 
 
 class ConfigResource(Message):
-    """Resource that has settings, or can have them."""
+    """Resource in a ListConfigResources response: type (topic, broker, group and others) and name."""
 
     resource_name: String = ""
     """Topic name, node id, subscription name or group id. Groups are listed only if they have settings."""
@@ -35,7 +35,7 @@ class ConfigResource(Message):
 
 
 class ListConfigResourcesResponse(Message):
-    """Names of resources."""
+    """Types and names of the resources of the requested types, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(74, "0-1", "0+")
     throttle_time_ms: Int32 = 0

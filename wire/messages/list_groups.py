@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Message, MessageSpec, String, request
 
 
 class ListGroupsRequest(Message):
-    """Request for the groups of a broker. A complete list needs all brokers."""
+    """Request to a broker for the groups that it coordinates. A complete list needs all brokers."""
 
     SPEC: ClassVar[MessageSpec] = request(16, "0-5", "3+", "broker")
     """Version 3 is flexible, 4 adds states (KIP-518), 5 adds types (KIP-848).
@@ -28,7 +28,7 @@ class ListGroupsRequest(Message):
 
 
 class ListedGroup(Message):
-    """Group of the broker."""
+    """Group that the responding broker coordinates: id, state and type."""
 
     group_id: String = ""
     """Id of the listed group."""
@@ -43,7 +43,7 @@ class ListedGroup(Message):
 
 
 class ListGroupsResponse(Message):
-    """Groups that the broker coordinates."""
+    """Groups that the responding broker coordinates and that pass the filters, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(16, "0-5", "3+")
     throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, S
 
 
 class ListOffsetsPartition(Message):
-    """Partition with the timestamp to find."""
+    """Partition in a ListOffsets request: timestamp, or code of an end of the log, to find the offset of."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -26,7 +26,7 @@ class ListOffsetsPartition(Message):
 
 
 class ListOffsetsTopic(Message):
-    """Topic with the partitions to search."""
+    """Topic in a ListOffsets request, with the partitions to search."""
 
     name: String = ""
     """Topic name."""
@@ -35,7 +35,7 @@ class ListOffsetsTopic(Message):
 
 
 class ListOffsetsRequest(Message):
-    """Request to the leaders for offsets by timestamp."""
+    """Request to partition leaders for the first offset at or after a timestamp, or for an end of the log."""
 
     SPEC: ClassVar[MessageSpec] = request(2, "1-11", "6+", "broker")
     """Version 1 returns a single offset (KIP-79), 2 adds the isolation level (KIP-98), 4 leader epochs (KIP-320), 5
@@ -64,7 +64,7 @@ class ListOffsetsRequest(Message):
 
 
 class ListOffsetsPartitionResponse(Message):
-    """Offset that was found, or an error."""
+    """Offset and timestamp that were found in a partition, or its error code."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -83,7 +83,7 @@ class ListOffsetsPartitionResponse(Message):
 
 
 class ListOffsetsTopicResponse(Message):
-    """Topic with the results of its partitions."""
+    """Topic in a ListOffsets response, with the offset that was found in each partition."""
 
     name: String = ""
     """Topic name."""
@@ -92,7 +92,7 @@ class ListOffsetsTopicResponse(Message):
 
 
 class ListOffsetsResponse(Message):
-    """Offsets by partition."""
+    """Response to ListOffsets: offset and timestamp found in each partition, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(2, "1-11", "6+")
     throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class ListPartitionReassignmentsTopics(Message):
-    """Topic with the partitions to list."""
+    """Topic in a ListPartitionReassignments request, with the partitions to list."""
 
     name: String = ""
     """Topic name. A topic that does not exist is left out of the response."""
@@ -20,7 +20,7 @@ class ListPartitionReassignmentsTopics(Message):
 
 
 class ListPartitionReassignmentsRequest(Message):
-    """Request for the reassignments in progress."""
+    """Request for the reassignments of replicas that are in progress."""
 
     SPEC: ClassVar[MessageSpec] = request(46, "0", "0+", "broker controller")
     """Flow: An admin client sends it to any broker, which forwards it to the active controller."""
@@ -31,7 +31,7 @@ class ListPartitionReassignmentsRequest(Message):
 
 
 class OngoingPartitionReassignment(Message):
-    """Partition that is moving to other brokers."""
+    """Partition with a reassignment in progress: its replicas, and those being added and removed."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -44,7 +44,7 @@ class OngoingPartitionReassignment(Message):
 
 
 class OngoingTopicReassignment(Message):
-    """Topic with its reassignments in progress."""
+    """Topic in a ListPartitionReassignments response, with its reassignments in progress."""
 
     name: String = ""
     """Topic name."""
@@ -53,7 +53,7 @@ class OngoingTopicReassignment(Message):
 
 
 class ListPartitionReassignmentsResponse(Message):
-    """Reassignments in progress."""
+    """Reassignments of replicas in progress, by topic and partition; or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(46, "0", "0+")
     throttle_time_ms: Int32 = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, S
 
 
 class ListTransactionsRequest(Message):
-    """Request for the transactional ids of a broker that pass all filters."""
+    """Request to a broker for the transactional ids that it coordinates and that pass all filters."""
 
     SPEC: ClassVar[MessageSpec] = request(66, "0-2", "0+", "broker")
     """Version 1 adds a filter by duration (KIP-994), version 2 by a pattern of the id (KIP-1152).
@@ -33,7 +33,7 @@ class ListTransactionsRequest(Message):
 
 
 class TransactionState(Message):
-    """Transactional id with its state."""
+    """Transactional id in a ListTransactions response, with its producer id and state."""
 
     transactional_id: String = ""
     """`transactional.id` of the producer."""
@@ -44,7 +44,7 @@ class TransactionState(Message):
 
 
 class ListTransactionsResponse(Message):
-    """Transactional ids that pass the filters."""
+    """Transactional ids that the responding broker coordinates and that pass the filters."""
 
     SPEC: ClassVar[MessageSpec] = response(66, "0-2", "0+")
     throttle_time_ms: Int32 = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Message, MessageSpe
 
 
 class MetadataRequestTopic(Message):
-    """Topic to describe, by name or by id."""
+    """Topic in a Metadata request, by name or by id (version 10 on)."""
 
     topic_id: A[bytes, wire_field("uuid", "10+", ignorable=True)] = ZERO_UUID
     """UUID of the topic, from version 12 on; zero to use the name. If a topic of the request has an id, all are looked
@@ -52,7 +52,7 @@ class MetadataRequest(Message):
 
 
 class MetadataResponseBroker(Message):
-    """Broker with its address."""
+    """Broker of the cluster in a Metadata response: node id, address and rack."""
 
     node_id: Int32 = 0
     """Node id of the broker."""
@@ -65,7 +65,7 @@ class MetadataResponseBroker(Message):
 
 
 class MetadataResponsePartition(Message):
-    """Partition with its leader and replicas."""
+    """Partition in a Metadata response: leader, leader epoch, replicas, ISR and offline replicas."""
 
     error_code: Int16 = 0
     """0, or LEADER_NOT_AVAILABLE if the partition has no leader."""
@@ -86,7 +86,7 @@ class MetadataResponsePartition(Message):
 
 
 class MetadataResponseTopic(Message):
-    """Topic with its partitions, or its error."""
+    """Topic in a Metadata response: id and partitions, or its error code."""
 
     error_code: Int16 = 0
     """0. UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: retry if the topic is just being created. Else
@@ -108,7 +108,7 @@ class MetadataResponseTopic(Message):
 
 
 class MetadataResponse(Message):
-    """Brokers, topics and partitions as the broker knows them."""
+    """Brokers, controller, topics and partitions of the cluster, as far as the responding broker knows."""
 
     SPEC: ClassVar[MessageSpec] = response(3, "0-13", "9+")
     throttle_time_ms: A[int, wire_field("int32", "3+", ignorable=True)] = 0

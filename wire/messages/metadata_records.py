@@ -31,7 +31,7 @@ from ottla.wire.codec.schema import (
 
 
 class AbortTransactionRecord(Message):
-    """Abort of a metadata transaction, type 25: its records are ignored (KIP-868)."""
+    """Abort of a metadata transaction, type 25: the records since its begin are ignored (KIP-868)."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 25)
     reason: A[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
@@ -40,7 +40,7 @@ class AbortTransactionRecord(Message):
 
 
 class AccessControlEntryRecord(Message):
-    """ACL, type 18."""
+    """New ACL, type 18: resource pattern, principal, host, operation, and allow or deny."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 18)
     id: Uuid = ZERO_UUID
@@ -64,7 +64,7 @@ class AccessControlEntryRecord(Message):
 
 
 class BeginTransactionRecord(Message):
-    """Begin of a metadata transaction, type 23: its records take effect at its end (KIP-868)."""
+    """Begin of a metadata transaction, type 23: the records after it take effect at its end (KIP-868)."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 23)
     name: A[str | None, wire_field("string", nullable="0+", tagged="0+", tag=0)] = None
@@ -72,7 +72,7 @@ class BeginTransactionRecord(Message):
 
 
 class BrokerRegistrationChangeRecord(Message):
-    """Change of the registration of a broker, type 17."""
+    """Change of a registered broker, type 17: fencing, controlled shutdown or log directories."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0-3", "0+", 17)
     """Version 1 adds the controlled shutdown (KIP-841), 2 log directories (KIP-858), 3 cordoned ones (KIP-1066)."""
@@ -91,7 +91,7 @@ class BrokerRegistrationChangeRecord(Message):
 
 
 class ClearElrRecord(Message):
-    """Removal of eligible leader replicas, type 28, after a change of `min.insync.replicas` (KIP-966)."""
+    """Removal of the eligible leader replicas of one or all topics, type 28 (KIP-966)."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 28)
     topic_name: String = ""
@@ -99,7 +99,7 @@ class ClearElrRecord(Message):
 
 
 class EntityData(Message):
-    """Part of the quota entity: its type and its name."""
+    """Part of the quota entity of a ClientQuotaRecord: type (user, client id or IP address) and name."""
 
     entity_type: String = ""
     """`user`, `client-id` or `ip`."""
@@ -108,7 +108,7 @@ class EntityData(Message):
 
 
 class ClientQuotaRecord(Message):
-    """Change of a client quota, type 14."""
+    """New value or removal of a quota of a quota entity, type 14."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 14)
     entity: A[list[EntityData], wire_field("[]struct")] = field(default_factory=list)
@@ -126,7 +126,7 @@ class ClientQuotaRecord(Message):
 
 
 class ConfigRecord(Message):
-    """Change of a setting, type 4."""
+    """New value or removal of a dynamic setting of a resource, type 4."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 4)
     resource_type: Int8 = 0
@@ -161,7 +161,7 @@ class DelegationTokenRecord(Message):
 
 
 class EndTransactionRecord(Message):
-    """End of a metadata transaction, type 24: its records take effect together (KIP-868)."""
+    """End of a metadata transaction, type 24: the records since its begin take effect together (KIP-868)."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 24)
 
@@ -177,7 +177,7 @@ class FeatureLevelRecord(Message):
 
 
 class FenceBrokerRecord(Message):
-    """Fencing of a broker, type 7. Replaced by the registration change, and ignored by Ottla."""
+    """Fencing of a broker, type 7. Superseded by type 17, and ignored by Ottla."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 7)
     id: Int32 = 0
@@ -193,7 +193,7 @@ class NoOpRecord(Message):
 
 
 class PartitionChangeRecord(Message):
-    """Change of a partition, type 5. Fields that are left out keep their values."""
+    """Change of a partition, type 5: ISR, leader, replicas and others. Fields left out keep their values."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0-2", "0+", 5)
     """Version 1 adds log directories (KIP-858), 2 eligible leader replicas (KIP-966)."""
@@ -276,7 +276,7 @@ class ProducerIdsRecord(Message):
 
 
 class BrokerEndpoint(Message):
-    """Endpoint of the broker for clients and other brokers."""
+    """Advertised endpoint of a broker in a RegisterBrokerRecord."""
 
     name: String = ""
     """Listener name, from `advertised.listeners`."""
@@ -289,7 +289,7 @@ class BrokerEndpoint(Message):
 
 
 class BrokerFeature(Message):
-    """Feature with the range of levels that the broker supports."""
+    """Feature in a RegisterBrokerRecord, with the range of levels that the broker supports."""
 
     name: String = ""
     """Feature name, such as `metadata.version`."""
@@ -300,7 +300,7 @@ class BrokerFeature(Message):
 
 
 class RegisterBrokerRecord(Message):
-    """Registration of a broker process, type 0. It replaces an earlier one of the same node."""
+    """Registration of a broker process, type 0. It replaces an earlier one of the same node id."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0-4", "0+", 0)
     """Version 1 adds the controlled shutdown (KIP-841), 2 the migration from ZooKeeper (KIP-866), 3 log directories
@@ -333,7 +333,7 @@ class RegisterBrokerRecord(Message):
 
 
 class ControllerEndpoint(Message):
-    """Endpoint of the controller for other nodes and admin clients."""
+    """Endpoint of a controller in a RegisterControllerRecord: listener name, host and port."""
 
     name: String = ""
     """Listener name, from `controller.listener.names`."""
@@ -346,7 +346,7 @@ class ControllerEndpoint(Message):
 
 
 class ControllerFeature(Message):
-    """Feature with the range of levels that the controller supports."""
+    """Feature in a RegisterControllerRecord, with the range of levels that the controller supports."""
 
     name: String = ""
     """Feature name, such as `metadata.version`."""
@@ -373,7 +373,7 @@ class RegisterControllerRecord(Message):
 
 
 class RemoveAccessControlEntryRecord(Message):
-    """Removal of an ACL, type 19."""
+    """Removal of an ACL by its id, type 19."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 19)
     id: Uuid = ZERO_UUID
@@ -381,7 +381,7 @@ class RemoveAccessControlEntryRecord(Message):
 
 
 class RemoveDelegationTokenRecord(Message):
-    """Removal of a delegation token, type 26, when it has expired or is deleted."""
+    """Removal of a delegation token, type 26, after it has expired or was expired by a client."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 26)
     token_id: String = ""
@@ -389,7 +389,7 @@ class RemoveDelegationTokenRecord(Message):
 
 
 class RemoveTopicRecord(Message):
-    """Removal of a topic with its partitions and settings, type 9."""
+    """Deletion of a topic with its partitions and settings, type 9."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 9)
     topic_id: Uuid = ZERO_UUID
@@ -397,7 +397,7 @@ class RemoveTopicRecord(Message):
 
 
 class RemoveUserScramCredentialRecord(Message):
-    """Removal of a SCRAM credential, type 22."""
+    """Removal of the SCRAM credential of a user for a mechanism, type 22."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 22)
     name: String = ""
@@ -407,7 +407,7 @@ class RemoveUserScramCredentialRecord(Message):
 
 
 class TopicRecord(Message):
-    """New topic, type 2. Its partitions follow."""
+    """New topic with name and id, type 2. PartitionRecords of its partitions follow."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 2)
     name: String = ""
@@ -417,7 +417,7 @@ class TopicRecord(Message):
 
 
 class UnfenceBrokerRecord(Message):
-    """Unfencing of a broker, type 8. Replaced by the registration change, and ignored by Ottla."""
+    """Unfencing of a broker, type 8. Superseded by type 17, and ignored by Ottla."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 8)
     id: Int32 = 0
@@ -427,7 +427,7 @@ class UnfenceBrokerRecord(Message):
 
 
 class UnregisterBrokerRecord(Message):
-    """Removal of a registration, type 1, by UnregisterBroker."""
+    """Removal of a broker's registration, type 1, by an UnregisterBroker request."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 1)
     broker_id: Int32 = 0
@@ -437,7 +437,7 @@ class UnregisterBrokerRecord(Message):
 
 
 class UserScramCredentialRecord(Message):
-    """SCRAM credential of a user, type 11 (KIP-900). It replaces an earlier one of the mechanism."""
+    """SCRAM credential of a user, type 11 (KIP-900). It replaces one of the same user and mechanism."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 11)
     name: String = ""
@@ -455,7 +455,7 @@ class UserScramCredentialRecord(Message):
 
 
 class ZkMigrationStateRecord(Message):
-    """State of a migration from ZooKeeper, type 21 (KIP-866). Ignored."""
+    """State of a migration from ZooKeeper, type 21 (KIP-866). Ottla ignores it."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 21)
     zk_migration_state: Int8 = 0

@@ -1,4 +1,4 @@
-"""OffsetCommit (API 8): store offsets of a group."""
+"""OffsetCommit (API 8): store committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class OffsetCommitRequestPartition(Message):
-    """Offset to commit for a partition."""
+    """Partition with the offset to commit for the group."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -39,7 +39,7 @@ class OffsetCommitRequestPartition(Message):
 
 
 class OffsetCommitRequestTopic(Message):
-    """Topic with the offsets to commit."""
+    """Topic in an OffsetCommit request, with the offsets to commit."""
 
     name: A[str, wire_field("string", "0-9", ignorable=True)] = ""
     """Topic name, up to version 9. Needs the right to read the topic."""
@@ -50,7 +50,7 @@ class OffsetCommitRequestTopic(Message):
 
 
 class OffsetCommitRequest(Message):
-    """Request of a consumer or an admin client to the coordinator to store offsets of a group."""
+    """Request of a consumer or an admin client to the group coordinator to commit offsets of a group."""
 
     SPEC: ClassVar[MessageSpec] = request(8, "2-10", "8+", "broker")
     """Version 5 removes the retention time (KIP-211), 6 adds leader epochs (KIP-320), 7 static members (KIP-345).
@@ -83,7 +83,7 @@ class OffsetCommitRequest(Message):
 
 
 class OffsetCommitResponsePartition(Message):
-    """Result for a partition."""
+    """Error code of a partition; 0 if its offset was committed."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -95,7 +95,7 @@ class OffsetCommitResponsePartition(Message):
 
 
 class OffsetCommitResponseTopic(Message):
-    """Topic with the results of its partitions."""
+    """Topic in an OffsetCommit response, with an error code for each partition."""
 
     name: A[str, wire_field("string", "0-9", ignorable=True)] = ""
     """Topic name from the request, up to version 9."""

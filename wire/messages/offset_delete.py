@@ -11,14 +11,14 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class OffsetDeleteRequestPartition(Message):
-    """Partition with an offset to delete."""
+    """Partition of which to delete the committed offset of the group."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
 
 
 class OffsetDeleteRequestTopic(Message):
-    """Topic with the offsets to delete."""
+    """Topic in an OffsetDelete request, with the partitions of which to delete the committed offsets."""
 
     name: String = ""
     """Topic name. Needs the right to read the topic."""
@@ -27,7 +27,7 @@ class OffsetDeleteRequestTopic(Message):
 
 
 class OffsetDeleteRequest(Message):
-    """Request of an admin client to the coordinator to delete offsets of a group."""
+    """Request of an admin client to the group coordinator to delete committed offsets of a group."""
 
     SPEC: ClassVar[MessageSpec] = request(47, "0", "none", "broker")
     """Flow: An admin client sends it to the group coordinator. The coordinator appends tombstones for the offsets."""
@@ -38,7 +38,7 @@ class OffsetDeleteRequest(Message):
 
 
 class OffsetDeleteResponsePartition(Message):
-    """Result for a partition."""
+    """Error code of a partition; 0 if its committed offset was deleted."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -49,7 +49,7 @@ class OffsetDeleteResponsePartition(Message):
 
 
 class OffsetDeleteResponseTopic(Message):
-    """Topic with the results of its partitions."""
+    """Topic in an OffsetDelete response, with an error code for each partition."""
 
     name: String = ""
     """Topic name from the request."""

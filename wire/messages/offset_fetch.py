@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Message, MessageSpec, request, re
 
 
 class OffsetFetchRequestTopic(Message):
-    """Topic with the offsets to read, up to version 7."""
+    """Topic in an OffsetFetch request up to version 7, with the partitions to read offsets of."""
 
     name: A[str, wire_field("string", "0-7")] = ""
     """Topic name. Needs the right to describe the topic."""
@@ -20,7 +20,7 @@ class OffsetFetchRequestTopic(Message):
 
 
 class OffsetFetchRequestTopics(Message):
-    """Topic with the offsets to read."""
+    """Topic in an OffsetFetch request from version 8 on, with the partitions to read offsets of."""
 
     name: A[str, wire_field("string", "8-9", ignorable=True)] = ""
     """Topic name, in versions 8 and 9. Needs the right to describe the topic."""
@@ -31,7 +31,7 @@ class OffsetFetchRequestTopics(Message):
 
 
 class OffsetFetchRequestGroup(Message):
-    """Group with the offsets to read."""
+    """Group in an OffsetFetch request (version 8 on), with the topics to read committed offsets of."""
 
     group_id: A[str, wire_field("string", "8+")] = ""
     """Id of the group. A group that does not exist has no offsets, which is no error."""
@@ -50,7 +50,7 @@ class OffsetFetchRequestGroup(Message):
 
 
 class OffsetFetchRequest(Message):
-    """Request to the coordinator for committed offsets, such as of a consumer for its start offsets."""
+    """Request to the group coordinator for the committed offsets of groups."""
 
     SPEC: ClassVar[MessageSpec] = request(9, "1-10", "6+", "broker")
     """Version 2 reads all offsets of a group and adds an error of the group (KIP-88), 5 adds leader epochs (KIP-320), 6
@@ -78,7 +78,7 @@ class OffsetFetchRequest(Message):
 
 
 class OffsetFetchResponsePartition(Message):
-    """Committed offset of a partition, up to version 7."""
+    """Committed offset of a group in a partition, or an error code; up to version 7."""
 
     partition_index: A[int, wire_field("int32", "0-7")] = 0
     """Index of the partition in its topic."""
@@ -95,7 +95,7 @@ class OffsetFetchResponsePartition(Message):
 
 
 class OffsetFetchResponseTopic(Message):
-    """Topic with its committed offsets, up to version 7."""
+    """Topic in an OffsetFetch response up to version 7, with committed offsets."""
 
     name: A[str, wire_field("string", "0-7")] = ""
     """Topic name from the request."""
@@ -104,7 +104,7 @@ class OffsetFetchResponseTopic(Message):
 
 
 class OffsetFetchResponsePartitions(Message):
-    """Committed offset of a partition."""
+    """Committed offset of a group in a partition, or an error code; from version 8 on."""
 
     partition_index: A[int, wire_field("int32", "8+")] = 0
     """Index of the partition in its topic."""
@@ -123,7 +123,7 @@ class OffsetFetchResponsePartitions(Message):
 
 
 class OffsetFetchResponseTopics(Message):
-    """Topic with its committed offsets."""
+    """Topic in an OffsetFetch response from version 8 on, with committed offsets."""
 
     name: A[str, wire_field("string", "8-9", ignorable=True)] = ""
     """Topic name, in versions 8 and 9."""
@@ -136,7 +136,7 @@ class OffsetFetchResponseTopics(Message):
 
 
 class OffsetFetchResponseGroup(Message):
-    """Group with its committed offsets, or its error."""
+    """Group with its committed offsets, or its error code; from version 8 on."""
 
     group_id: A[str, wire_field("string", "8+")] = ""
     """Group id from the request."""
@@ -149,7 +149,7 @@ class OffsetFetchResponseGroup(Message):
 
 
 class OffsetFetchResponse(Message):
-    """Committed offsets of groups."""
+    """Response to OffsetFetch: committed offsets by group, topic and partition."""
 
     SPEC: ClassVar[MessageSpec] = response(9, "1-10", "6+")
     throttle_time_ms: A[int, wire_field("int32", "3+", ignorable=True)] = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, S
 
 
 class OffsetForLeaderPartition(Message):
-    """Partition with the leader epoch to look up."""
+    """Partition with the leader epoch of which to look up the end offset."""
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
@@ -24,7 +24,7 @@ class OffsetForLeaderPartition(Message):
 
 
 class OffsetForLeaderTopic(Message):
-    """Topic with the leader epochs to look up."""
+    """Topic in an OffsetForLeaderEpoch request, with the leader epochs to look up."""
 
     topic: String = ""
     """Topic name. Needs the right to describe the topic, or cluster action."""
@@ -33,7 +33,7 @@ class OffsetForLeaderTopic(Message):
 
 
 class OffsetForLeaderEpochRequest(Message):
-    """Request to the leaders for the ends of leader epochs, after a change of leader."""
+    """Request to partition leaders for the end offsets of leader epochs, after a change of leader."""
 
     SPEC: ClassVar[MessageSpec] = request(23, "2-4", "4+", "broker")
     """Version 2 adds the leader epoch that the client knows (KIP-320), 3 the replica id (KIP-392), 4 is flexible.
@@ -50,7 +50,7 @@ class OffsetForLeaderEpochRequest(Message):
 
 
 class EpochEndOffset(Message):
-    """End of a leader epoch, or an error."""
+    """Leader epoch that was found in the log of a partition, with its end offset; or an error code."""
 
     error_code: Int16 = 0
     """0, also if the epoch is unknown. FENCED_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER: find the leader.
@@ -70,7 +70,7 @@ class EpochEndOffset(Message):
 
 
 class OffsetForLeaderTopicResult(Message):
-    """Topic with the results of its partitions."""
+    """Topic in an OffsetForLeaderEpoch response, with the end offset found in each partition."""
 
     topic: String = ""
     """Topic name from the request."""
@@ -79,7 +79,7 @@ class OffsetForLeaderTopicResult(Message):
 
 
 class OffsetForLeaderEpochResponse(Message):
-    """Ends of the leader epochs."""
+    """Response to OffsetForLeaderEpoch: the end offset of the leader epoch in each partition."""
 
     SPEC: ClassVar[MessageSpec] = response(23, "2-4", "4+")
     throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Bytes, Int32, Int64, Message, Mes
 
 
 class GroupMetadataKey(Message):
-    """Key, type 2: classic group."""
+    """Key, type 2: group id of a classic group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 2)
     group: A[str, wire_field("string", "0")] = ""
@@ -19,7 +19,7 @@ class GroupMetadataKey(Message):
 
 
 class MemberMetadata(Message):
-    """Member of a classic group."""
+    """Member of a classic group in a value of type 2: ids, timeouts, subscription and assignment."""
 
     member_id: String = ""
     """Id of the member in its group."""
@@ -42,7 +42,7 @@ class MemberMetadata(Message):
 
 
 class GroupMetadataValue(Message):
-    """Value, type 2: generation of a classic group. A tombstone deletes the group."""
+    """Value, type 2: generation and members of a classic group. A tombstone deletes the group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0-4", "4+", 2)
     """Version 1 adds the rebalance timeout (KIP-62), 2 the time of the last change of state (KIP-211), 3 static members
@@ -66,7 +66,7 @@ class GroupMetadataValue(Message):
 
 
 class LegacyOffsetCommitKey(Message):
-    """Key, type 0: partition of a group. Brokers read it and write type 1."""
+    """Key, type 0, of a committed offset: group, topic and partition. Only read; type 1 is written."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 0)
     group: A[str, wire_field("string", "0")] = ""
@@ -78,7 +78,7 @@ class LegacyOffsetCommitKey(Message):
 
 
 class LegacyOffsetCommitValue(Message):
-    """Value, type 0: committed offset. A tombstone deletes it."""
+    """Value, type 0: committed offset of a group in a partition. A tombstone deletes it."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "none", 0)
     offset: A[int, wire_field("int64", "0")] = 0
@@ -90,7 +90,7 @@ class LegacyOffsetCommitValue(Message):
 
 
 class OffsetCommitKey(Message):
-    """Key, type 1: partition of a group."""
+    """Key, type 1, of a committed offset: group id, topic name and partition."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 1)
     group: A[str, wire_field("string", "0")] = ""
@@ -102,7 +102,7 @@ class OffsetCommitKey(Message):
 
 
 class OffsetCommitValue(Message):
-    """Value, type 1: committed offset. A tombstone deletes it."""
+    """Value, type 1: committed offset of a group in a partition. A tombstone deletes it."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0-4", "4+", 1)
     """Version 1 has an expiry time, version 2 has none (KIP-211). Version 3 adds leader epochs (KIP-320), 4 is flexible

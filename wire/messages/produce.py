@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class PartitionProduceData(Message):
-    """Partition with the records to append."""
+    """Partition in a Produce request, with the record batch to append."""
 
     index: Int32 = 0
     """Index of the partition in its topic."""
@@ -33,7 +33,7 @@ class PartitionProduceData(Message):
 
 
 class TopicProduceData(Message):
-    """Topic with the partitions to append to."""
+    """Topic in a Produce request, with the partitions to append to."""
 
     name: A[str, wire_field("string", "0-12", ignorable=True)] = ""
     """Topic name, up to version 12."""
@@ -44,7 +44,7 @@ class TopicProduceData(Message):
 
 
 class ProduceRequest(Message):
-    """Request of a producer to the leaders to append records."""
+    """Request of a producer to partition leaders to append record batches."""
 
     SPEC: ClassVar[MessageSpec] = request(0, "3-13", "9+", "broker")
     """Version 3 adds transactions and record format 2 (KIP-98), 4 brings KAFKA_STORAGE_ERROR (KIP-112), 7 permits
@@ -78,7 +78,7 @@ class ProduceRequest(Message):
 
 
 class BatchIndexAndErrorMessage(Message):
-    """Record that made the broker reject its batch."""
+    """Record that made the broker reject its batch: index in the batch, and text of the error."""
 
     batch_index: A[int, wire_field("int32", "8+")] = 0
     """Index of the record in its batch, from 0 on."""
@@ -87,7 +87,7 @@ class BatchIndexAndErrorMessage(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    """Leader of a partition and its epoch."""
+    """Current leader of a partition and its leader epoch, in a Produce response."""
 
     leader_id: A[int, wire_field("int32", "10+")] = -1
     """Node id of the leader, -1 if there is none or it is unknown."""
@@ -96,7 +96,7 @@ class LeaderIdAndEpoch(Message):
 
 
 class PartitionProduceResponse(Message):
-    """Result for a partition."""
+    """Offset of the first record appended to a partition, or the error code of its batch."""
 
     index: Int32 = 0
     """Index of the partition in its topic."""
@@ -130,7 +130,7 @@ class PartitionProduceResponse(Message):
 
 
 class TopicProduceResponse(Message):
-    """Topic with the results of its partitions."""
+    """Topic in a Produce response, with the result of each partition."""
 
     name: A[str, wire_field("string", "0-12", ignorable=True)] = ""
     """Topic name from the request, up to version 12."""
@@ -141,7 +141,7 @@ class TopicProduceResponse(Message):
 
 
 class NodeEndpoint(Message):
-    """Address of a leader."""
+    """Node id, address and rack of a current leader that a Produce response names."""
 
     node_id: A[int, wire_field("int32", "10+")] = 0
     """Node id of the leader."""
@@ -154,7 +154,7 @@ class NodeEndpoint(Message):
 
 
 class ProduceResponse(Message):
-    """Results of appending records. A request with `acks` 0 has no response."""
+    """Response to Produce: an offset or error code for each partition. None is sent for `acks` 0."""
 
     SPEC: ClassVar[MessageSpec] = response(0, "3-13", "9+")
     responses: A[list[TopicProduceResponse], wire_field("[]struct")] = field(default_factory=list)

@@ -14,7 +14,7 @@ from ottla.wire.codec.schema import Message, MessageSpec, data, wire_field
 
 
 class ProducerEntry(Message):
-    """State of a producer in the log of a partition."""
+    """State of an idempotent or transactional producer in a partition, as of the snapshot."""
 
     producer_id: A[int, wire_field("int64", "1")] = 0
     """Id of the producer, from InitProducerId."""
@@ -43,7 +43,7 @@ class ProducerEntry(Message):
 
 
 class ProducerSnapshot(Message):
-    """Producers of a partition, loaded at the start of a broker together with the later batches."""
+    """Content of a `.snapshot` file: the state of all producers in a partition at an offset."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "1", "none")
     crc: A[int, wire_field("uint32", "1")] = 0

@@ -20,7 +20,7 @@ from ottla.wire.codec.schema import (
 
 
 class PushTelemetryRequest(Message):
-    """Metrics of a client, sent every `push_interval_ms` of its subscription."""
+    """Metrics of a client, sent every `push_interval_ms` of its GetTelemetrySubscriptions response."""
 
     SPEC: ClassVar[MessageSpec] = request(72, "0", "0+", "broker")
     """Flow: A client sends its metrics every `push_interval_ms`, in the OTLP format, to the same broker if possible.
@@ -47,7 +47,7 @@ class PushTelemetryRequest(Message):
 
 
 class PushTelemetryResponse(Message):
-    """Error code, 0 if the broker has accepted the metrics."""
+    """Error code of PushTelemetry; 0 if the broker has accepted the metrics."""
 
     SPEC: ClassVar[MessageSpec] = response(72, "0", "0+")
     throttle_time_ms: Int32 = 0

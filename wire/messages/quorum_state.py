@@ -14,14 +14,14 @@ from ottla.wire.codec.schema import ZERO_UUID, Int32, Message, MessageSpec, data
 
 
 class Voter(Message):
-    """Voter of the quorum, in version 0."""
+    """Voter of the metadata quorum in version 0 of `quorum-state`."""
 
     voter_id: A[int, wire_field("int32", "0")] = 0
     """Node id of the voter."""
 
 
 class QuorumStateData(Message):
-    """Election state of a node, which survives its restart."""
+    """Content of `quorum-state`: leader, epoch and vote of a node, which must survive its restart."""
 
     SPEC: ClassVar[MessageSpec] = data("data", "0-1", "0+")
     """Version 0 is that of `kraft.version` 0. Version 1, of `kraft.version` 1, adds the directory id of the candidate

@@ -24,7 +24,7 @@ from ottla.wire.codec.schema import (
 
 
 class PartitionData(Message):
-    """Partition with state to read."""
+    """Share-partition of which to read the delivery state, with the sender's leader epoch."""
 
     partition: Int32 = 0
     """Index of the partition in its topic. A negative one is rejected with INVALID_REQUEST."""
@@ -35,7 +35,7 @@ class PartitionData(Message):
 
 
 class ReadStateData(Message):
-    """Topic with the partitions for which to read the state."""
+    """Topic id in a ReadShareGroupState request, with the partitions of which to read the state."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -44,7 +44,7 @@ class ReadStateData(Message):
 
 
 class ReadShareGroupStateRequest(Message):
-    """Request of a new share-partition leader to the share coordinator for its state."""
+    """Request of a new share-partition leader to the share coordinator for its delivery state."""
 
     SPEC: ClassVar[MessageSpec] = request(84, "0", "0+", "broker")
     """Flow: The leader of a share-partition sends it to the share coordinator when it loads the partition. The share
@@ -57,7 +57,7 @@ class ReadShareGroupStateRequest(Message):
 
 
 class StateBatch(Message):
-    """Range of records with one delivery state."""
+    """Range of offsets with the same delivery state and delivery count."""
 
     first_offset: Int64 = 0
     """Offset of the first record."""
@@ -70,7 +70,7 @@ class StateBatch(Message):
 
 
 class PartitionResult(Message):
-    """State of a share-partition, or its error."""
+    """Start offset and delivery state of a share-partition, or its error code."""
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
@@ -91,7 +91,7 @@ class PartitionResult(Message):
 
 
 class ReadStateResult(Message):
-    """Topic with the results of its partitions."""
+    """Topic id in a ReadShareGroupState response, with the delivery state of each partition."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -100,7 +100,7 @@ class ReadStateResult(Message):
 
 
 class ReadShareGroupStateResponse(Message):
-    """Delivery state of share-partitions."""
+    """Response to ReadShareGroupState: the delivery state of each share-partition."""
 
     SPEC: ClassVar[MessageSpec] = response(84, "0", "0+")
     results: A[list[ReadStateResult], wire_field("[]struct")] = field(default_factory=list)

@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class PartitionData(Message):
-    """Partition with state to read."""
+    """Share-partition of which to read the start offset, with the sender's leader epoch."""
 
     partition: Int32 = 0
     """Index of the partition in its topic. A negative one is rejected with INVALID_REQUEST."""
@@ -32,7 +32,7 @@ class PartitionData(Message):
 
 
 class ReadStateSummaryData(Message):
-    """Topic with the partitions for which to read the start offset."""
+    """Topic id in a ReadShareGroupStateSummary request, with the partitions to read."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -41,7 +41,7 @@ class ReadStateSummaryData(Message):
 
 
 class ReadShareGroupStateSummaryRequest(Message):
-    """Request of a group coordinator to the share coordinator for start offsets."""
+    """Request of a group coordinator to the share coordinator for start offsets of a share group."""
 
     SPEC: ClassVar[MessageSpec] = request(87, "0-1", "0+", "broker")
     """Version 1 adds `delivery_complete_count` to the response (KIP-1226).
@@ -56,7 +56,7 @@ class ReadShareGroupStateSummaryRequest(Message):
 
 
 class PartitionResult(Message):
-    """Start offset of a share-partition, or its error."""
+    """Start offset and count of completed records of a share-partition, or its error code."""
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
@@ -81,7 +81,7 @@ class PartitionResult(Message):
 
 
 class ReadStateSummaryResult(Message):
-    """Topic with the results of its partitions."""
+    """Topic id in a ReadShareGroupStateSummary response, with the start offset of each partition."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -90,7 +90,7 @@ class ReadStateSummaryResult(Message):
 
 
 class ReadShareGroupStateSummaryResponse(Message):
-    """Start offsets of share-partitions."""
+    """Response to ReadShareGroupStateSummary: the start offset of each share-partition."""
 
     SPEC: ClassVar[MessageSpec] = response(87, "0-1", "0+")
     results: A[list[ReadStateSummaryResult], wire_field("[]struct")] = field(default_factory=list)

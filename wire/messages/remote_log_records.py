@@ -1,7 +1,7 @@
 """Records of `__remote_log_metadata` (KIP-405): segments in remote storage, types 0 to 3.
 
-Kafka's brokers write them for topics with `remote.storage.enable`. Ottla has no tiered storage and can only decode
-them.
+Partition leaders write them when they copy or delete segments of topics with `remote.storage.enable=true`. All brokers
+read them to find the segments in remote storage.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Int8, Int32, Int64, Message, Mess
 
 
 class RemoteLogSegmentMetadataRecordTopicIdPartitionEntry(Message):
-    """Partition of the segment."""
+    """Topic and partition of the copied segment, in a record of type 0."""
 
     name: String = ""
     """Topic name."""
@@ -26,7 +26,7 @@ class RemoteLogSegmentMetadataRecordTopicIdPartitionEntry(Message):
 
 
 class RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry(Message):
-    """Identity of a segment in remote storage."""
+    """Id of a copy of a segment in remote storage, in a record of type 0."""
 
     topic_id_partition: A[RemoteLogSegmentMetadataRecordTopicIdPartitionEntry, wire_field("struct")] = field(
         default_factory=RemoteLogSegmentMetadataRecordTopicIdPartitionEntry
@@ -37,7 +37,7 @@ class RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry(Message):
 
 
 class RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry(Message):
-    """Leader epoch with records in the segment."""
+    """Leader epoch of records in the copied segment, with its first offset there."""
 
     leader_epoch: Int32 = 0
     """Number of the leader epoch."""
@@ -46,7 +46,7 @@ class RemoteLogSegmentMetadataRecordSegmentLeaderEpochEntry(Message):
 
 
 class RemoteLogSegmentMetadataRecord(Message):
-    """Start of a copy of a segment to remote storage, type 0."""
+    """Start of a copy of a segment to remote storage, type 0: offsets, size and leader epochs."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 0)
     remote_log_segment_id: A[RemoteLogSegmentMetadataRecordRemoteLogSegmentIdEntry, wire_field("struct")] = field(
@@ -80,7 +80,7 @@ class RemoteLogSegmentMetadataRecord(Message):
 
 
 class RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry(Message):
-    """Leader epoch with records in the segment."""
+    """Leader epoch of records in a segment, with its first offset there, in a record of type 3."""
 
     leader_epoch: Int32 = 0
     """Number of the leader epoch."""
@@ -89,7 +89,7 @@ class RemoteLogSegmentMetadataSnapshotRecordSegmentLeaderEpochEntry(Message):
 
 
 class RemoteLogSegmentMetadataSnapshotRecord(Message):
-    """State of a segment in a snapshot of one partition, type 3."""
+    """Segment in remote storage with its current state, in a snapshot of one partition; type 3."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 3)
     segment_id: Uuid = ZERO_UUID
@@ -119,7 +119,7 @@ class RemoteLogSegmentMetadataSnapshotRecord(Message):
 
 
 class RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry(Message):
-    """Partition of the segment."""
+    """Topic and partition of the segment that changes state, in a record of type 1."""
 
     name: String = ""
     """Topic name."""
@@ -130,7 +130,7 @@ class RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry(Message):
 
 
 class RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry(Message):
-    """Identity of a segment in remote storage."""
+    """Id of the segment copy in remote storage that changes state, in a record of type 1."""
 
     topic_id_partition: A[RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry, wire_field("struct")] = field(
         default_factory=RemoteLogSegmentMetadataUpdateRecordTopicIdPartitionEntry
@@ -141,7 +141,7 @@ class RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry(Message):
 
 
 class RemoteLogSegmentMetadataUpdateRecord(Message):
-    """New state of a segment, type 1."""
+    """New state of a segment in remote storage, type 1: copy finished, deletion started or finished."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 1)
     remote_log_segment_id: A[RemoteLogSegmentMetadataUpdateRecordRemoteLogSegmentIdEntry, wire_field("struct")] = field(
@@ -161,7 +161,7 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
 
 
 class RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry(Message):
-    """Partition to delete."""
+    """Topic and partition of which all segments in remote storage are deleted."""
 
     name: String = ""
     """Topic name."""
@@ -172,7 +172,7 @@ class RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry(Message):
 
 
 class RemotePartitionDeleteMetadataRecord(Message):
-    """State of the deletion of a partition in remote storage, type 2."""
+    """Progress of deleting all segments of a partition in remote storage, type 2."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 2)
     topic_id_partition: A[RemotePartitionDeleteMetadataRecordTopicIdPartitionEntry, wire_field("struct")] = field(

@@ -9,7 +9,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Int16, Int32, Message, MessageSpe
 
 
 class RemoveRaftVoterRequest(Message):
-    """Request to remove a voter. Brokers forward it to the leader of the quorum."""
+    """Request to remove a voter from the metadata quorum. Brokers forward it to the quorum leader."""
 
     SPEC: ClassVar[MessageSpec] = request(81, "0", "0+", "controller broker")
     """Flow: An admin client sends it to any controller or broker. The leader appends a VotersRecord without the voter;
@@ -27,7 +27,7 @@ class RemoveRaftVoterRequest(Message):
 
 
 class RemoveRaftVoterResponse(Message):
-    """Result of removing a voter, sent when the new voter set is committed."""
+    """Error code of RemoveRaftVoter, sent when the voter set without the voter is committed; 0 on success."""
 
     SPEC: ClassVar[MessageSpec] = response(81, "0", "0+")
     throttle_time_ms: Int32 = 0

@@ -8,7 +8,7 @@ from ottla.wire.codec.schema import Bytes, Int16, Int32, Int64, Message, Message
 
 
 class RenewDelegationTokenRequest(Message):
-    """Request of the owner or a renewer to extend a delegation token."""
+    """Request of the owner or a renewer to postpone the expiry of a delegation token."""
 
     SPEC: ClassVar[MessageSpec] = request(39, "1-2", "2+", "broker controller")
     """Version 2 is flexible. Version 0 was removed in Apache Kafka 4.0.
@@ -25,7 +25,7 @@ class RenewDelegationTokenRequest(Message):
 
 
 class RenewDelegationTokenResponse(Message):
-    """New expiry time of the token."""
+    """New expiry time of the delegation token, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(39, "1-2", "2+")
     error_code: Int16 = 0

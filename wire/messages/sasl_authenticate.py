@@ -1,4 +1,4 @@
-"""SaslAuthenticate (API 36): carry the tokens of a SASL mechanism, after SaslHandshake (KIP-152)."""
+"""SaslAuthenticate (API 36): exchange the messages of a SASL mechanism, after SaslHandshake (KIP-152)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.wire.codec.schema import Bytes, Int16, Message, MessageSpec, request,
 
 
 class SaslAuthenticateRequest(Message):
-    """Token of the client, one step of the exchange of a SASL mechanism."""
+    """SASL message of the client, one step of the exchange of its mechanism."""
 
     SPEC: ClassVar[MessageSpec] = request(36, "0-2", "2+", "broker controller")
     """The API is that of KIP-152: before it, tokens were sent without a request header, as after SaslHandshake version
@@ -26,7 +26,7 @@ class SaslAuthenticateRequest(Message):
 
 
 class SaslAuthenticateResponse(Message):
-    """Token of the broker, or the failure of the authentication."""
+    """SASL message of the broker, or the failure of the authentication."""
 
     SPEC: ClassVar[MessageSpec] = response(36, "0-2", "2+")
     error_code: Int16 = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Message, MessageSpec, String, request
 
 
 class SaslHandshakeRequest(Message):
-    """Request to authenticate with a SASL mechanism, before or after ApiVersions."""
+    """Request to authenticate the connection with a SASL mechanism."""
 
     SPEC: ClassVar[MessageSpec] = request(17, "0-1", "none", "broker controller")
     """After version 0, tokens follow as frames without a request header; after version 1, in SaslAuthenticate requests
@@ -27,7 +27,7 @@ class SaslHandshakeRequest(Message):
 
 
 class SaslHandshakeResponse(Message):
-    """Mechanisms of the listener, and the result of the choice."""
+    """SASL mechanisms that the listener has enabled; error code 0 if the requested one is among them."""
 
     SPEC: ClassVar[MessageSpec] = response(17, "0-1", "none")
     error_code: Int16 = 0

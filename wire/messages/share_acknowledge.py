@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class AcknowledgementBatch(Message):
-    """Range of acquired records with their acknowledgements."""
+    """Range of offsets with the acknowledgements (accept, release, reject, renew) of its records."""
 
     first_offset: Int64 = 0
     """Offset of the first record."""
@@ -37,7 +37,7 @@ class AcknowledgementBatch(Message):
 
 
 class AcknowledgePartition(Message):
-    """Partition with the records to acknowledge."""
+    """Partition in a ShareAcknowledge request, with the acknowledgements of its records."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -46,7 +46,7 @@ class AcknowledgePartition(Message):
 
 
 class AcknowledgeTopic(Message):
-    """Topic with the records to acknowledge."""
+    """Topic id in a ShareAcknowledge request, with the acknowledgements of its partitions."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic. An unknown one yields UNKNOWN_TOPIC_ID in each partition."""
@@ -55,7 +55,7 @@ class AcknowledgeTopic(Message):
 
 
 class ShareAcknowledgeRequest(Message):
-    """Request to acknowledge records, apart from a ShareFetch request."""
+    """Request of a share group member to acknowledge records that it acquired, without fetching."""
 
     SPEC: ClassVar[MessageSpec] = request(79, "1-2", "0+", "broker")
     """Version 0 was an early access in Apache Kafka 4.0 and is removed, version 1 is that of KIP-932. Version 2 adds
@@ -81,7 +81,7 @@ class ShareAcknowledgeRequest(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    """Leader of a partition and its epoch."""
+    """Current leader of a partition and its leader epoch, in a ShareAcknowledge response."""
 
     leader_id: Int32 = 0
     """Node id of the leader, -1 if it is unknown. 0 where `current_leader` is not set."""
@@ -90,7 +90,7 @@ class LeaderIdAndEpoch(Message):
 
 
 class PartitionData(Message):
-    """Result of the acknowledgements of a partition."""
+    """Error code of the acknowledgements of a partition; 0 if they took effect."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -107,7 +107,7 @@ class PartitionData(Message):
 
 
 class ShareAcknowledgeTopicResponse(Message):
-    """Topic with the results of its partitions."""
+    """Topic id in a ShareAcknowledge response, with an error code for each partition."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -116,7 +116,7 @@ class ShareAcknowledgeTopicResponse(Message):
 
 
 class NodeEndpoint(Message):
-    """Address of a leader."""
+    """Node id, address and rack of a current leader that a ShareAcknowledge response names."""
 
     node_id: Int32 = 0
     """Node id of the leader."""
@@ -129,7 +129,7 @@ class NodeEndpoint(Message):
 
 
 class ShareAcknowledgeResponse(Message):
-    """Results of the acknowledgements, sent when they are stored."""
+    """Response to ShareAcknowledge: an error code for each partition, sent when the state is stored."""
 
     SPEC: ClassVar[MessageSpec] = response(79, "1-2", "0+")
     throttle_time_ms: Int32 = 0

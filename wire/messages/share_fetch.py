@@ -24,7 +24,7 @@ from ottla.wire.codec.schema import (
 
 
 class AcknowledgementBatch(Message):
-    """Range of acquired records with their acknowledgements."""
+    """Range of offsets with the acknowledgements (accept, release, reject, renew) of its records."""
 
     first_offset: Int64 = 0
     """Offset of the first record."""
@@ -38,7 +38,7 @@ class AcknowledgementBatch(Message):
 
 
 class FetchPartition(Message):
-    """Partition to read or to acknowledge."""
+    """Partition in a ShareFetch request: read from it, and acknowledge records of it."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -51,7 +51,7 @@ class FetchPartition(Message):
 
 
 class FetchTopic(Message):
-    """Topic with the partitions to read or to acknowledge."""
+    """Topic id in a ShareFetch request, with the partitions to read or to acknowledge records of."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic. An unknown one yields UNKNOWN_TOPIC_ID in each partition."""
@@ -60,7 +60,7 @@ class FetchTopic(Message):
 
 
 class ForgottenTopic(Message):
-    """Topic with the partitions to remove from a share session."""
+    """Topic id in a ShareFetch request, with the partitions to remove from the share session."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -69,7 +69,7 @@ class ForgottenTopic(Message):
 
 
 class ShareFetchRequest(Message):
-    """Request to acquire records for a member of a share group."""
+    """Request of a share group member to acquire records, and to acknowledge earlier ones."""
 
     SPEC: ClassVar[MessageSpec] = request(78, "1-2", "0+", "broker")
     """Version 0 was an early access in Apache Kafka 4.0 and is removed, version 1 is that of KIP-932. Version 2 adds
@@ -123,7 +123,7 @@ class ShareFetchRequest(Message):
 
 
 class LeaderIdAndEpoch(Message):
-    """Leader of a partition and its epoch."""
+    """Current leader of a partition and its leader epoch, in a ShareFetch response."""
 
     leader_id: Int32 = 0
     """Node id of the leader, -1 if it is unknown. 0 where `current_leader` is not set."""
@@ -132,7 +132,7 @@ class LeaderIdAndEpoch(Message):
 
 
 class AcquiredRecords(Message):
-    """Range of records that the member has acquired."""
+    """Range of offsets that the member has acquired, with the number of deliveries so far."""
 
     first_offset: Int64 = 0
     """Offset of the first acquired record."""
@@ -145,7 +145,7 @@ class AcquiredRecords(Message):
 
 
 class PartitionData(Message):
-    """Acquired records of a partition and the result of its acknowledgements."""
+    """Partition in a ShareFetch response: batches, acquired ranges, and error of the acknowledgements."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -175,7 +175,7 @@ class PartitionData(Message):
 
 
 class ShareFetchableTopicResponse(Message):
-    """Topic with the results of its partitions."""
+    """Topic id in a ShareFetch response, with the acquired records of each partition."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -184,7 +184,7 @@ class ShareFetchableTopicResponse(Message):
 
 
 class NodeEndpoint(Message):
-    """Address of a leader."""
+    """Node id, address and rack of a current leader that a ShareFetch response names."""
 
     node_id: Int32 = 0
     """Node id of the leader."""
@@ -197,7 +197,7 @@ class NodeEndpoint(Message):
 
 
 class ShareFetchResponse(Message):
-    """Acquired records and results of acknowledgements, or an error for the request."""
+    """Response to ShareFetch: acquired records and results of acknowledgements, or one error for all."""
 
     SPEC: ClassVar[MessageSpec] = response(78, "1-2", "0+")
     throttle_time_ms: Int32 = 0

@@ -22,7 +22,7 @@ from ottla.wire.codec.schema import (
 
 
 class ShareGroupHeartbeatRequest(Message):
-    """Heartbeat of a member. Fields that have not changed since the previous heartbeat are null."""
+    """Heartbeat of a member of a share group. Fields that have not changed are null."""
 
     SPEC: ClassVar[MessageSpec] = request(76, "1", "0+", "broker")
     """Version 0 was an early access in Apache Kafka 4.0 and is removed.
@@ -49,7 +49,7 @@ class ShareGroupHeartbeatRequest(Message):
 
 
 class TopicPartitions(Message):
-    """Topic with assigned partitions."""
+    """Topic id with partitions that are assigned to the member of a share group."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -58,7 +58,7 @@ class TopicPartitions(Message):
 
 
 class Assignment(Message):
-    """Assignment of the member, which replaces the one before."""
+    """All partitions assigned to the member of a share group, in place of its previous assignment."""
 
     topic_partitions: A[list[TopicPartitions], wire_field("[]struct")] = field(default_factory=list)
     """Partitions that the member may acquire records from. A new partition is assigned only after the share coordinator
@@ -67,7 +67,7 @@ class Assignment(Message):
 
 
 class ShareGroupHeartbeatResponse(Message):
-    """Member epoch and heartbeat interval of the member, with its assignment if that has changed."""
+    """Epoch and heartbeat interval of a share group member, with its assignment if that has changed."""
 
     SPEC: ClassVar[MessageSpec] = response(76, "1", "0+")
     throttle_time_ms: Int32 = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Int8, Int32, Int64, Message, Mess
 
 
 class ShareGroupCurrentMemberAssignmentKey(Message):
-    """Key, type 14: member of a group."""
+    """Key, type 14, of the current assignment of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 14)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -21,7 +21,7 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
 
 
 class TopicPartitions(Message):
-    """Topic with partitions that a member has."""
+    """Topic id with partitions of the current assignment of a member."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -30,7 +30,7 @@ class TopicPartitions(Message):
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message):
-    """Value, type 14: partitions that a member has. A tombstone removes them."""
+    """Value, type 14: partitions and epoch of a member now. A tombstone removes them."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 14)
     member_epoch: Int32 = 0
@@ -46,7 +46,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
 
 
 class ShareGroupMemberMetadataKey(Message):
-    """Key, type 10: member of a group."""
+    """Key, type 10, of a member of a share group: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 10)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -56,7 +56,7 @@ class ShareGroupMemberMetadataKey(Message):
 
 
 class ShareGroupMemberMetadataValue(Message):
-    """Value, type 10: properties of a member. A tombstone removes the member."""
+    """Value, type 10: client and subscription of a member. A tombstone removes the member."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 10)
     rack_id: A[str | None, wire_field("string", nullable="0+")] = ""
@@ -70,7 +70,7 @@ class ShareGroupMemberMetadataValue(Message):
 
 
 class ShareGroupMetadataKey(Message):
-    """Key, type 11: share group."""
+    """Key, type 11, of the group epoch: group id of a share group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 11)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -78,7 +78,7 @@ class ShareGroupMetadataKey(Message):
 
 
 class ShareGroupMetadataValue(Message):
-    """Value, type 11: group epoch. A tombstone deletes the group."""
+    """Value, type 11: group epoch of a share group. A tombstone deletes the group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 11)
     epoch: Int32 = 0
@@ -88,7 +88,7 @@ class ShareGroupMetadataValue(Message):
 
 
 class ShareGroupStatePartitionMetadataKey(Message):
-    """Key, type 15: share group."""
+    """Key, type 15, of the partitions with delivery state: group id of a share group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 15)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -96,7 +96,7 @@ class ShareGroupStatePartitionMetadataKey(Message):
 
 
 class TopicPartitionsInfo(Message):
-    """Topic with partitions that have state, or will have it."""
+    """Topic with partitions that have delivery state, or are about to get it, in a value of type 15."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -107,7 +107,7 @@ class TopicPartitionsInfo(Message):
 
 
 class TopicInfo(Message):
-    """Topic without its partitions."""
+    """Topic of which the delivery state is being deleted, in a value of type 15: id and name."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -116,7 +116,7 @@ class TopicInfo(Message):
 
 
 class ShareGroupStatePartitionMetadataValue(Message):
-    """Value, type 15: partitions with state in `__share_group_state`. A tombstone removes all."""
+    """Value, type 15: partitions with state at the share coordinator. A tombstone removes all."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 15)
     initializing_topics: A[list[TopicPartitionsInfo], wire_field("[]struct")] = field(default_factory=list)
@@ -132,7 +132,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
 
 
 class ShareGroupTargetAssignmentMemberKey(Message):
-    """Key, type 13: member of a group."""
+    """Key, type 13, of the target assignment of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 13)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -142,7 +142,7 @@ class ShareGroupTargetAssignmentMemberKey(Message):
 
 
 class TopicPartition(Message):
-    """Topic with partitions of a target assignment."""
+    """Topic id with partitions of the target assignment of a member."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -151,7 +151,7 @@ class TopicPartition(Message):
 
 
 class ShareGroupTargetAssignmentMemberValue(Message):
-    """Value, type 13: target assignment of a member. A tombstone removes it."""
+    """Value, type 13: partitions that a member is to have. A tombstone removes them."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 13)
     topic_partitions: A[list[TopicPartition], wire_field("[]struct")] = field(default_factory=list)
@@ -161,7 +161,7 @@ class ShareGroupTargetAssignmentMemberValue(Message):
 
 
 class ShareGroupTargetAssignmentMetadataKey(Message):
-    """Key, type 12: share group."""
+    """Key, type 12, of the epoch of a target assignment: group id of a share group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 12)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -169,7 +169,7 @@ class ShareGroupTargetAssignmentMetadataKey(Message):
 
 
 class ShareGroupTargetAssignmentMetadataValue(Message):
-    """Value, type 12: state of the target assignment, written after all of type 13."""
+    """Value, type 12: group epoch of the target assignment, written after its records of type 13."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 12)
     assignment_epoch: Int32 = 0

@@ -14,7 +14,7 @@ from ottla.wire.codec.schema import ZERO_UUID, Int8, Int16, Int32, Int64, Messag
 
 
 class ShareSnapshotKey(Message):
-    """Key, type 0: share-partition, a partition as one group reads it."""
+    """Key, type 0, of a snapshot of a share-partition: group id, topic id and partition."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 0)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -26,7 +26,7 @@ class ShareSnapshotKey(Message):
 
 
 class ShareSnapshotValueStateBatch(Message):
-    """Range of records with one delivery state."""
+    """Range of offsets with the same delivery state and delivery count, in a snapshot."""
 
     first_offset: Int64 = 0
     """Offset of the first record."""
@@ -41,7 +41,7 @@ class ShareSnapshotValueStateBatch(Message):
 
 
 class ShareSnapshotValue(Message):
-    """Value, type 0: whole state of a share-partition. A tombstone removes it."""
+    """Value, type 0: whole delivery state of a share-partition. A tombstone removes the state."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 0)
     snapshot_epoch: Int32 = 0
@@ -77,7 +77,7 @@ class ShareSnapshotValue(Message):
 
 
 class ShareUpdateKey(Message):
-    """Key, type 1: share-partition, a partition as one group reads it."""
+    """Key, type 1, of an update of a share-partition: group id, topic id and partition."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 1)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -89,7 +89,7 @@ class ShareUpdateKey(Message):
 
 
 class ShareUpdateValueStateBatch(Message):
-    """Range of records with one delivery state."""
+    """Range of offsets with the same delivery state and delivery count, in an update."""
 
     first_offset: Int64 = 0
     """Offset of the first record."""
@@ -102,7 +102,7 @@ class ShareUpdateValueStateBatch(Message):
 
 
 class ShareUpdateValue(Message):
-    """Value, type 1: change of a share-partition since its last snapshot or update."""
+    """Value, type 1: change of the delivery state of a share-partition since its last record."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 1)
     snapshot_epoch: Int32 = 0

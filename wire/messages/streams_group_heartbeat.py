@@ -24,7 +24,7 @@ from ottla.wire.codec.schema import (
 
 
 class KeyValue(Message):
-    """Topic configuration or client tag."""
+    """Configuration of an internal topic, or client tag of the member: name and value."""
 
     key: String = ""
     """Name of the topic configuration or tag."""
@@ -33,7 +33,7 @@ class KeyValue(Message):
 
 
 class TopicInfo(Message):
-    """Internal topic that the application needs."""
+    """Changelog or repartition topic that the application needs: size and configuration."""
 
     name: String = ""
     """Topic name, which starts with the `application.id`."""
@@ -48,7 +48,7 @@ class TopicInfo(Message):
 
 
 class CopartitionGroup(Message):
-    """Topics of a subtopology that must have the same number of partitions."""
+    """Topics of a subtopology that must have the same number of partitions, by their index in its lists."""
 
     source_topics: A[list[int], wire_field("[]int16")] = field(default_factory=list)
     """Indexes into `source_topics` of the subtopology."""
@@ -59,7 +59,7 @@ class CopartitionGroup(Message):
 
 
 class Subtopology(Message):
-    """Part of the topology with tasks of its own, one for each partition that it reads."""
+    """Part of the topology with its own tasks, one for each partition that it reads."""
 
     subtopology_id: String = ""
     """Id of the subtopology, unique in the topology and the same at all members."""
@@ -78,7 +78,7 @@ class Subtopology(Message):
 
 
 class Topology(Message):
-    """Topology of the application."""
+    """Topology of a Kafka Streams application, in the heartbeat of a member that joins."""
 
     epoch: Int32 = 0
     """Epoch of the topology. If it is lower than the topology epoch of the group, the status is STALE_TOPOLOGY."""
@@ -87,7 +87,7 @@ class Topology(Message):
 
 
 class StreamsGroupHeartbeatRequestTaskIds(Message):
-    """Tasks of a subtopology that the member owns."""
+    """Tasks of a subtopology, by partition, that the member owns at the time of its heartbeat."""
 
     subtopology_id: String = ""
     """Id of the subtopology. An unknown one is rejected with INVALID_REQUEST."""
@@ -96,7 +96,7 @@ class StreamsGroupHeartbeatRequestTaskIds(Message):
 
 
 class StreamsGroupHeartbeatRequestEndpoint(Message):
-    """Endpoint of the member for Interactive Queries."""
+    """Endpoint of the member for Interactive Queries (`application.server`)."""
 
     host: String = ""
     """Host of `application.server`."""
@@ -105,7 +105,7 @@ class StreamsGroupHeartbeatRequestEndpoint(Message):
 
 
 class TaskOffset(Message):
-    """Position of a task in its changelog topics."""
+    """Sum of the offsets of a task in its changelog topics."""
 
     subtopology_id: String = ""
     """Id of the subtopology in its topology."""
@@ -116,7 +116,7 @@ class TaskOffset(Message):
 
 
 class StreamsGroupHeartbeatRequest(Message):
-    """Heartbeat of a member. Fields that have not changed since the previous heartbeat are null or -1."""
+    """Heartbeat of a member of a streams group. Fields that have not changed are null or -1."""
 
     SPEC: ClassVar[MessageSpec] = request(88, "0", "0+", "broker")
     """Flow: An instance of Kafka Streams sends it to the group coordinator when it joins, with its topology, then every
@@ -178,7 +178,7 @@ class StreamsGroupHeartbeatRequest(Message):
 
 
 class Status(Message):
-    """Condition of the group that members log or act upon."""
+    """Condition of the streams group: code and text. Members log it or act on it."""
 
     status_code: Int8 = 0
     """0 STALE_TOPOLOGY, 1 MISSING_SOURCE_TOPICS, 2 INCORRECTLY_PARTITIONED_TOPICS, 3 MISSING_INTERNAL_TOPICS (the
@@ -190,7 +190,7 @@ class Status(Message):
 
 
 class StreamsGroupHeartbeatResponseTaskIds(Message):
-    """Tasks of a subtopology that are assigned to the member."""
+    """Tasks of a subtopology, by partition, that are assigned to the member."""
 
     subtopology_id: String = ""
     """Id of the subtopology in its topology."""
@@ -199,7 +199,7 @@ class StreamsGroupHeartbeatResponseTaskIds(Message):
 
 
 class StreamsGroupHeartbeatResponseEndpoint(Message):
-    """Endpoint of a member for Interactive Queries."""
+    """Endpoint of some member for Interactive Queries (`application.server`)."""
 
     host: String = ""
     """Host of `application.server`."""
@@ -208,7 +208,7 @@ class StreamsGroupHeartbeatResponseEndpoint(Message):
 
 
 class TopicPartition(Message):
-    """Topic with partitions that a member has tasks for."""
+    """Topic with the partitions that can be queried at the endpoint of a member."""
 
     topic: String = ""
     """Name of a source topic."""
@@ -217,7 +217,7 @@ class TopicPartition(Message):
 
 
 class EndpointToPartitions(Message):
-    """Endpoint with the partitions that are available there."""
+    """Endpoint of a member with the partitions for which it has active or standby tasks."""
 
     user_endpoint: A[StreamsGroupHeartbeatResponseEndpoint, wire_field("struct")] = field(
         default_factory=StreamsGroupHeartbeatResponseEndpoint
@@ -230,7 +230,7 @@ class EndpointToPartitions(Message):
 
 
 class StreamsGroupHeartbeatResponse(Message):
-    """Member epoch and heartbeat interval of the member, with its tasks if they have changed."""
+    """Epoch and heartbeat interval of a streams group member, with its tasks if they have changed."""
 
     SPEC: ClassVar[MessageSpec] = response(88, "0", "0+")
     throttle_time_ms: Int32 = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int8, Int16, Int32, Int64, Message, MessageS
 
 
 class StreamsGroupCurrentMemberAssignmentKey(Message):
-    """Key, type 22: member of a group."""
+    """Key, type 22, of the current tasks of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 22)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -21,7 +21,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Message):
 
 
 class StreamsGroupCurrentMemberAssignmentValueTaskIds(Message):
-    """Tasks of a subtopology that a member has."""
+    """Tasks of a subtopology, by partition, that a member has now or still has to revoke."""
 
     subtopology_id: String = ""
     """Id of the subtopology in its topology."""
@@ -37,7 +37,7 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Message):
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Message):
-    """Value, type 22: tasks that a member has. A tombstone removes them."""
+    """Value, type 22: tasks and epoch of a member now. A tombstone removes them."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 22)
     member_epoch: Int32 = 0
@@ -75,7 +75,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
 
 
 class StreamsGroupMemberMetadataKey(Message):
-    """Key, type 19: member of a group."""
+    """Key, type 19, of a member of a streams group: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 19)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -85,7 +85,7 @@ class StreamsGroupMemberMetadataKey(Message):
 
 
 class Endpoint(Message):
-    """Endpoint for Interactive Queries."""
+    """Endpoint of a member for Interactive Queries (`application.server`), in a value of type 19."""
 
     host: String = ""
     """Host of `application.server`."""
@@ -94,7 +94,7 @@ class Endpoint(Message):
 
 
 class KeyValue(Message):
-    """Client tag."""
+    """Client tag of a member, in a value of type 19: name and value."""
 
     key: String = ""
     """Name of the tag."""
@@ -103,7 +103,7 @@ class KeyValue(Message):
 
 
 class StreamsGroupMemberMetadataValue(Message):
-    """Value, type 19: properties of a member. A tombstone removes the member."""
+    """Value, type 19: client, endpoint and tags of a member. A tombstone removes the member."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 19)
     instance_id: A[str | None, wire_field("string", nullable="0+")] = ""
@@ -127,7 +127,7 @@ class StreamsGroupMemberMetadataValue(Message):
 
 
 class StreamsGroupMetadataKey(Message):
-    """Key, type 17: streams group."""
+    """Key, type 17, of the group epoch: group id of a streams group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 17)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -135,7 +135,7 @@ class StreamsGroupMetadataKey(Message):
 
 
 class LastAssignmentConfig(Message):
-    """Setting of the assignor."""
+    """Setting of the assignor at the group epoch, in a value of type 17: name and value."""
 
     key: String = ""
     """Name of the setting, such as `num.standby.replicas`."""
@@ -144,7 +144,7 @@ class LastAssignmentConfig(Message):
 
 
 class StreamsGroupMetadataValue(Message):
-    """Value, type 17: group epoch. A tombstone deletes the group."""
+    """Value, type 17: group epoch of a streams group. A tombstone deletes the group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 17)
     epoch: Int32 = 0
@@ -162,7 +162,7 @@ class StreamsGroupMetadataValue(Message):
 
 
 class StreamsGroupTargetAssignmentMemberKey(Message):
-    """Key, type 21: member of a group."""
+    """Key, type 21, of the target assignment of a member: group id and member id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 21)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -172,7 +172,7 @@ class StreamsGroupTargetAssignmentMemberKey(Message):
 
 
 class StreamsGroupTargetAssignmentMemberValueTaskIds(Message):
-    """Tasks of a subtopology in a target assignment."""
+    """Tasks of a subtopology, by partition, in the target assignment of a member."""
 
     subtopology_id: String = ""
     """Id of the subtopology in its topology."""
@@ -181,7 +181,7 @@ class StreamsGroupTargetAssignmentMemberValueTaskIds(Message):
 
 
 class StreamsGroupTargetAssignmentMemberValue(Message):
-    """Value, type 21: target assignment of a member. A tombstone removes it."""
+    """Value, type 21: tasks that a member is to have. A tombstone removes them."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 21)
     active_tasks: A[list[StreamsGroupTargetAssignmentMemberValueTaskIds], wire_field("[]struct")] = field(
@@ -199,7 +199,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
 
 
 class StreamsGroupTargetAssignmentMetadataKey(Message):
-    """Key, type 20: streams group."""
+    """Key, type 20, of the epoch of a target assignment: group id of a streams group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 20)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -207,7 +207,7 @@ class StreamsGroupTargetAssignmentMetadataKey(Message):
 
 
 class StreamsGroupTargetAssignmentMetadataValue(Message):
-    """Value, type 20: state of the target assignment, written after all of type 21."""
+    """Value, type 20: group epoch of the target assignment, written after its records of type 21."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 20)
     assignment_epoch: Int32 = 0
@@ -217,7 +217,7 @@ class StreamsGroupTargetAssignmentMetadataValue(Message):
 
 
 class StreamsGroupTopologyKey(Message):
-    """Key, type 23: streams group."""
+    """Key, type 23, of the topology: group id of a streams group."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 23)
     group_id: A[str, wire_field("string", "0")] = ""
@@ -225,7 +225,7 @@ class StreamsGroupTopologyKey(Message):
 
 
 class TopicConfig(Message):
-    """Topic configuration."""
+    """Configuration of an internal topic, in a value of type 23: name and value."""
 
     key: String = ""
     """Name of the topic configuration."""
@@ -234,7 +234,7 @@ class TopicConfig(Message):
 
 
 class TopicInfo(Message):
-    """Internal topic that the application needs."""
+    """Changelog or repartition topic in a value of type 23: size and configuration."""
 
     name: String = ""
     """Topic name, which starts with the `application.id`."""
@@ -249,7 +249,7 @@ class TopicInfo(Message):
 
 
 class CopartitionGroup(Message):
-    """Topics of a subtopology that must have the same number of partitions."""
+    """Topics of a subtopology that must have the same number of partitions, by their index in its lists."""
 
     source_topics: A[list[int], wire_field("[]int16")] = field(default_factory=list)
     """Indexes into `source_topics` of the subtopology."""
@@ -260,7 +260,7 @@ class CopartitionGroup(Message):
 
 
 class Subtopology(Message):
-    """Part of the topology with tasks of its own, one for each partition that it reads."""
+    """Part of the topology with its own tasks, one for each partition that it reads."""
 
     subtopology_id: String = ""
     """Id of the subtopology, unique in the topology and the same at all members."""
@@ -279,7 +279,7 @@ class Subtopology(Message):
 
 
 class StreamsGroupTopologyValue(Message):
-    """Value, type 23: topology of the application, from the first member."""
+    """Value, type 23: topology of a streams group, as its first member sent it."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0", "0+", 23)
     epoch: Int32 = 0

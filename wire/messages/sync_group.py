@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Bytes, Int16, Int32, Message, MessageSpec, S
 
 
 class SyncGroupRequestAssignment(Message):
-    """Assignment of a member, computed by the leader of the group."""
+    """Assignment of one member, which the group leader has computed."""
 
     member_id: String = ""
     """Member id from the JoinGroup response. Members that are left out have an empty assignment."""
@@ -22,7 +22,7 @@ class SyncGroupRequestAssignment(Message):
 
 
 class SyncGroupRequest(Message):
-    """Request for the assignment of a member; the request of the group leader has all assignments."""
+    """Request of a member for its assignment; that of the group leader brings those of all members."""
 
     SPEC: ClassVar[MessageSpec] = request(14, "0-5", "4+", "broker")
     """Version 3 adds static members (KIP-345), 4 is flexible, 5 adds the protocol type and name (KIP-559). Members of a
@@ -61,7 +61,7 @@ class SyncGroupRequest(Message):
 
 
 class SyncGroupResponse(Message):
-    """Assignment of a member, sent when the coordinator has stored all of them."""
+    """Assignment of the member, sent when the coordinator has stored those of all members."""
 
     SPEC: ClassVar[MessageSpec] = response(14, "0-5", "4+")
     throttle_time_ms: A[int, wire_field("int32", "1+", ignorable=True)] = 0

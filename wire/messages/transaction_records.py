@@ -14,7 +14,7 @@ from ottla.wire.codec.schema import Int8, Int16, Int32, Int64, Message, MessageS
 
 
 class TransactionLogKey(Message):
-    """Key, type 0: transactional id."""
+    """Key, type 0, of a record in `__transaction_state`: the transactional id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-key", "0", "none", 0)
     transactional_id: A[str, wire_field("string", "0")] = ""
@@ -22,7 +22,7 @@ class TransactionLogKey(Message):
 
 
 class PartitionsSchema(Message):
-    """Topic with partitions of a transaction."""
+    """Topic with the partitions that are in the transaction of a TransactionLogValue."""
 
     topic: String = ""
     """Topic name; `__consumer_offsets` if the transaction commits offsets."""
@@ -31,7 +31,7 @@ class PartitionsSchema(Message):
 
 
 class TransactionLogValue(Message):
-    """State of a transactional id. A tombstone removes an id that has expired."""
+    """Value: state, producer and partitions of a transactional id. A tombstone removes an expired id."""
 
     SPEC: ClassVar[MessageSpec] = data("coordinator-value", "0-1", "1+", 0)
     """Version 1 is flexible; it is written from transaction.version 1 on and has the fields of transaction version 2 as

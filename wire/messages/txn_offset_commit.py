@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, S
 
 
 class TxnOffsetCommitRequestPartition(Message):
-    """Offset to commit for a partition."""
+    """Partition with the offset to commit for the group in the transaction."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -28,7 +28,7 @@ class TxnOffsetCommitRequestPartition(Message):
 
 
 class TxnOffsetCommitRequestTopic(Message):
-    """Topic with the offsets to commit."""
+    """Topic in a TxnOffsetCommit request, with the offsets to commit."""
 
     name: String = ""
     """Topic name. Needs the right to read the topic."""
@@ -37,7 +37,7 @@ class TxnOffsetCommitRequestTopic(Message):
 
 
 class TxnOffsetCommitRequest(Message):
-    """Request of a producer to the group coordinator to commit offsets of the consumer."""
+    """Request of a producer to the group coordinator to commit offsets of a group in its transaction."""
 
     SPEC: ClassVar[MessageSpec] = request(28, "0-5", "3+", "broker")
     """Version 2 adds leader epochs (KIP-320), 3 is flexible and adds the member for fencing by the group (KIP-447), 4
@@ -74,7 +74,7 @@ class TxnOffsetCommitRequest(Message):
 
 
 class TxnOffsetCommitResponsePartition(Message):
-    """Result for a partition."""
+    """Error code of a partition; 0 if its offset is stored, to become visible with the transaction."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -86,7 +86,7 @@ class TxnOffsetCommitResponsePartition(Message):
 
 
 class TxnOffsetCommitResponseTopic(Message):
-    """Topic with the results of its partitions."""
+    """Topic in a TxnOffsetCommit response, with an error code for each partition."""
 
     name: String = ""
     """Topic name from the request."""
@@ -95,7 +95,7 @@ class TxnOffsetCommitResponseTopic(Message):
 
 
 class TxnOffsetCommitResponse(Message):
-    """Results of committing offsets in a transaction."""
+    """Response to TxnOffsetCommit: an error code for each partition."""
 
     SPEC: ClassVar[MessageSpec] = response(28, "0-5", "3+")
     throttle_time_ms: Int32 = 0

@@ -9,7 +9,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, request,
 
 
 class UnregisterBrokerRequest(Message):
-    """Request to remove a broker that was shut down for good."""
+    """Request to remove the registration of a broker that was shut down for good."""
 
     SPEC: ClassVar[MessageSpec] = request(64, "0", "0+", "broker controller")
     """Flow: An admin client sends it to any broker, which forwards it to the active controller. It is meant for a
@@ -22,7 +22,7 @@ class UnregisterBrokerRequest(Message):
 
 
 class UnregisterBrokerResponse(Message):
-    """Error code, 0 if the registration was removed."""
+    """Error code of UnregisterBroker; 0 if the registration was removed."""
 
     SPEC: ClassVar[MessageSpec] = response(64, "0", "0+")
     throttle_time_ms: Int32 = 0

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class FeatureUpdateKey(Message):
-    """Feature with its new level."""
+    """Feature with the finalized level to set, in an UpdateFeatures request."""
 
     feature: String = ""
     """Name of the feature, such as `metadata.version`, `transaction.version` or `kraft.version`."""
@@ -46,7 +46,7 @@ class UpdateFeaturesRequest(Message):
 
 
 class UpdatableFeatureResult(Message):
-    """Result for a feature, up to version 1."""
+    """Error code of a feature, up to version 1; always 0, as errors concern the whole request."""
 
     feature: String = ""
     """Name of the feature from the request."""
@@ -57,7 +57,7 @@ class UpdatableFeatureResult(Message):
 
 
 class UpdateFeaturesResponse(Message):
-    """Result of changing features."""
+    """Error code of UpdateFeatures; 0 if all levels were changed."""
 
     SPEC: ClassVar[MessageSpec] = response(57, "0-2", "0+")
     throttle_time_ms: Int32 = 0

@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class Listener(Message):
-    """Endpoint of the voter."""
+    """Endpoint of the voter that sends the request: listener name, host and port."""
 
     name: String = ""
     """Listener name. The voter needs an endpoint with the name of the first controller listener of the leader."""
@@ -34,7 +34,7 @@ class Listener(Message):
 
 
 class KRaftVersionFeature(Message):
-    """Range of levels of `kraft.version` that the voter supports."""
+    """Range of levels of `kraft.version` that the sending voter supports."""
 
     min_supported_version: Int16 = 0
     """Lowest supported level. Above the level of the cluster, it is rejected with INVALID_REQUEST."""
@@ -43,7 +43,7 @@ class KRaftVersionFeature(Message):
 
 
 class UpdateRaftVoterRequest(Message):
-    """Report of a voter that its endpoints or supported levels have changed."""
+    """Report of a voter to the quorum leader that its endpoints or supported levels have changed."""
 
     SPEC: ClassVar[MessageSpec] = request(82, "0", "0+", "controller")
     """Flow: A voter sends it to the leader of the metadata quorum after its start, if its endpoints or its supported
@@ -70,7 +70,7 @@ class UpdateRaftVoterRequest(Message):
 
 
 class CurrentLeader(Message):
-    """Leader that the receiver knows."""
+    """Quorum leader that the responding node knows: node id, epoch and address."""
 
     leader_id: Int32 = -1
     """Node id of the leader, -1 if it is unknown."""
@@ -83,7 +83,7 @@ class CurrentLeader(Message):
 
 
 class UpdateRaftVoterResponse(Message):
-    """Result of updating a voter."""
+    """Error code of UpdateRaftVoter, with the current leader; 0 if the voter was updated."""
 
     SPEC: ClassVar[MessageSpec] = response(82, "0", "0+")
     throttle_time_ms: Int32 = 0

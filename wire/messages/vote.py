@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class VoteRequestPartitionData(Message):
-    """Candidate for leader of `__cluster_metadata`, with the end of its log."""
+    """Candidate in the election of a quorum leader: id, epoch and end of its log."""
 
     partition_index: Int32 = 0
     """Index of the partition; 0, since the log has one partition."""
@@ -54,7 +54,7 @@ class VoteRequestPartitionData(Message):
 
 
 class VoteRequestTopicData(Message):
-    """Metadata log."""
+    """Topic `__cluster_metadata` with its only partition, in a Vote request."""
 
     topic_name: String = ""
     """`__cluster_metadata`. Any other name is rejected with INVALID_REQUEST."""
@@ -63,7 +63,7 @@ class VoteRequestTopicData(Message):
 
 
 class VoteRequest(Message):
-    """Request of a candidate to another voter to vote for it."""
+    """Request of a candidate to a voter for its vote in the election of the quorum leader."""
 
     SPEC: ClassVar[MessageSpec] = request(52, "0-2", "0+", "controller")
     """Version 1 adds voter keys (KIP-853), version 2 the pre-vote (KIP-996). All versions are flexible.
@@ -82,7 +82,7 @@ class VoteRequest(Message):
 
 
 class VoteResponsePartitionData(Message):
-    """Vote, and the leader that the receiver knows."""
+    """Vote of the responding voter, granted or not, with the leader and epoch that it knows."""
 
     partition_index: Int32 = 0
     """Index of the partition; 0."""
@@ -101,7 +101,7 @@ class VoteResponsePartitionData(Message):
 
 
 class VoteResponseTopicData(Message):
-    """Metadata log."""
+    """Topic `__cluster_metadata` with its only partition, in a Vote response."""
 
     topic_name: String = ""
     """`__cluster_metadata`."""
@@ -110,7 +110,7 @@ class VoteResponseTopicData(Message):
 
 
 class NodeEndpoint(Message):
-    """Address of a leader."""
+    """Node id and address of the quorum leader that a Vote response names."""
 
     node_id: A[int, wire_field("int32", "1+")] = 0
     """Node id of the leader."""
@@ -121,7 +121,7 @@ class NodeEndpoint(Message):
 
 
 class VoteResponse(Message):
-    """Vote of a voter, or its refusal."""
+    """Vote of a voter for the candidate, granted or refused."""
 
     SPEC: ClassVar[MessageSpec] = response(52, "0-2", "0+")
     error_code: Int16 = 0

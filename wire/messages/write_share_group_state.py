@@ -24,7 +24,7 @@ from ottla.wire.codec.schema import (
 
 
 class StateBatch(Message):
-    """Range of records with one delivery state."""
+    """Range of offsets with the delivery state and delivery count to store."""
 
     first_offset: Int64 = 0
     """Offset of the first record."""
@@ -41,7 +41,7 @@ class StateBatch(Message):
 
 
 class PartitionData(Message):
-    """Partition with its changed state."""
+    """Share-partition with the changes of its delivery state, and the sender's epochs."""
 
     partition: Int32 = 0
     """Index of the partition in its topic. A negative one is rejected with INVALID_REQUEST."""
@@ -64,7 +64,7 @@ class PartitionData(Message):
 
 
 class WriteStateData(Message):
-    """Topic with partitions and the state to store for each."""
+    """Topic id in a WriteShareGroupState request, with the state to store for each partition."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -73,7 +73,7 @@ class WriteStateData(Message):
 
 
 class WriteShareGroupStateRequest(Message):
-    """Changed state of share-partitions, from their leader to the share coordinator."""
+    """Request of a share-partition leader to the share coordinator to store changed delivery state."""
 
     SPEC: ClassVar[MessageSpec] = request(85, "0-1", "0+", "broker")
     """Version 1 adds `delivery_complete_count` (KIP-1226).
@@ -88,7 +88,7 @@ class WriteShareGroupStateRequest(Message):
 
 
 class PartitionResult(Message):
-    """Result for a partition."""
+    """Error code of a share-partition; 0 if its state was stored."""
 
     partition: Int32 = 0
     """Index of the partition in its topic."""
@@ -102,7 +102,7 @@ class PartitionResult(Message):
 
 
 class WriteStateResult(Message):
-    """Topic with the results of its partitions."""
+    """Topic id in a WriteShareGroupState response, with an error code for each partition."""
 
     topic_id: Uuid = ZERO_UUID
     """UUID of the topic."""
@@ -111,7 +111,7 @@ class WriteStateResult(Message):
 
 
 class WriteShareGroupStateResponse(Message):
-    """Error code of each partition, 0 if its state was stored."""
+    """Response to WriteShareGroupState: an error code for each share-partition."""
 
     SPEC: ClassVar[MessageSpec] = response(85, "0-1", "0+")
     results: A[list[WriteStateResult], wire_field("[]struct")] = field(default_factory=list)

@@ -25,7 +25,7 @@ from ottla.wire.codec.schema import (
 
 
 class WritableTxnMarkerTopic(Message):
-    """Topic with the partitions to write the marker to."""
+    """Topic in a WriteTxnMarkers request, with the partitions to append the marker to."""
 
     name: String = ""
     """Topic name. For `__consumer_offsets`, the group coordinator writes the marker, and applies or drops the offsets
@@ -36,7 +36,7 @@ class WritableTxnMarkerTopic(Message):
 
 
 class WritableTxnMarker(Message):
-    """Marker of a transaction for several partitions."""
+    """Commit or abort marker of a producer's transaction, for several partitions."""
 
     producer_id: Int64 = 0
     """Producer id of the transaction."""
@@ -59,7 +59,7 @@ class WritableTxnMarker(Message):
 
 
 class WriteTxnMarkersRequest(Message):
-    """Request of a transaction coordinator to write markers."""
+    """Request of a transaction coordinator to partition leaders to append transaction markers."""
 
     SPEC: ClassVar[MessageSpec] = request(27, "1-2", "1+", "broker")
     """Version 1 is flexible, version 2 adds the transaction version (KIP-1228). Version 0 was removed in Apache Kafka
@@ -74,7 +74,7 @@ class WriteTxnMarkersRequest(Message):
 
 
 class WritableTxnMarkerPartitionResult(Message):
-    """Result for a partition."""
+    """Error code of a partition; 0 if the marker is committed in it."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -86,7 +86,7 @@ class WritableTxnMarkerPartitionResult(Message):
 
 
 class WritableTxnMarkerTopicResult(Message):
-    """Topic with the results of its partitions."""
+    """Topic in a WriteTxnMarkers response, with an error code for each partition."""
 
     name: String = ""
     """Topic name from the request."""
@@ -95,7 +95,7 @@ class WritableTxnMarkerTopicResult(Message):
 
 
 class WritableTxnMarkerResult(Message):
-    """Results of the markers of a producer."""
+    """Producer id of the request, with an error code for each partition of its markers."""
 
     producer_id: Int64 = 0
     """Producer id from the request. Several markers of a producer have one result."""
@@ -104,7 +104,7 @@ class WritableTxnMarkerResult(Message):
 
 
 class WriteTxnMarkersResponse(Message):
-    """Results of writing markers, sent when each is committed or has failed."""
+    """Response to WriteTxnMarkers, sent when the marker of each partition is committed or has failed."""
 
     SPEC: ClassVar[MessageSpec] = response(27, "1-2", "1+")
     markers: A[list[WritableTxnMarkerResult], wire_field("[]struct")] = field(default_factory=list)
