@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class WireError(Exception):
-    """Bytes from a peer or a file violate the format. The connection is closed; the node continues."""
+    """Bytes from a peer or a file violate the format. From a peer, the connection is closed; the node continues."""
 
 
 class ErrorCode(IntEnum):
@@ -288,7 +288,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
-        """Return UNKNOWN_SERVER_ERROR for a code of a newer peer, as ``Errors.forCode``."""
+        """Return UNKNOWN_SERVER_ERROR for a number without a code, sent by a newer peer (``Errors.forCode``)."""
         return cls.UNKNOWN_SERVER_ERROR
 
     @property
@@ -365,7 +365,10 @@ _RETRIABLE = frozenset(
 
 
 class ProtocolError(Exception):
-    """Error that is returned to the client as an error code with an optional message."""
+    """Error code of a response, with an optional message, as an exception.
+
+    Raised in a node, it becomes the error code of the response; raised in our client, it reports one that a node sent.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{code.name}: {message}")

@@ -42,7 +42,7 @@ class FrameFields(NamedTuple):
 
 
 class FieldSpan(NamedTuple):
-    """Decoded field with its byte range, path and value."""
+    """Decoded field with its byte range (``start`` to before ``stop``), path and value."""
 
     start: int
     stop: int
@@ -200,7 +200,14 @@ def _record_spans(raw: Buffer, header: BatchHeader, at: int, name: str) -> Itera
 def format_spans(
     spans: list[FieldSpan], raw: Buffer, width: int = 12, explainer: Explainer | None = None
 ) -> Iterator[str]:
-    """Yield lines ``position  bytes  path = value``, with explanations above them if an explainer is given."""
+    """Yield lines ``position  bytes  path = value``, with explanations above them if an explainer is given.
+
+    Args:
+        spans: Fields to print.
+        raw: Bytes that the spans refer to.
+        width: Bytes of a field that are printed in hexadecimal; more are shown as ``..``.
+        explainer: Source of the explanations.
+    """
     for span in spans:
         if explainer is not None:
             yield from format_comment(explainer.explain_once(span.owner, span.field), 8)

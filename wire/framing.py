@@ -29,7 +29,10 @@ _header_versions: dict[tuple[int, int], tuple[ApiKey, int]] = {}
 
 
 class RequestFrame(NamedTuple):
-    """Request frame with a decoded header and an undecoded body."""
+    """Request frame (without its size prefix) with a decoded header and an undecoded body.
+
+    ``client_id`` is empty if the header has none.
+    """
 
     key: ApiKey
     version: int
@@ -43,7 +46,7 @@ class RequestFrame(NamedTuple):
 
 
 def parse_frame_size(prefix: bytes | bytearray | memoryview, limit: int = MAX_REQUEST_BYTES, pos: int = 0) -> int:
-    """Return the frame size in the four-byte prefix at ``pos``.
+    """Return the size in bytes of a frame, without its prefix, from the four-byte prefix at ``pos``.
 
     Raises:
         WireError: the size is negative or above ``limit`` (``socket.request.max.bytes``).
@@ -86,11 +89,13 @@ class RequestHeaderCache:
 
     @property
     def last_request(self) -> tuple[ApiKey, int, str] | None:
-        """API key, version and client id of the connection's last request; None before the first."""
+        """API key, version and client id of the last request with a header of at most 512 bytes; None without one."""
         return (self._key, self._version, self._client_id) if len(self._start) == _KEY_AND_VERSION_BYTES else None
 
     def parse_request(self, frame: memoryview) -> RequestFrame:
-        """Decode a request header as the function `parse_request`, from the cache if possible.
+        """Decode a request header as the function `parse_request`, and cache it if it has at most 512 bytes.
+
+        If it differs from the cached header in the correlation id only, it is not decoded again.
 
         Raises:
             WireError: unknown API key or version, or a malformed header.
@@ -153,7 +158,10 @@ def encode_response_job(
 def start_encoding_response(
     key: ApiKey, version: int, correlation_id: int, body: Message
 ) -> list[compiler.Chunk] | Generator[None, None, list[compiler.Chunk]]:
-    """Return a response frame as a list of chunks, or the job that encodes it if it has many elements."""
+    """Return a response frame as a list of chunks, or a job that encodes it.
+
+    The job is for a ``body`` with more than `compiler.MAX_ELEMENTS_PER_STEP` array elements.
+    """
     if compiler.has_more_elements_than(body, compiler.MAX_ELEMENTS_PER_STEP):
         return encode_response_job(key, version, correlation_id, body)
     return encode_response(key, version, correlation_id, body)
@@ -169,12 +177,12 @@ def _frame_response(
 
 
 def total_frame_bytes(chunks: list[compiler.Chunk]) -> int:
-    """Return the total size in bytes of an encoded frame, read from the size prefix in its first chunk."""
+    """Return the size in bytes of an encoded frame with its size prefix; reads that prefix in the first chunk."""
     return int(_SIZE.unpack_from(chunks[0])[0]) + _SIZE.size
 
 
 def split_chunks(chunks: list[compiler.Chunk], group_bytes: int) -> Iterator[list[compiler.Chunk]]:
-    """Yield groups of chunks of at least ``group_bytes``, the last one with the rest."""
+    """Yield consecutive chunks in groups of at least ``group_bytes`` bytes in all; the last group may be smaller."""
     group: list[compiler.Chunk] = []
     size_bytes = 0
     for chunk in chunks:

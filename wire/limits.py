@@ -1,6 +1,7 @@
-"""Bounds of decoding requests and records.
+"""Limits of decoding requests and records.
 
-The form is that of `ottla.broker.config.limits`.
+The docstring of each constant states what is limited, the reason, and what happens beyond it; the page of limits is
+generated from it, as from `ottla.broker.config.limits`.
 """
 
 from __future__ import annotations

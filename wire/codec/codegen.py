@@ -132,7 +132,7 @@ class CodecGenerator:
         )
 
     def call_expression(self, cls: type[Message], arguments: str) -> str:
-        """Return the expression that calls a struct's function with ``arguments``."""
+        """Return the expression that calls a struct's function with ``arguments``; generate the function first."""
         call = f"{self.generate_struct(cls)}({arguments})"
         return f"(yield from {call})" if self.is_generator(cls) else call
 

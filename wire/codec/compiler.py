@@ -51,7 +51,17 @@ def _generator(cls: type[Message], version: int, direction: str, *, sliced: bool
 
 
 def generated_source(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> str:
-    """Return the source of a generated codec, for inspection: ``direction`` is ``"decode"`` or ``"encode"``."""
+    """Return the Python source of a generated codec, for inspection; nothing is compiled.
+
+    Args:
+        cls: Top-level message class.
+        version: Version of the message.
+        direction: ``"decode"`` or ``"encode"``.
+        sliced: True for the variant that yields to the event loop.
+
+    Raises:
+        WireError: the message has no such version.
+    """
     emitter = _generator(cls, version, direction, sliced=sliced)
     emitter.generate_struct(cls)
     return emitter.source()
@@ -151,7 +161,7 @@ def encode_chunks(message: Message, version: int) -> list[Chunk]:
 
 
 def encode_element_chunks(whole: type[Message], version: int, part: Message) -> list[Chunk]:
-    """Encode one struct of an array in a message of class ``whole``; return its chunks.
+    """Encode ``part``, an array element of a message of class ``whole`` in ``version``; return its chunks.
 
     Raises:
         WireError: as `encode_chunks`.
@@ -169,9 +179,10 @@ def encode_element_chunks(whole: type[Message], version: int, part: Message) -> 
 
 
 def encode_job(message: Message, version: int) -> Generator[None, None, list[Chunk]]:
-    """Encode a message like `encode_chunks`, as a job that empties the message's `ResponseArray`s.
+    """Encode a message like `encode_chunks`, as a job.
 
-    Adjacent small chunks are joined, to save memory.
+    With more than `MAX_ELEMENTS_PER_STEP` array elements, adjacent small chunks are joined to save memory, and the
+    `ResponseArray`s of the message are emptied.
 
     Raises:
         WireError: a field has a value that this version does not support.
@@ -192,7 +203,10 @@ def encode_job(message: Message, version: int) -> Generator[None, None, list[Chu
 
 
 def response_array(whole: type[Message], version: int) -> Any:
-    """Return a `ResponseArray` to use in place of a list field in a response of class ``whole``."""
+    """Return an empty `ResponseArray` to use in place of a list field in a response of class ``whole``.
+
+    Its elements are encoded in ``version`` of the response.
+    """
     return ResponseArray(_row_encoder(whole, version))
 
 

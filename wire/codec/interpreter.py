@@ -33,7 +33,10 @@ def _no_trace(path: str, start: int, stop: int, value: Any) -> None:
 
 
 class MessageDecoder:
-    """Decoder of one message version, which interprets the schema."""
+    """Decoder of one message version, which interprets the schema.
+
+    The methods raise WireError if the bytes at ``pos`` are no valid value.
+    """
 
     def __init__(self, version: int, *, flexible: bool, trace: Trace = _no_trace) -> None:
         self.version = version
@@ -41,9 +44,9 @@ class MessageDecoder:
         self.trace = trace
 
     def read_length(self, buf: Buffer, pos: int, *, short: bool, compact: bool) -> tuple[int, int]:
-        """Read a length prefix: unsigned varint of length + 1 (``compact``), int16 (``short``) or int32; -1 is null.
+        """Return a length and the position after it; a negative length means null.
 
-        This and the other read methods return the value and the position after it.
+        The prefix is an unsigned varint of length + 1 (``compact``), an int16 (``short``) or an int32.
         """
         if compact:
             value, pos = read_uvarint(buf, pos)
@@ -52,7 +55,7 @@ class MessageDecoder:
         return int(number), pos
 
     def read_scalar(self, kind: str, buf: Buffer, pos: int, *, nullable: bool, compact: bool) -> tuple[Any, int]:
-        """Read a number, boolean, uuid, string or byte string."""
+        """Return a number, boolean, uuid, string or byte string (None for null), and the position after it."""
         if kind in FIXED_SIZE_FORMATS:
             return read_fixed(kind, buf, pos)
         if kind == "uuid":
@@ -71,7 +74,10 @@ class MessageDecoder:
         return (raw if kind == "records" else bytes(raw)), pos
 
     def read_value(self, spec: FieldSpec, buf: Buffer, pos: int, path: str, *, tagged: bool = False) -> tuple[Any, int]:
-        """Read a field that this version has: primitive, array or struct; ``path`` is its name in the trace."""
+        """Return the value of a field that this version has, None for null, and the position after it.
+
+        ``path`` is the name of the field in the trace; ``tagged``: it lies in the tagged section of its struct.
+        """
         nullable = self.version in spec.nullable
         compact = self.flexible and not spec.never_compact
         start = pos
@@ -106,7 +112,7 @@ class MessageDecoder:
     def read_element(
         self, spec: FieldSpec, kind: str, buf: Buffer, pos: int, path: str, *, compact: bool
     ) -> tuple[Any, int]:
-        """Read one element of type ``kind`` of an array field; return it and the position after it."""
+        """Return one element of type ``kind`` of an array field, and the position after it."""
         if kind == "struct":
             assert spec.struct is not None
             return self.read_struct(spec.struct, buf, pos, path)
@@ -116,11 +122,14 @@ class MessageDecoder:
         return value, pos
 
     def min_element_size(self, spec: FieldSpec) -> int:
-        """Return the minimum encoded size of an array element, which limits the count before anything is allocated."""
+        """Return the minimum encoded size in bytes of an element of an array field, to check its count beforehand."""
         return min_encoded_size(spec.element, spec.struct, self.version, flexible=self.flexible)
 
     def read_struct(self, cls: type[Message], buf: Buffer, pos: int, path: str = "") -> tuple[Any, int]:
-        """Read a struct with its tagged fields."""
+        """Return a struct with its tagged fields, and the position after it.
+
+        Fields that this version lacks, and tagged fields that are absent, have their default values.
+        """
         values: dict[str, Any] = {}
         tagged: dict[int, FieldSpec] = {}
         for spec in fields_of(cls):
@@ -183,7 +192,10 @@ def min_encoded_size(kind: str, struct: type[Message] | None, version: int, *, f
 
 
 class MessageEncoder:
-    """Encoder of one message version, which interprets the schema."""
+    """Encoder of one message version, which interprets the schema.
+
+    The methods raise WireError for a value that the type or the version does not allow.
+    """
 
     def __init__(self, version: int, *, flexible: bool) -> None:
         self.version = version
@@ -213,7 +225,7 @@ class MessageEncoder:
         return self.write_length(len(raw), short=kind == "string", compact=compact) + raw
 
     def write_value(self, spec: FieldSpec, value: Any, *, tagged: bool = False) -> bytes:
-        """Encode the value of a field that this version has."""
+        """Return the bytes of a field that this version has; ``tagged``: it lies in the tagged section."""
         nullable = self.version in spec.nullable
         compact = self.flexible and not spec.never_compact
         if spec.is_array:
@@ -237,7 +249,11 @@ class MessageEncoder:
         return self.write_scalar(spec.kind, value, nullable=nullable, compact=compact)
 
     def write_struct(self, message: Message) -> bytes:
-        """Encode a struct with its tagged fields."""
+        """Return the bytes of a struct; tagged fields with their default values are left out.
+
+        Raises:
+            WireError: a field that this version lacks has a value other than its default, and is not ignorable.
+        """
         if message is None:
             raise WireError("null for a struct that may not be null")
         out = b""

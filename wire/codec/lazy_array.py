@@ -88,7 +88,11 @@ def read_compact_string(buf: memoryview, pos: int, end: int, budget: DecodeBudge
 
 
 def read_unbudgeted_compact_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
-    """Read a compact string without a budget; return it and the next position."""
+    """Read a compact string without a budget; return it and the next position.
+
+    Raises:
+        WireError, IndexError: the string is null, longer than `MAX_STRING_BYTES`, or exceeds ``end``.
+    """
     size = buf[pos]
     pos += 1
     if size > 127:
@@ -110,7 +114,11 @@ def read_string(buf: memoryview, pos: int, end: int, budget: DecodeBudget) -> tu
 
 
 def read_unbudgeted_string(buf: memoryview, pos: int, end: int) -> tuple[str, int]:
-    """Read a string with an int16 length without a budget; return it and the next position."""
+    """Read a string with an int16 length without a budget; return it and the next position.
+
+    Raises:
+        WireError, struct.error: the string is null or exceeds ``end``.
+    """
     (size,) = _INT16(buf, pos)
     pos += 2
     stop = pos + size

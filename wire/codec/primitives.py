@@ -42,7 +42,13 @@ def read_bytes(buf: Buffer, pos: int, size: int) -> tuple[memoryview, int]:
 
 
 def read_fixed(kind: str, buf: Buffer, pos: int) -> tuple[int | float | bool, int]:
-    """Read a big-endian number of type ``kind`` (``int32``) or a boolean (any non-zero byte is true)."""
+    """Return a big-endian number of type ``kind`` (``int32``) or a boolean, and the position after it.
+
+    Any byte but 0 is True.
+
+    Raises:
+        WireError: the buffer ends within the value.
+    """
     code = struct.Struct(">" + FIXED_SIZE_FORMATS[kind])
     raw, pos = read_bytes(buf, pos, code.size)
     return code.unpack(raw)[0], pos
@@ -61,7 +67,7 @@ def write_fixed(kind: str, value: float) -> bytes:
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Read an unsigned varint (LEB128) of at most 32 bits, in at most five bytes.
+    """Return an unsigned varint (LEB128) of at most 32 bits and five bytes, and the position after it.
 
     Raises:
         WireError: the buffer ends within the varint, or it is longer than five bytes.
@@ -74,7 +80,9 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_uvarint_continuation(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """Read the rest of an unsigned varint at ``pos``, whose first byte was ``first`` (at least 0x80).
+    """Return an unsigned varint of more than one byte, and the position after it.
+
+    ``first``: its first byte, at least 0x80; ``pos``: position of the second.
 
     Raises:
         WireError: the buffer ends within the varint, or it is longer than five bytes.
@@ -130,7 +138,7 @@ def write_string_length(value: int) -> bytes:
 
 
 def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Read a zig-zag varint of at most 64 bits, in at most ten bytes.
+    """Return a signed (zig-zag) varint of at most 64 bits and ten bytes, and the position after it.
 
     Raises:
         WireError: the varint is longer than ten bytes.
@@ -152,7 +160,9 @@ def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Read a zig-zag varint of at most 32 bits, in at most five bytes: all numbers of a record except its timestamp.
+    """Return a signed (zig-zag) varint of at most 32 bits and five bytes, and the position after it.
+
+    All numbers of a record but its timestamp delta have this form.
 
     Raises:
         WireError: the varint is longer than five bytes.

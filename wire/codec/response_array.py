@@ -62,7 +62,9 @@ class ResponseArray:
             self.append(row)
 
     def append_array(self, other: ResponseArray) -> None:
-        """Append the elements of another array, which must not be used afterwards; neither may be a `changeable_array`.
+        """Append the elements of another array, which must not be used afterwards.
+
+        Neither array may come from `changeable_array`.
 
         Raises:
             WireError: an encoded element has a value that the version does not support.
@@ -121,7 +123,7 @@ def changeable_array() -> Any:
 
 
 def join_small_chunks(chunks: list[_Chunk]) -> list[_Chunk]:
-    """Return the chunks with adjacent small ones joined."""
+    """Return the chunks, with adjacent bytes objects of less than 4096 bytes joined; others stay as they are."""
     out: list[_Chunk] = []
     small: list[bytes] = []
     for chunk in chunks:

@@ -3,9 +3,9 @@
 A message is a :class:`Message` subclass whose annotations contain a :class:`WireType`::
 
     class Heartbeat(Message):
-        SPEC: ClassVar[Spec] = request(12, "0-4", flexible="4+")
+        SPEC: ClassVar[MessageSpec] = request(12, "0-4", "4+", "broker")
         group_id: String = ""
-        group_instance_id: A[str | None, w("string", "3+", nullable="3+")] = None
+        group_instance_id: A[str | None, wire_field("string", "3+", nullable="3+")] = None
 
 One class has the fields of all its versions. ``wire_field(kind, since)`` uses Kafka's spelling of types (``int32``,
 ``[]string``, ``struct``, ``[]struct``) and of version ranges (``"2+"``, ``"0-4"``). `interpreter` and `compiler`
@@ -53,7 +53,7 @@ class Versions(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """Parse a version range in Kafka's form: ``"2+"``, ``"0-4"``, ``"3"`` or ``"none"``."""
+        """Return the version range in Kafka's form: ``"2+"``, ``"0-4"``, ``"3"`` or ``"none"`` (empty range)."""
         if text == "none":
             return NO_VERSIONS
         if text.endswith("+"):
@@ -73,7 +73,11 @@ NO_VERSIONS = Versions(1, 0)
 
 
 class WireType(NamedTuple):
-    """Annotation of a message field: type, and the version ranges in which it exists, is nullable or is tagged."""
+    """Annotation of a message field: type, and the version ranges in which it exists, is nullable or is tagged.
+
+    ``tag``: number of a tagged field, else -1. ``ignorable``: a version without the field drops its value when it is
+    encoded; otherwise a value other than the default is an error.
+    """
 
     kind: str
     since: str = "0+"
@@ -94,7 +98,10 @@ def wire_field(
     ignorable: bool = False,
     never_compact: bool = False,
 ) -> WireType:
-    """Return the annotation of a message field; ``never_compact``: no compact length even in flexible versions."""
+    """Return the annotation of a message field of type ``kind`` that exists in the versions ``since``.
+
+    ``never_compact``: no compact length even in flexible versions. The others are those of `WireType`.
+    """
     return WireType(kind, since, nullable, tagged, tag, ignorable, never_compact)
 
 
@@ -114,7 +121,11 @@ Opaque = Any
 
 
 class MessageSpec(NamedTuple):
-    """Properties of a message class: type, API key, versions, flexible versions and listeners."""
+    """Properties of a message class: type, API key, versions, flexible versions and listeners.
+
+    ``type`` is ``"request"``, ``"response"`` or the kind of a stored record. ``key`` is the API key of a request or
+    response, the type number of a stored record, or -1. ``latest_unstable``: the highest version is not advertised.
+    """
 
     type: str
     key: int
@@ -136,7 +147,14 @@ def response(key: int, versions: str, flexible: str) -> MessageSpec:
 
 
 def data(kind: str, versions: str, flexible: str, key: int = -1) -> MessageSpec:
-    """Return the spec of a stored record, or of a message embedded in another message's bytes field."""
+    """Return the spec of a stored record, or of a message embedded in another message's bytes field.
+
+    Args:
+        kind: Kind of record, such as ``"metadata"`` or ``"coordinator-key"``.
+        versions: Range of versions.
+        flexible: Range of flexible versions.
+        key: Type number of the record among those of its kind, -1 if it has none.
+    """
     return MessageSpec(kind, key, Versions.parse(versions), Versions.parse(flexible))
 
 
@@ -172,7 +190,7 @@ class FieldSpec(NamedTuple):
         return self.kind[2:]
 
     def default_value(self) -> Any:
-        """Return the default value, for versions without the field and for absent tagged fields."""
+        """Return the value of versions without the field and of an absent tagged field; lists and structs are new."""
         if self.default is list:
             return []
         if self.kind == "struct" and self.default is self.struct:

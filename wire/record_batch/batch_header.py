@@ -134,7 +134,13 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def read_offset_and_size(buf: Buffer, pos: int = 0) -> tuple[int, int]:
-    """Return base offset and total size in bytes of the batch of any magic at ``pos``; reads twelve bytes."""
+    """Return base offset and total size in bytes of the batch at ``pos``, of any magic; reads twelve bytes.
+
+    The size is not checked.
+
+    Raises:
+        struct.error: fewer than twelve bytes are left.
+    """
     base_offset, length = _OVERHEAD.unpack_from(buf, pos)
     return base_offset, length + LOG_OVERHEAD_BYTES
 
@@ -161,7 +167,11 @@ def set_offset_and_epoch(buf: bytearray | memoryview, pos: int, base_offset: int
 
 
 def set_max_timestamp(buf: bytearray | memoryview, pos: int, header: BatchHeader) -> BatchHeader:
-    """Write attributes and max timestamp of ``header`` and the new checksum in place; return the changed header."""
+    """Write attributes and max timestamp of ``header`` into the batch at ``pos`` and recompute its checksum.
+
+    Returns:
+        ``header`` with the new checksum.
+    """
     _ATTRIBUTES.pack_into(buf, pos + ATTRIBUTES_OFFSET, header.attributes)
     _OFFSET.pack_into(buf, pos + MAX_TIMESTAMP_OFFSET, header.max_timestamp)
     crc = crc32c(memoryview(buf)[pos + ATTRIBUTES_OFFSET : pos + header.size_bytes])

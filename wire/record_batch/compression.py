@@ -102,7 +102,7 @@ class _XerialCompressor:
 
 
 def create_compressor(codec: CompressionType, level: int | None = None) -> StreamCompressor:
-    """Return a compressor of a codec; ``level``: ``compression.{gzip,lz4,zstd}.level``, None for the default."""
+    """Return a new compressor of a codec; ``level``: ``compression.{gzip,lz4,zstd}.level``, None for the default."""
     if codec is CompressionType.GZIP:
         gzip = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
         return StreamCompressor(gzip.compress, gzip.flush)

@@ -26,7 +26,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlRecordType(IntEnum):
-    """Number in the key of a control record that says what the record is."""
+    """Type of a control record: the second int16 of its key."""
 
     ABORT = 0
     COMMIT = 1
@@ -88,12 +88,17 @@ def iterate_end_markers(header: BatchHeader, data: Buffer) -> Iterator[EndTransa
 
 
 def build_control_record(message: Message, now_ms: int) -> NewRecord:
-    """Return a control record of the quorum with ``message`` in version 0, which has its own version field."""
+    """Return a control record of KRaft with the timestamp ``now_ms``.
+
+    Its value is ``message`` encoded in version 0; such a message has a version field of its own.
+    """
     return NewRecord(_KEY.pack(0, _TYPES[type(message)]), compiler.encode(message, 0), now_ms)
 
 
 def build_end_transaction_batch(end: EndTransactionMarker, producer_id: int, epoch: int, now_ms: int) -> bytes:
     """Return a control batch with one marker, which commits or aborts a producer's transaction.
+
+    ``epoch``: producer epoch of the marker; ``now_ms``: its timestamp. The base offset is 0.
 
     Source: ``MemoryRecords.writeEndTransactionalMarker`` (apache/kafka 4.3.1).
     """

@@ -95,7 +95,10 @@ class _GzipMember:
 
 
 def decompress_gzip(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    """Yield the decompressed pieces of consecutive gzip members; other bytes after a member are ignored."""
+    """Yield the content of consecutive gzip members in pieces of at most ``size_bytes``; some pieces are empty.
+
+    Bytes after a member that are no gzip header end the data without an error, as in Java.
+    """
     view = memoryview(data)
     at = buffered = gzip_header_end(view, 0)
     while True:
@@ -147,7 +150,10 @@ def iterate_snappy_blocks(view: memoryview) -> Iterator[memoryview]:
 
 
 def decompress_snappy(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    """Yield the decompressed pieces of snappy data, an empty piece before a large block is decompressed as a whole."""
+    """Yield the content of snappy data in pieces of at most ``size_bytes``.
+
+    An empty piece precedes a block of more than `FREE_BYTES`, which is then decompressed as a whole.
+    """
     # lazy: 2.8 ms, 147 kB
     import snappy
 
@@ -197,7 +203,7 @@ def _lz4_runs(view: memoryview, descriptor: Lz4FrameDescriptor) -> Iterator[tupl
 
 
 def decompress_lz4(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    """Yield the decompressed pieces of one lz4 frame of independent blocks; bytes after it are ignored.
+    """Yield the content of one lz4 frame in pieces of at most ``size_bytes``; bytes after the frame are ignored.
 
     Content size and content checksum are not verified, as in Kafka: the library gets a frame header without them.
     """
@@ -251,7 +257,9 @@ def _zstd_runs(view: memoryview, at: int, frame: ZstdFrameHeader) -> Iterator[tu
 
 
 def _decompress_zstd_frame(view: memoryview, at: int, frame: ZstdFrameHeader, unpacker: Any, size_bytes: int) -> _Frame:
-    """Yield the decompressed pieces of one zstd frame; return its end. A piece is empty after blocks without output.
+    """Yield the content of one zstd frame in pieces of at most ``size_bytes``; return the position after the frame.
+
+    A piece is empty after blocks without output.
 
     The library decompresses a small frame in one pass; only then it ignores the window size, and verifies the content
     size if the last block is empty.
@@ -276,7 +284,7 @@ def _decompress_zstd_frame(view: memoryview, at: int, frame: ZstdFrameHeader, un
 
 
 def decompress_zstd(data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    """Yield the decompressed pieces of consecutive zstd frames; skippable frames are skipped.
+    """Yield the content of consecutive zstd frames in pieces of at most ``size_bytes``, empty for a skippable frame.
 
     The library decompresses all of its input at once: it gets groups of blocks with a limited decompressed size.
     """

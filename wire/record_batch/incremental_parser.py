@@ -97,7 +97,11 @@ def _skip_headers(data: bytes, at: int, end: int, stop: int, count: int) -> tupl
 
 
 def first_record_fits(data: bytearray | memoryview, end: int, count: int) -> bool:
-    """Return whether the first of ``count`` uncompressed records fits into its batch, by its size and key size."""
+    """Return False if the first of ``count`` uncompressed records, or the count itself, does not fit the batch.
+
+    ``data`` begins with the batch header; ``end``: size of the batch in bytes. The size of the record is checked, and
+    the size of its key unless that is above 63 bytes or the record has deltas other than 0.
+    """
     if HEADER_BYTES + count * MIN_RECORD_BYTES > end:
         return False
     size, at = data[HEADER_BYTES], HEADER_BYTES + 1

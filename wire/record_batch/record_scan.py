@@ -195,7 +195,10 @@ def iterate_keys(data: bytes, count: int) -> Iterator[tuple[int, bytes | None]]:
 
 
 def read_timestamp_delta(data: bytes, place: RecordRange) -> tuple[int, int, int]:
-    """Return the timestamp delta (ms) of the record at ``place``, and the positions of its attributes and after it."""
+    """Return the timestamp delta (ms) of the record at ``place``, the position of its attributes, and the delta's end.
+
+    The attributes are the byte before the delta.
+    """
     _, head = read_varlong(data, place[0])
     delta, after = read_varlong(data, head + 1)
     return delta, head, after

@@ -82,7 +82,7 @@ def _headers(buf: Buffer, pos: int, end: int, most: int | None = None) -> tuple[
 
 
 def decompress_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
-    """Return the decompressed records of the batch at ``pos``, at most ``limit`` bytes.
+    """Return the records of the batch at ``pos``, decompressed to at most ``limit`` bytes.
 
     Raises:
         WireError: unknown codec or invalid data; DecompressedSizeExceeded: the limit is exceeded.
@@ -107,10 +107,11 @@ def find_first_by_timestamp(
 def find_first_by_timestamp_job(
     buf: Buffer, header: BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
 ) -> TimestampSearchJob:
-    """Return (offset, timestamp) of a batch's first record at or after ``timestamp_ms`` and ``from_offset``, or None.
+    """Job that returns (offset, timestamp in ms) of a batch's first record at or after both bounds, or None.
 
-    Reads each record only up to its offset, and yields often: a batch may have a million records. It yields True if the
-    search holds so much memory that only a limited number may run at once (`StreamDecompressor`), else False.
+    ``buf`` begins with the batch; ``limit``: decompressed bytes. Reads each record only up to its offset, and yields
+    often: a batch may have a million records. It yields True if the search holds so much memory that only a limited
+    number may run at once (`StreamDecompressor`), else False.
 
     Raises:
         WireError: the records are malformed or do not match the header.
@@ -141,9 +142,10 @@ def find_first_by_timestamp_job(
 
 
 def find_max_timestamp_job(buf: Buffer, header: BatchHeader, limit: int = MAX_DECOMPRESSED_BYTES) -> TimestampSearchJob:
-    """Return (offset, timestamp) of a batch's first record with the largest timestamp, or None without records.
+    """Job that returns (offset, timestamp in ms) of a batch's first record with the largest timestamp.
 
-    The maximum in the header is not used. Reads and yields as `find_first_by_timestamp_job`.
+    Returns None for a batch without records. The maximum in the header is not used. Reads and yields as
+    `find_first_by_timestamp_job`.
 
     Raises:
         WireError: the records are malformed or do not match the header.
@@ -351,7 +353,8 @@ def build_batch(
 ) -> bytes:
     """Return an encoded batch of ``records`` with consecutive offsets from ``base_offset``.
 
-    Base timestamp is that of the first record, max timestamp the largest. ``level``: compression level of the codec.
+    Base timestamp is that of the first record, max timestamp the largest. ``level``: compression level of the codec,
+    None for its default. ``attributes``: further bits, such as `CONTROL_BIT`; the codec is added to them.
     """
     items = list(records)
     base_timestamp = items[0].timestamp_ms if items else NO_TIMESTAMP
