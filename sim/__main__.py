@@ -16,7 +16,7 @@ from sim.scenarios.tiered_cluster import simulate_tiered_cluster
 
 
 def result_text(result: SimulationResult) -> str:
-    """Return the output line of a run: seed, digest, faults, virtual seconds, and ``ok`` or the violations."""
+    """Return the output of a run as one row of text: seed, digest, faults, virtual seconds, ``ok`` or violations."""
     faults = ",".join(f"{name}={count}" for name, count in sorted(result.faults.items()))
     names = sorted({name for name, _ in result.violations})
     verdict = f"VIOLATION {','.join(names)}" if names else "ok"
@@ -54,7 +54,10 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the simulations of the command line and return the exit status."""
+    """Run the simulations of the command line and print each result; return 1 if a run has a violation, else 0.
+
+    Without ``PYTHONHASHSEED=0`` the process first replaces itself by one that has it.
+    """
     options = parse_arguments()
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, [sys.executable, "-m", "sim", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})

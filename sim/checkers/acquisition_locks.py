@@ -92,7 +92,10 @@ class AcquisitionLocks:
     # ------------------------------------------------------------------ state of the nodes
 
     def server_state(self, host: str, place: SharedPlace, member: str) -> ServerState | None:
-        """Return the current state on a host; None if it does not lead the share partition."""
+        """Return the leader object and the share session of a member on a host; None if it does not lead the partition.
+
+        The first observation of a leader object is recorded with its time.
+        """
         parts = self._living().get(host)
         shares = None if parts is None else vars(parts).get("share_partition_manager")
         shared = None if shares is None else shares.get(self._group, place)
@@ -121,9 +124,14 @@ class AcquisitionLocks:
         rows: Iterable[tuple[int, int, int]],
         began_s: float,
     ) -> None:
-        """Record acquired records; ``rows``: first offset, last offset and delivery count of each batch.
+        """Record acquired records, and report those that were not free.
 
-        ``began_s`` is the time of the request: records that others acquired since may have been released before.
+        Args:
+            hold: Member, host and lock of the acquisition.
+            at: Partition by topic name.
+            place: The same partition by topic id.
+            rows: First offset, last offset (inclusive) and delivery count of each batch.
+            began_s: Simulated time of the request; records that others acquired since may have been released before.
         """
         for first, last, count in rows:
             for offset in range(first, last + 1):
@@ -142,7 +150,7 @@ class AcquisitionLocks:
                 self._by_member.setdefault(hold.member, {})[where] = None
 
     def _must_be_accepted(self, where: RecordKey, sight: ServerState | None, began_s: float) -> bool:
-        """Return True if an accepted record must not be delivered by this leader any more.
+        """Return True if a record was accepted before ``began_s`` and this leader (``sight``) must know of it.
 
         A former leader that does not know of the accept may still deliver the record, in Kafka as well, until it has to
         write state.
@@ -155,7 +163,10 @@ class AcquisitionLocks:
     def on_acknowledging(
         self, member: str, at: HistoryPartition, offsets: Mapping[int, int]
     ) -> dict[int, AcquiredRecord]:
-        """Record that a member sends acknowledgements (type by offset); return its acquired records by offset."""
+        """Record that a member sends acknowledgements (type by offset); return its acquired records by offset.
+
+        Except for renewals, its locks of these records end.
+        """
         out = {}
         for offset, kind in offsets.items():
             self.acknowledgements.setdefault((at, offset), set()).add(kind)
@@ -169,14 +180,14 @@ class AcquisitionLocks:
     def on_acknowledged(
         self, at: HistoryPartition, offsets: Mapping[int, int], holds: Mapping[int, AcquiredRecord]
     ) -> None:
-        """Record a confirmed acknowledgement."""
+        """Record acknowledgements (type by offset) that succeeded; ``holds``: result of `on_acknowledging`."""
         for offset, kind in offsets.items():
             if kind == ACCEPT:
                 sight = holds[offset].server_state if offset in holds else None
                 self._accepted[at, offset] = (self._now_s(), None if sight is None else sight.share_partition)
 
     def on_renewed(self, member: str, at: HistoryPartition, offsets: Collection[int], until_s: float) -> None:
-        """Record a renewal: locks of these records last at least until ``until_s``."""
+        """Record a renewal: locks of these records last at least until ``until_s``, in seconds of the host's clock."""
         for offset in offsets:
             hold = self._held.get((at, offset), {}).get(member)
             if hold is not None:
@@ -185,12 +196,12 @@ class AcquisitionLocks:
     def on_refused(
         self, place: SharedPlace, at: HistoryPartition, offsets: Mapping[int, int], holds: Mapping[int, AcquiredRecord]
     ) -> None:
-        """Record a rejected acknowledgement, a violation if all its locks were valid."""
+        """Report a rejected acknowledgement as ``HolderIsHeard`` if all its records had valid locks."""
         if holds and all(offset in holds and self._is_in_force(holds[offset], place) for offset in offsets):
             self._ledger.report_violation("HolderIsHeard", f"{self._group}: {at[0]}-{at[1]} {dict(offsets)}")
 
     def on_lost(self, member: str) -> None:
-        """Record that a member has lost all its records."""
+        """Record that all locks of a member have ended, such as with its connection."""
         for where in list(self._by_member.get(member, ())):
             self._remove_lock(member, where)
 

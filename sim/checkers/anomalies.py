@@ -20,7 +20,7 @@ from sim.checkers.observed_log import Anomaly, ObservedLog, partition_name
 
 
 def inconsistent_offsets(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield offsets at which two different values were read."""
+    """Yield ``inconsistent-offsets``: offsets at which two different values were read."""
     for place, offsets in book.raw.items():
         for offset, values in offsets.items():
             if len(values) > 1:
@@ -30,7 +30,7 @@ def inconsistent_offsets(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def duplicate(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield values seen at two offsets."""
+    """Yield ``duplicate``: values seen at two offsets; a violation if producers are idempotent."""
     for place, first in book.first.items():
         for value, index in first.items():
             if book.last[place][value] != index:
@@ -38,7 +38,7 @@ def duplicate(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def lost_write(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield writes that no client read, though later ones were read."""
+    """Yield ``lost-write``: committed writes that no client read, though later ones in the partition were read."""
     for place, last in book.last.items():
         read = [book.first[place][value] for value in last if (place, value) in book.readers]
         bound = max(read, default=-1)
@@ -51,7 +51,7 @@ def lost_write(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def unread_write(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield acknowledged writes missing in the complete read at the end."""
+    """Yield ``unseen``: acknowledged writes that no client read, if all partitions were read at the end."""
     for op in book.ops if book.final else ():
         for send in op.sends if op.outcome is OperationOutcome.OK else ():
             if (send.place, send.value) not in book.readers:
@@ -59,7 +59,7 @@ def unread_write(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def phantom_read(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield values that were read but never sent."""
+    """Yield ``ghost``: values that were read but never sent."""
     for place, offsets in book.raw.items():
         for value in dict.fromkeys(value for values in offsets.values() for value in values):
             if (place, value) not in book.writer:
@@ -67,7 +67,7 @@ def phantom_read(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def corrupt_record(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield records with a wrong checksum for their partition."""
+    """Yield ``crc``: records that were read with a wrong checksum for their partition."""
     for op in book.ops:
         for poll in op.polls:
             for offset, value in poll.records:
@@ -198,9 +198,9 @@ RULES: tuple[Callable[[ObservedLog], Iterator[Anomaly]], ...] = (
 
 
 def find_anomalies(ops: list[Operation], *, final: bool = True, idempotent: bool = True) -> list[Anomaly]:
-    """Return every anomaly of a history.
+    """Return every anomaly of a history, those that Kafka allows included.
 
-    ``final``: all partitions were read completely at the end. ``idempotent``: duplicates are anomalies.
+    ``final``: all partitions were read completely at the end. ``idempotent``: duplicates are violations.
     """
     book = ObservedLog(ops, final=final, idempotent=idempotent)
     return [found for rule in RULES for found in rule(book)]

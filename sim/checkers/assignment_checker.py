@@ -36,7 +36,7 @@ class PendingRevocation(NamedTuple):
 
 
 class AssignmentChecker:
-    """Assignments of one group, as its members see them."""
+    """Checker of the assignments of one group; its members report each event, and violations go to the ledger."""
 
     def __init__(self, ledger: DeliveryChecker, group: str, now_s: Callable[[], float]) -> None:
         self._ledger = ledger
@@ -66,10 +66,17 @@ class AssignmentChecker:
     def on_assigned(
         self, member: str, identity: str, epoch: int, places: Collection[HistoryPartition], began: int, cuts: int
     ) -> None:
-        """Record the assignment of a member in an epoch; the response may be outdated.
+        """Record the assignment of a member in an epoch; report a partition that another one has in that epoch.
 
-        ``began``: event number of its request; ``identity``: identity across restarts; ``cuts``: power cuts before the
-        request.
+        It is ignored if power was cut since the request: the response may be outdated.
+
+        Args:
+            member: Member id.
+            identity: Instance id of a static member, else the member id.
+            epoch: Member epoch of the response.
+            places: All assigned partitions.
+            began: Event number of the request.
+            cuts: Number of power cuts before the request.
         """
         if cuts != self._ledger.power_cuts:
             return
@@ -96,13 +103,17 @@ class AssignmentChecker:
             self._claims[member] = [claim for claim in self._claims[member] if claim.place not in places]
 
     def on_member_removed(self, member: str) -> None:
-        """Record that a member has left."""
+        """Record that a member has left or ended: it uses no partition any more."""
         self.on_revoked(member, self.assigned_to(member))
         self._claims.pop(member, None)
         self._last_response_s.pop(member, None)
 
     def on_heartbeat(self, member: str, began: int, only: HistoryPartition | None = None) -> None:
-        """Record a successful response to a request started at ``began``; ``only``: for this partition only."""
+        """Record a successful response to a request with event number ``began``.
+
+        Reports ``NoAssignmentBeforeRevocation`` if the member still uses a partition that was assigned to another one
+        before the request. ``only``: the response concerns this partition only; None: all.
+        """
         self._last_response_s[member] = self._now_s()
         for claim in self._claims.get(member, ()):
             if claim.event_number < began and only in (None, claim.place):
@@ -111,12 +122,12 @@ class AssignmentChecker:
                 self._ledger.report_violation("NoAssignmentBeforeRevocation", detail)
 
     def allow_epoch_reset(self) -> None:
-        """Record a join by the classic protocol: in an empty group epochs restart."""
+        """Record a join by the classic protocol as `on_join`, after which the group may be classic for some time."""
         self._founded_s = self._now_s()
         self.on_join()
 
     def on_join(self) -> None:
-        """Record a join: an empty group may be replaced by one of the other protocol."""
+        """Record a join; forget owners by epoch if all members may have been removed: the group may be a new one."""
         if all(at_s < self._now_s() - HEARTBEAT_TIMEOUT_S for at_s in self._last_response_s.values()):
             self._owners.clear()
 

@@ -61,7 +61,7 @@ class ClusterInvariants:
             await trio.sleep(CHECK_INTERVAL_S)
 
     def check_once(self) -> None:
-        """Check all invariants once."""
+        """Check all invariants once, and report each violation."""
         living = self._living()
         for parts in living.values():
             if parts not in self._watched:
@@ -72,7 +72,7 @@ class ClusterInvariants:
                 self.report(rule.__name__, detail)
 
     def report(self, rule: str, detail: str) -> None:
-        """Report a violation."""
+        """Report a violation of a rule, named by its function; at most `MAX_REPORTS` of each rule are recorded."""
         name = "".join(word.capitalize() for word in rule.split("_"))
         self._reported[name] = self._reported.get(name, 0) + 1
         if self._reported[name] <= MAX_REPORTS:
@@ -80,7 +80,7 @@ class ClusterInvariants:
             self._simulation.ledger.report_violation(name, f"at {self._simulation.now_s():.3f} s: {detail}")
 
     def _on_publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Check a published image against those of other nodes at that offset."""
+        """Compare a published image with that of the same offset at other nodes; report a difference."""
         known = self._images.setdefault(image.offset, image)
         if known is not image and known != image:
             self.report(
@@ -205,7 +205,7 @@ def leader_epoch_at(chain: LogSummary, offset: int) -> int | None:
 
 
 def newest_image(living: LiveNodes) -> MetadataImage:
-    """Return the newest image of the running nodes."""
+    """Return the metadata image with the highest offset on a running node; an empty one without nodes."""
     from ottla.controller.metadata.image import MetadataImage
 
     return max((x.controller.image for x in living.values()), key=lambda x: x.offset, default=MetadataImage())
@@ -219,6 +219,6 @@ def iterate_partitions(image: MetadataImage) -> Iterator[tuple[str, int, Partiti
 
 
 def image_difference(one: MetadataImage, other: MetadataImage) -> str:
-    """Return the areas in which two images differ, for debugging."""
+    """Return the fields in which two images differ, with both values cut to 600 characters, as text."""
     areas = [x for x in one.__dataclass_fields__ if getattr(one, x) != getattr(other, x)]
     return ", ".join(f"{x}: {getattr(one, x)} and {getattr(other, x)}"[:600] for x in areas)

@@ -17,5 +17,5 @@ def raise_coordinator_failure(error: errors.CoordinatorStateError, topic: str, p
 
 
 def end_on_coordinator_failure() -> None:
-    """Make the failure of a coordinator end its process, as a broken invariant does."""
+    """Make a failed coordinator raise an AssertionError, which ends its node, for the rest of this Python process."""
     errors.report_failure = raise_coordinator_failure

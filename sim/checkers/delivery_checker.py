@@ -1,4 +1,4 @@
-"""Checker of delivery guarantees to clients.
+"""Checker of delivery guarantees to clients: clients record what they send, commit and read, and it reports violations.
 
 ``lost``: an acknowledged record is missing (after a power cut only synced ones must exist). ``duplicate``: a record
 exists twice. ``disorder``: a producer's records are in another order than sent. ``hole``: offsets are not contiguous.
@@ -22,7 +22,7 @@ LedgerPartition = tuple[str, int]
 
 @dataclass(slots=True)
 class DeliveryChecker:
-    """Sent, acknowledged and committed data of a run, and the violations found."""
+    """Ledger of a run: sent, acknowledged and committed data, and all violations as (name, detail)."""
 
     sent_values: dict[LedgerPartition, dict[int, None]] = field(default_factory=dict)
     acknowledged_offsets: dict[LedgerPartition, dict[int, int]] = field(default_factory=dict)
@@ -44,17 +44,18 @@ class DeliveryChecker:
     """Owner of each partition in a generation."""
 
     def report_violation(self, name: str, detail: str) -> None:
-        """Report a violation."""
+        """Add a violation, which makes the run fail at its end."""
         self.violations.append((name, detail))
 
     def record_sent(self, place: LedgerPartition, values: list[int]) -> None:
-        """Record values that are being sent."""
+        """Record values before they are sent to a partition; others that appear in it are violations."""
         self.sent_values.setdefault(place, {}).update(dict.fromkeys(values))
 
     def record_acknowledged(self, place: LedgerPartition, values: list[int], offset: int, cuts: int) -> None:
-        """Record acknowledged values; ``cuts``: power cuts before they were sent.
+        """Record that values were acknowledged, with consecutive offsets from ``offset`` on: they must not be lost.
 
-        A response in flight during a power cut may be about lost records.
+        ``cuts``: number of power cuts before they were sent. If there was one since, the call is ignored: the response
+        may be about lost records.
         """
         if cuts != self.power_cuts:
             return
@@ -64,28 +65,31 @@ class DeliveryChecker:
             self.acknowledged_count += 1
 
     def report_out_of_order(self, place: LedgerPartition) -> None:
-        """Report a batch rejected for its sequence, unless after a power cut."""
+        """Report ``out-of-order``, a batch rejected for its sequence, unless there was a power cut in the run."""
         if not self.power_cuts:
             self.report_violation("out-of-order", f"{place[0]}-{place[1]}")
 
     def report_out_of_range(self, place: LedgerPartition, offset: int) -> None:
-        """Report a reader beyond the end, unless after a power cut."""
+        """Report ``lost``, a reader beyond the end of the log, unless there was a power cut in the run."""
         if not self.power_cuts:
             self.report_violation("lost", f"{place[0]}-{place[1]} ends before {offset}")
 
     def record_commit_attempt(self, place: LedgerPartition, offset: int) -> None:
-        """Record a commit being sent, which may happen without a response."""
+        """Record an offset before it is committed: the commit may happen without a response."""
         self.attempted_commits[place] = max(self.attempted_commits.get(place, 0), offset)
 
     def record_commit(self, place: LedgerPartition, offset: int, cuts: int) -> None:
-        """Record an acknowledged commit; ``cuts`` as in `record_acknowledged`."""
+        """Record an acknowledged offset commit, below which the group must not go; ``cuts``: power cuts before it."""
         self.commits += 1
         if cuts != self.power_cuts:
             return
         self.committed_to[place] = max(self.committed_to.get(place, 0), offset)
 
     def verify_committed_offset(self, place: LedgerPartition, offset: int, requested_at: int) -> None:
-        """Verify a fetched offset; ``requested_at``: acknowledged offset at the request."""
+        """Verify a committed offset that was fetched; report ``offset-back`` if too low, ``ghost`` if never committed.
+
+        ``requested_at``: committed offset that was acknowledged when the request was sent.
+        """
         least = min(requested_at, self.committed_to.get(place, 0))
         if offset < least:
             self.report_violation("offset-back", f"{place[0]}-{place[1]}: {offset} < {least}")
@@ -93,17 +97,23 @@ class DeliveryChecker:
             self.report_violation("ghost", f"{place[0]}-{place[1]}: position {offset} was never committed")
 
     def record_generation(self, generation: int, cuts: int) -> None:
-        """Record a member's new generation, which ends the previous one; ``cuts``: power cuts before its request."""
+        """Record a member's new generation, which ends older ones; ignored after a power cut since its request.
+
+        ``cuts``: number of power cuts before the request.
+        """
         if cuts == self.power_cuts:
             self.generation = max(self.generation, generation)
 
     def verify_commit_generation(self, generation: int, newest: int, cuts: int) -> None:
-        """Verify the generation of an accepted commit; ``newest``, ``cuts``: at the request."""
+        """Report ``StaleMemberCommit`` if a commit was accepted from an older generation than ``newest``.
+
+        ``newest``, ``cuts``: newest generation and number of power cuts when the request was sent.
+        """
         if generation < newest and cuts == self.power_cuts:
             self.report_violation("StaleMemberCommit", f"a member of generation {generation} after {newest} had begun")
 
     def record_assignment(self, place: LedgerPartition, generation: int, member: str) -> None:
-        """Record the owner of a partition in a generation: there must be only one."""
+        """Record the owner of a partition in a generation; report a second one unless power was cut in the run."""
         owner = self.owners.setdefault((place, generation), member)
         if owner != member and not self.power_cuts:
             self.report_violation(
@@ -112,7 +122,10 @@ class DeliveryChecker:
             )
 
     def record_power_cut(self, synced: dict[LedgerPartition, int]) -> None:
-        """Record a power cut: unsynced records may be lost, and offsets may go back."""
+        """Record a power cut: records at or above the offsets ``synced`` may be lost, and committed offsets go back.
+
+        `on_power_cut` callbacks are called.
+        """
         self.power_cuts += 1
         for place, offset in synced.items():
             self.synced_to[place] = max(self.synced_to.get(place, 0), offset)
@@ -127,7 +140,7 @@ class DeliveryChecker:
             forget()
 
     def verify_partition(self, place: LedgerPartition, records: list[Record]) -> None:
-        """Compare all records of a partition with those sent and acknowledged."""
+        """Compare all records of a partition with those sent and acknowledged; report each difference."""
         where: dict[int, int] = {}
         last: dict[bytes, int] = {}
         # A power cut may remove unsynced file names one by one: without its oldest segment the log starts later.
@@ -154,7 +167,10 @@ class DeliveryChecker:
                 )
 
     def verify_compacted_partition(self, place: LedgerPartition, records: list[Record]) -> None:
-        """Compare a compacted partition with those sent: it has the newest record of each key, or a later one."""
+        """Compare all records of a compacted partition with those sent; report each difference.
+
+        Of each key, the newest acknowledged record or a later one must exist.
+        """
         newest: dict[bytes, int] = {}
         before = -1
         seen: dict[int, int] = {}

@@ -15,7 +15,10 @@ Edges = Mapping[int, Mapping[int, None]]
 
 
 def find_cycles(ops: list[Operation], edges: Edges) -> Iterator[tuple[str, list[int]]]:
-    """Yield each set of operations on cycles once, with the suffix of the weakest order that closes the cycle."""
+    """Yield each set of operations on cycles once, as suffix and sorted operation numbers.
+
+    The suffix names the additional order that closes the cycle: empty, ``-process`` or ``-realtime``.
+    """
     found: list[set[int]] = []
     for suffix, more in (("", {}), ("-process", process_order(ops)), ("-realtime", real_time_order(ops))):
         both = {x: {**edges.get(x, {}), **more.get(x, {})} for x in range(len(ops))}
@@ -37,7 +40,7 @@ def process_order(ops: list[Operation]) -> dict[int, dict[int, None]]:
 
 
 def real_time_order(ops: list[Operation]) -> dict[int, dict[int, None]]:
-    """Return edges from each operation to those started after its end, without implied edges.
+    """Return edges from each operation to those started after its end, without those that follow from others.
 
     An operation with unknown outcome may happen at any later time, and precedes none.
     """
@@ -56,7 +59,7 @@ def real_time_order(ops: list[Operation]) -> dict[int, dict[int, None]]:
 
 
 def strongly_connected_components(edges: Edges) -> list[list[int]]:
-    """Return the strongly connected components of more than one operation."""
+    """Return the strongly connected components with more than one operation, as operation numbers."""
     out: list[list[int]] = []
     index: dict[int, int] = {}
     low: dict[int, int] = {}

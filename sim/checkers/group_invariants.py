@@ -75,7 +75,7 @@ def find_violations(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[s
 
 
 def duplicate_assignments(group: ConsumerGroup) -> Iterator[tuple[str, str]]:
-    """Yield partitions with two owners."""
+    """Yield ``OneHolder`` and detail of each partition with two owners, counting those to revoke."""
     owners: dict[tuple[bytes, int], str] = {}
     for member in group.members.values():
         for held in (member.assigned, member.revoking):
@@ -87,7 +87,7 @@ def duplicate_assignments(group: ConsumerGroup) -> Iterator[tuple[str, str]]:
 
 
 def duplicate_tasks(group: StreamsGroup) -> Iterator[tuple[str, str]]:
-    """Yield active tasks in two processes, and tasks that a process has in two roles."""
+    """Yield ``OneHolder`` and detail of active tasks in two processes, and of tasks in two roles in a process."""
     doers: dict[tuple[str, int], str] = {}
     roles: dict[tuple[str, str, int], str] = {}
     for member in group.members.values():
@@ -107,7 +107,7 @@ def duplicate_tasks(group: StreamsGroup) -> Iterator[tuple[str, str]]:
 
 
 def epochs_out_of_order(group: ConsumerGroup | StreamsGroup) -> Iterator[tuple[str, str]]:
-    """Yield member epochs above the assignment epoch, and assignment epochs above the group epoch."""
+    """Yield ``EpochsInOrder`` and detail of member epochs above the assignment epoch, and of that above the group's."""
     if group.target_epoch > group.epoch:
         yield "EpochsInOrder", f"{group.id}: target {group.target_epoch} of {group.epoch}"
     for member in group.members.values():
@@ -116,7 +116,7 @@ def epochs_out_of_order(group: ConsumerGroup | StreamsGroup) -> Iterator[tuple[s
 
 
 def inconsistent_counts(share: SharePartition) -> Iterator[str]:
-    """Yield inconsistencies of a share partition's state."""
+    """Yield descriptions of inconsistencies in the in-flight records of a share partition and in their count."""
     done = 0
     end = share.start_offset - 1
     for batch in share:

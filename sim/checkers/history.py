@@ -45,7 +45,7 @@ class PollStep(NamedTuple):
 
 
 class OffsetsStep(NamedTuple):
-    """Ends of a partition in a response: last stable offset and high watermark."""
+    """Last stable offset and high watermark of a partition in one Fetch response."""
 
     place: HistoryPartition
     last_stable_offset: int
@@ -130,12 +130,12 @@ class OperationHistory:
         return number
 
     def add_sends(self, number: int, steps: Iterable[OperationStep]) -> None:
-        """Add values to a transaction before its commit request."""
+        """Add sends to an open transaction, before its commit request."""
         op = self._open[number]
         self._open[number] = op._replace(steps=(*op.steps, *steps), commit_requested_at=NEVER)
 
     def request_commit(self, number: int) -> None:
-        """Record a transaction's commit request."""
+        """Record that the client of an open transaction is about to send its commit request."""
         self._open[number] = self._open[number]._replace(commit_requested_at=self._events)
         self._events += 1
 
@@ -168,12 +168,12 @@ class OperationHistory:
 
 
 def encode_value(place: HistoryPartition, value: int) -> bytes:
-    """Encode a value as a record's value with a checksum that is valid only for its partition."""
+    """Return a number as bytes of a record's value, with a checksum that is valid only for its partition."""
     return _PAYLOAD.pack(value, _checksum(place, value))
 
 
 def decode_value(place: HistoryPartition, raw: bytes | None) -> int | None:
-    """Return the value of a record; None if its checksum is not valid for this partition."""
+    """Return the number in a record's value; None if its size or its checksum for this partition is wrong."""
     if raw is None or len(raw) != _PAYLOAD.size:
         return None
     value, checksum = _PAYLOAD.unpack(raw)

@@ -1,4 +1,4 @@
-"""Logs as observed by all clients together, with writers and readers, derived from a history."""
+"""Logs of partitions as all clients together observed them, with writers and readers, derived from a history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = tuple[HistoryPartition, int]
 
 
 class Anomaly(NamedTuple):
-    """Anomaly: name, detail, and False in ``is_violation`` if Kafka allows it."""
+    """Anomaly in a history; ``is_violation`` is False if Kafka allows it."""
 
     name: str
     detail: str
@@ -19,7 +19,10 @@ class Anomaly(NamedTuple):
 
 
 class ObservedLog:
-    """Logs as observed by all clients together, with writers and readers of each value."""
+    """Logs of partitions as all clients together observed them, with writers and readers of each value.
+
+    An operation is named by its index in ``ops``.
+    """
 
     def __init__(self, ops: list[Operation], *, final: bool = True, idempotent: bool = True) -> None:
         self.ops = ops
@@ -72,7 +75,7 @@ class ObservedLog:
                 last[value] = index
 
     def is_committed(self, op: Operation) -> bool:
-        """Return True if an operation certainly happened: confirmed, or its writes were read."""
+        """Return True if an operation certainly happened: confirmed, or of unknown outcome and one write was read."""
         if op.outcome is OperationOutcome.INFO:
             return any((x.place, x.value) in self.readers for x in op.sends)
         return op.outcome is OperationOutcome.OK

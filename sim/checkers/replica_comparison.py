@@ -16,7 +16,7 @@ Batches = dict[int, bytes]
 
 
 class ReplicaCopy(NamedTuple):
-    """Replica on one node: log start offset, and complete batches."""
+    """Replica of a partition on one node: first offset on its disk, and complete batches."""
 
     start: int
     batches: Batches
@@ -48,7 +48,9 @@ def _batches(data: bytearray) -> Batches:
 
 
 def find_replica_differences(copies: Mapping[str, ReplicaCopy], below: int | None = None, begin: int = 0) -> list[str]:
-    """Return differences of replicas from their common start; ``below``, ``begin``: limits of the comparison.
+    """Return a text for each base offset at which replicas differ, from the highest of their starts on.
+
+    ``begin`` and ``below``: first base offset, and the one before which to stop (None: compare to the end).
 
     A log that a snapshot covers completely has no batch: it starts at the end of the snapshot.
     """

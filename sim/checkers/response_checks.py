@@ -137,6 +137,12 @@ def check_fetch(
 ) -> None:
     """Check the partitions of a Fetch response against those of the request, in the order of the response.
 
+    Args:
+        rows: Partitions of the response.
+        wanted: Partitions of the request, or of its fetch session.
+        reader: Limits of the request.
+        holes: Lookup of the logs that may have gaps between offsets, or are tiered.
+
     Raises:
         AssertionError: a property does not hold.
     """
@@ -165,7 +171,7 @@ class OffsetGaps:
         self._services = services
 
     def allowed(self, place: ResponsePartition) -> bool:
-        """Return True if offsets may be missing between batches of a partition."""
+        """Return True if offsets may be missing between batches: a compacted topic, or no replica on this node."""
         replica = self._replica(place)
         return replica is None or replica.log.config.compact
 
@@ -315,7 +321,7 @@ def check_share_fetch(response: ShareFetchResponse) -> None:
 
 
 def join_chunks(chunks: Sequence[Chunk]) -> bytes | None:
-    """Return the bytes of a response; None if a file cannot be read or was truncated meanwhile.
+    """Return the bytes of a response, with those of file ranges; None if a file cannot be read or was truncated.
 
     Simulated files are read outside their process, so that the read is not counted as a disk call and cannot fail.
     """
@@ -339,6 +345,6 @@ def join_chunks(chunks: Sequence[Chunk]) -> bytes | None:
 
 
 def install() -> None:
-    """Check the responses of every node that starts in this process from now on."""
+    """Check the responses of every node that starts in this Python process from now on; repeated calls do no harm."""
     if ResponseChecker not in request_observers.request_observer_factories:
         request_observers.request_observer_factories.append(ResponseChecker)

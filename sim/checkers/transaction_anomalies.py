@@ -29,7 +29,7 @@ def aborted_read(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def precommitted_read(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield reads of values before their commit request, or by the transaction that writes them."""
+    """Yield ``precommitted-read``: reads of values before their commit request, or by the transaction itself."""
     for (place, value), readers in book.readers.items():
         writer = book.writer.get((place, value))
         if writer is None or book.ops[writer].outcome is OperationOutcome.FAIL:

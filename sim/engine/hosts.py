@@ -15,7 +15,7 @@ EPOCH_MS = 1_800_000_000_000
 
 
 class HostClock:
-    """Clock of a host with an offset and a drift, both of which may be set."""
+    """Wall clock and monotonic clock of a host, which may run at a wrong rate; the wall clock may also be wrong."""
 
     def __init__(self, true_s: Callable[[], float]) -> None:
         self._true_s = true_s
@@ -27,7 +27,7 @@ class HostClock:
         self._shown_s = 0.0
 
     def set(self, *, jump_ms: int, rate: float) -> None:
-        """Change the wall clock by ``jump_ms``, and set the rate of both clocks."""
+        """Change the wall clock by ``jump_ms``; set the rate of wall clock and monotonic clock (1.0 is correct)."""
         self._shown_s = self.monotonic_s()
         self._set_at_s = self._true_s()
         self.rate = rate
@@ -43,7 +43,10 @@ class HostClock:
 
 
 def journal_names(disk: MemoryDisk) -> None:
-    """Keep a random number of each directory's first unsynced file names in a power cut, and remove the others."""
+    """Make a random number of each directory's oldest unsynced file names durable, and remove the newer ones.
+
+    Called at a power cut, before the disk loses unsynced data.
+    """
     gone: dict[str, None] = {}
     for path in [x for x in disk.files if x not in disk.durable_files]:
         directory = path.rpartition("/")[0]
@@ -73,7 +76,10 @@ class SimHost:
         """Time before which no data to this host arrives."""
 
     def lose_power(self) -> None:
-        """Cut the power: every process ends, and the disk keeps synced data; down until `power_up`."""
+        """Cut the power: every process ends without closing connections, and the disk loses unsynced data.
+
+        The host is down until `power_up`.
+        """
         self.up = False
         for process in list(self.processes):
             process.vanish()
@@ -82,7 +88,7 @@ class SimHost:
         self.disk.lose_power()
 
     def replace_disk(self, path: str) -> None:
-        """Replace the disk below a path by an empty one."""
+        """Remove all files and directories below a path, as if its disk was replaced; the host must be down."""
         assert not self.up
         disk = self.disk
         for names in (disk.files, disk.durable_files, disk.dirs, disk.durable_dirs):
@@ -90,5 +96,5 @@ class SimHost:
                 del names[name]
 
     def power_up(self) -> None:
-        """Restore the power, without processes: old connections are reset on use."""
+        """Restore the power; no process is started, and old connections are reset on use."""
         self.up = True

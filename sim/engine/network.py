@@ -51,7 +51,7 @@ class Link:
         return max(self.cut_until, self.source.outbound_cut_until, self.target.inbound_cut_until)
 
     def arrival(self, now_s: float) -> float:
-        """Return the arrival time of a piece sent now, including retransmissions and the time of a cut."""
+        """Return the arrival time in simulated seconds of a piece sent now, after retransmissions and cuts."""
         late = 0.0
         wait = RETRANSMIT_S
         while self.loss and self._rng.random() < self.loss and late < 10:
@@ -61,7 +61,7 @@ class Link:
 
 
 class Pipe:
-    """One direction of a connection."""
+    """Direction of a connection: the pieces of data between its writer and its reader."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -79,7 +79,7 @@ class Pipe:
         self.changed = trio.Event()
 
     def put(self, now_s: float, data: bytes) -> None:
-        """Send a piece of data: queue it with its arrival time."""
+        """Queue a piece of data with its arrival time, after that of earlier pieces."""
         self.last_at = max(self.last_at, self.link.arrival(now_s))
         if not self.vanished:
             self.pieces.append((self.last_at, data))
@@ -87,13 +87,13 @@ class Pipe:
         self.notify()
 
     def end(self, now_s: float) -> None:
-        """Close the direction by its writer."""
+        """Close the direction by its writer: the reader gets earlier data, then the end of the stream."""
         if not self.ended and not self.broken:
             self.put(now_s, END)
         self.ended = True
 
     def next_at(self) -> float:
-        """Return the time at which the next piece can be received; infinite without one."""
+        """Return the simulated time in seconds at which the next piece can be received; infinite without one."""
         return max(self.pieces[0][0], self.open_at) if self.pieces else float("inf")
 
     @property
@@ -114,7 +114,7 @@ class Pipe:
 
 
 class SimStream:
-    """One end of a simulated connection."""
+    """End of a simulated connection, which belongs to one process."""
 
     def __init__(self, network: SimNetwork, owner: SimProcess, pipes: tuple[Pipe, Pipe], peer: str, local: str) -> None:
         self._network = network
@@ -125,7 +125,7 @@ class SimStream:
         self.send_waits = self.receive_waits = 0
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive at most one piece into ``buffer`` and return its number of bytes; 0 at the end of the stream."""
+        """Receive at most one piece into ``buffer``; return its size, 0 at the end of the stream or after a timeout."""
         self.receive_waits += 1
         await trio.lowlevel.checkpoint()
         deadline = trio.current_time() + timeout_s
@@ -155,7 +155,7 @@ class SimStream:
         return count
 
     async def wait_disconnected(self) -> None:
-        """Wait until the peer has closed or the connection broke; earlier data need not be read."""
+        """Wait until the peer has closed, or the connection was reset; earlier data need not be read."""
         pipe = self._in
         while not pipe.broken:
             if pipe.pieces and pipe.pieces[-1][1] == END:
@@ -170,7 +170,7 @@ class SimStream:
         await trio.lowlevel.checkpoint()
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Send data; wait while the peer has `WINDOW_BYTES` unread."""
+        """Send all chunks; wait while the peer has `WINDOW_BYTES` unread. Raises BrokenPipeError if it is gone."""
         data = b"".join(c.read_all() if isinstance(c, FileSlice) else bytes(c) for c in chunks)
         await trio.lowlevel.checkpoint()
         pipe = self._out
@@ -193,7 +193,7 @@ class SimStream:
         return None
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the disconnection arrives, if its own process still runs then."""
+        """Start a task that calls ``callback`` when the peer has disconnected, if the own process still runs then."""
 
         async def watch() -> None:
             await self.wait_disconnected()
@@ -203,7 +203,7 @@ class SimStream:
         self._owner.simulation.start_soon(watch)
 
     def close(self) -> None:
-        """Close both directions: the peer reads data in flight, then the end of the stream."""
+        """Close this end: the peer still reads data in flight, then the end of the stream, and can send no more."""
         self._out.end(self._network.now_s())
         self._in.broken = True
         self._in.notify()
@@ -235,7 +235,7 @@ class SimStream:
         self._network.forget(self)
 
     def hold(self, until_s: float) -> None:
-        """Delay data sent by this end until ``until_s``; the other direction is not affected."""
+        """Deliver no data sent by this end before the simulated time ``until_s``; the other direction is unaffected."""
         self._out.held_until = until_s
 
     def half_open(self) -> None:
@@ -267,7 +267,7 @@ class SimListener:
             await self.arrived.wait()
 
     def offer(self, owner_of: Callable[[SimProcess], SimStream]) -> None:
-        """Queue an incoming connection, whose end ``owner_of`` creates for the listener's process."""
+        """Queue an incoming connection; ``owner_of`` creates its end for the listener's process."""
         self.waiting.append(owner_of(self._owner))
         self.arrived.set()
 
@@ -282,7 +282,7 @@ class SimListener:
 
 
 class SimNetwork:
-    """Links and connections of a simulation."""
+    """Network of a simulation: links, listeners and connections of all hosts."""
 
     def __init__(self, rng: random.Random, hosts: Callable[[str], SimHost], now_s: Callable[[], float]) -> None:
         self._rng = rng
@@ -302,7 +302,7 @@ class SimNetwork:
         return found
 
     def piece(self, left: int) -> int:
-        """Return the number of bytes of the next piece of ``left`` bytes: mostly all, sometimes fewer."""
+        """Return the size of the next piece of the ``left`` bytes to send: mostly all, sometimes fewer."""
         return left if self._rng.random() < 0.8 else self._rng.randint(1, min(left, 1500))
 
     def forget(self, stream: SimStream) -> None:
@@ -321,11 +321,11 @@ class SimNetwork:
             how(stream)
 
     def random_half(self) -> list[SimStream]:
-        """Return a random half of the connections."""
+        """Return a random half of the connection ends."""
         return [s for s in list(self.streams) if self._rng.random() < 0.5]
 
     def restore_links(self) -> None:
-        """Restore all links: no cuts, no losses, normal delays."""
+        """Restore all links: no cuts, no losses, normal delays; deliver held data."""
         for link in self.links.values():
             link.cut_until = link.source.outbound_cut_until = link.target.inbound_cut_until = 0.0
             link.loss = 0.0
@@ -335,7 +335,7 @@ class SimNetwork:
             stream._in.notify()
 
     def close_half_open(self) -> None:
-        """Reset connections that a middlebox dropped, notifying both sides."""
+        """Reset the connections that a middlebox dropped between hosts that are up; both sides notice."""
         for stream in list(self.streams):
             if stream._out.vanished and stream._out.link.target.up:
                 stream.reset()
@@ -355,7 +355,7 @@ class SimNetwork:
         return listener
 
     async def connect(self, owner: SimProcess, host: str, port: int) -> Stream:
-        """Connect. Raises OSError without a listener, or if the host cannot be reached in time."""
+        """Connect in simulated time. Raises OSError without a listener, or after `CONNECT_TIMEOUT_S`."""
         there, back = self.link(owner.host.name, host), self.link(host, owner.host.name)
         deadline = trio.current_time() + CONNECT_TIMEOUT_S
         at = back.arrival(there.arrival(trio.current_time()))

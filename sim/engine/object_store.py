@@ -60,7 +60,7 @@ class SimStoreFaults:
 
 
 class SimObjectStore:
-    """Contents of the store, which outlive processes and hosts."""
+    """Objects and unfinished uploads of the simulated store, which outlive processes and hosts."""
 
     def __init__(self, simulation: Simulation, faults: SimStoreFaults | None = None) -> None:
         self.faults = faults or SimStoreFaults()
@@ -74,7 +74,7 @@ class SimObjectStore:
         self.rng = random.Random(f"object store {simulation.seed}")
 
     def session(self, process: SimProcess) -> SimStoreSession:
-        """Return the access of a process to the store."""
+        """Return an `ObjectStore` over this store for the calls of one process."""
         return SimStoreSession(self, process)
 
     def segment_store(self, process: SimProcess) -> SegmentStore:
@@ -96,7 +96,7 @@ class SimObjectStore:
         return CachedRemoteStorage(self.segment_store(process), process.session, options, read_ahead, wait)
 
     def lose(self, name: str) -> None:
-        """Lose an object, as by a mistake of its operator."""
+        """Remove an object without a call of a process, as by a mistake of an operator."""
         del self.objects[name]
 
     def orphans(self, known: Iterable[str]) -> list[str]:
@@ -117,18 +117,18 @@ def _pause(process: SimProcess, seconds: float) -> None:
 
 
 class SimReadAhead:
-    """Runs the reads ahead of a process one after the other, each in a simulated thread."""
+    """Queue of the read-aheads of a process, which run one after the other, each in a simulated thread."""
 
     def __init__(self, process: SimProcess) -> None:
         self._process = process
         self._pending: list[Callable[[], None]] = []
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Add a read ahead; called in a thread."""
+        """Queue a read-ahead; called in a thread."""
         self._pending.append(work)
 
     async def run(self) -> None:
-        """Run the reads ahead until the process ends."""
+        """Run queued read-aheads until the process ends."""
         while not self._process.dead:
             await self._process.env.sleep(READ_AHEAD_STEP_S)
             if self._pending:
@@ -147,10 +147,12 @@ class SimStoreSession:
         return share > 0 and self._store.rng.random() < share
 
     def _enter(self, operation: str, name: str) -> None:
-        """Begin a call: let time pass, and fail if the faults say so.
+        """Begin a call: count it, let time pass, and fail with the probabilities in the faults of the store.
 
         Raises:
-            ProcessKilled, RetriableRemoteStorageError, RemoteStorageError
+            RetriableRemoteStorageError: the store is down, or the call meets the fault ``failing``.
+            RemoteStorageError: the call meets the fault ``denied``.
+            ProcessKilled: the process ended meanwhile.
         """
         store, faults = self._store, self._store.faults
         store.calls += 1
@@ -166,13 +168,21 @@ class SimStoreSession:
             raise RemoteStorageError(f"simulated denial: {operation} {name}")
 
     def _leave(self, operation: str, name: str) -> None:
-        """End a call that had an effect; its response may be lost."""
+        """End a call that had its effect: let time pass.
+
+        Raises:
+            RetriableRemoteStorageError: the response is lost (fault ``lost_response``).
+            ProcessKilled: the process ended meanwhile.
+        """
         _pause(self._process, self._store.rng.random() * CALL_S)
         if self._chance(self._store.faults.lost_response):
             raise RetriableRemoteStorageError(f"simulated loss of the response: {operation} {name}")
 
     def put(self, name: str, chunks: Iterator[bytes], minimum_bytes: int) -> None:
-        """Upload an object as `ObjectStore.put`, one call for each chunk and one for its completion."""
+        """Upload an object as `ObjectStore.put`, one call for each chunk and one for its completion.
+
+        With the fault ``truncated`` the store has only a part of it, without an error.
+        """
         store = self._store
         store.upload_count += 1
         number = store.upload_count
@@ -196,7 +206,7 @@ class SimStoreSession:
         self._leave("complete", name)
 
     def get_range(self, name: str, start: int, end: int) -> bytes:
-        """Read a range as `ObjectStore.get_range`."""
+        """Return the bytes ``start`` to ``end`` (exclusive) as `ObjectStore.get_range`; ``damaged`` changes a byte."""
         self._enter("get", name)
         data = self._object(name)
         if start >= len(data) and end > start:
@@ -208,12 +218,16 @@ class SimStoreSession:
         return found
 
     def size(self, name: str) -> int:
-        """Return the length of an object."""
+        """Return the length of an object in bytes.
+
+        Raises:
+            RemoteResourceNotFoundError: it does not exist.
+        """
         self._enter("head", name)
         return len(self._object(name))
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the objects below ``prefix`` that exist at the call."""
+        """Yield the objects with names that begin with ``prefix``, as they exist when the iteration starts."""
         self._enter("list", prefix)
         listed = [(name, len(data)) for name, data in sorted(self._store.objects.items()) if name.startswith(prefix)]
         for name, size in listed:

@@ -55,9 +55,10 @@ class SimProcess:
     # ------------------------------------------------------------------ start and end
 
     async def run_until_end(self, main: Callable[[], Awaitable[Any]]) -> BaseException | None:
-        """Run ``main`` until it ends or the process is killed; return its error, None without one.
+        """Run ``main`` until it ends or the process is killed; then kill the process.
 
-        The connections are closed afterwards as by a kernel.
+        Returns:
+            The exception that ended ``main``, ProcessKilled for a killed process, or None. Nothing is raised.
         """
         ended: BaseException | None = None
         try:
@@ -75,7 +76,7 @@ class SimProcess:
         self.session.kill()
 
     def vanish(self) -> None:
-        """End without closing connections: the host is gone."""
+        """End the process without closing its connections, as when its host loses power."""
         self._cleaned_up = True
         self.session.kill()
         self._clean_up(SimStream.vanish)
@@ -86,7 +87,7 @@ class SimProcess:
             self._clean_up(SimStream.close_by_kernel)
 
     def _after_step(self) -> None:
-        """Handle the end of the process during a disk call of a job."""
+        """Clean up if the process was ended during the last step of a thread."""
         if self.dead:
             self._session_died()
 
@@ -124,7 +125,10 @@ class SimProcess:
     # ------------------------------------------------------------------ threads and child processes
 
     async def in_thread(self, work: Callable[[], Any]) -> Any:
-        """Run ``work`` in a simulated thread and return its result; cancellation waits for its end."""
+        """Run ``work`` in a simulated thread; return its result or raise its exception.
+
+        Cancellation waits for the end of ``work``.
+        """
         job = self.threads.start(work)
         await self._drive(job)
         if job.error is not None:
@@ -143,9 +147,12 @@ class SimProcess:
             self.threads.step(job)
 
     async def in_child(self, work: Callable[[WorkerContext, Any], Any], argument: Any) -> Any:
-        """Run ``work`` in a simulated child process and return its result; cancellation kills the child.
+        """Run ``work`` in a simulated child process; return its result or raise its exception.
 
-        An orphaned child ends within `ORPHAN_LIFETIME_S`.
+        Cancellation kills the child; one whose parent has ended lives for at most `ORPHAN_LIFETIME_S`.
+
+        Raises:
+            ChildDied: the child was killed.
         """
         child = SimProcess(self.simulation, self.host, self)
         child.session.fault = self.session.fault

@@ -32,7 +32,7 @@ POOL_SIZES = {
 
 
 class SimDeadline:
-    """Cancel scope whose deadline is suspended while its process is paused."""
+    """Context manager that cancels its block at a deadline, which does not count while the process is paused."""
 
     def __init__(self, env: SimEnv, deadline: float) -> None:
         self._env = env
@@ -45,7 +45,7 @@ class SimDeadline:
         return self._scope.cancelled_caught
 
     def suspend(self) -> None:
-        """Remove the deadline while the process is paused."""
+        """Remove the deadline until `resume`."""
         self._scope.deadline = FOREVER_S
 
     def resume(self) -> None:
@@ -95,7 +95,7 @@ class SimEnv:
         return b"\x01" + self._simulation.rng.randbytes(15)
 
     def random(self) -> float:
-        """Return a random number from 0 to 1, determined by the seed."""
+        """Return a random number from 0 to below 1, determined by the seed."""
         return self._simulation.rng.random()
 
     def process_stats(self) -> ProcessStats:
@@ -108,11 +108,14 @@ class SimEnv:
         await self._process.wait_if_paused()
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
-        """Return a cancel scope that ends after a number of seconds of the host's clock, in virtual time."""
+        """Return a context manager that cancels its block after a number of seconds of the host's clock."""
         return SimDeadline(self, self._simulation.now_s() + seconds / self._clock.rate)
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """Run ``work`` in a simulated thread, interleaved with the event loop as the seed determines."""
+        """Return an awaitable that runs ``work`` in a simulated thread and returns its result.
+
+        The seed determines the order of its disk calls and the event loop; ``lane`` limits the concurrent threads.
+        """
 
         async def later() -> T:
             async with self._limits[lane]:
@@ -138,15 +141,15 @@ class SimEnv:
         raise InvalidKeytab("there is no Kerberos in a simulation")
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Run ``work`` in a simulated child process on the same host."""
+        """Return an awaitable that runs ``work`` in a simulated child process on the same host (`in_child`)."""
         return self._process.in_child(work, argument)
 
     def suspend_deadlines(self) -> None:
-        """Suspend all deadlines while the process is paused."""
+        """Suspend all deadlines until `resume_deadlines`; called when the process is paused."""
         for deadline in self.deadlines:
             deadline.suspend()
 
     def resume_deadlines(self) -> None:
-        """Resume all deadlines."""
+        """Resume all deadlines; those that passed meanwhile cancel their blocks at once."""
         for deadline in self.deadlines:
             deadline.resume()

@@ -24,14 +24,14 @@ from sim.engine.trio_patches import make_deterministic
 
 
 class EventTrace:
-    """Trace of events, one line each: updates a digest, and is passed to a listener."""
+    """Trace of the events of a run; each is one row of text, enters a digest, and is passed to `listen` if set."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
         self.listen: Callable[[str], None] | None = None
 
     def add(self, line: str) -> None:
-        """Add the line of an event."""
+        """Add the text of an event to the digest, and pass it to the listener."""
         self._digest.update(line.encode() + b"\n")
         if self.listen is not None:
             self.listen(line)
@@ -42,7 +42,7 @@ class EventTrace:
 
 
 class Simulation:
-    """One simulated run."""
+    """Simulated run: its seed, virtual clock, trace, hosts, network, recorded operations and violations."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -60,11 +60,11 @@ class Simulation:
         self._nursery: trio.Nursery | None = None
 
     def now_s(self) -> float:
-        """Return the simulated time in seconds; threads may call this method."""
+        """Return the simulated time in seconds since the start of the run; threads may call this method."""
         return self.clock.current_time()
 
     def trace_event(self, text: str) -> None:
-        """Add a line to the trace."""
+        """Add an event to the trace, preceded by the simulated time in seconds."""
         self.trace.add(f"{self.now_s():.6f} {text}")
 
     def host(self, name: str) -> SimHost:
@@ -75,7 +75,7 @@ class Simulation:
         return found
 
     def process(self, host: str = "node") -> SimProcess:
-        """Return a new process on a host."""
+        """Create and return a process on a host; it runs no code yet."""
         return SimProcess(self, self.host(host))
 
     def start_soon(self, work: Callable[[], Awaitable[Any]]) -> None:
@@ -84,7 +84,10 @@ class Simulation:
         self._nursery.start_soon(work)
 
     def run(self, main: Callable[[], Awaitable[None]]) -> None:
-        """Run ``main`` until it ends, then kill the remaining processes."""
+        """Run ``main`` in an event loop of its own until it ends, then kill the processes on all hosts.
+
+        trio is made deterministic by patches that stay in this Python process.
+        """
         make_deterministic(self.seed)
 
         async def everything() -> None:

@@ -91,7 +91,7 @@ class ThreadScheduler:
         """Maximum duration of an fsync in seconds."""
 
     def start(self, work: Callable[[], Any]) -> SimThreadJob:
-        """Create a job, which has not run yet."""
+        """Create and return a job, which runs when `step` is called."""
         job = SimThreadJob(work)
         self.jobs[job] = None
         return job
@@ -107,7 +107,10 @@ class ThreadScheduler:
         self.after_step()
 
     def on_disk_call(self, call: str) -> None:
-        """Let other threads run before or after a disk call named ``call``."""
+        """Let other threads run before a disk call named ``call``, at random.
+
+        A thread yields control; the event loop makes steps of threads.
+        """
         if self.dead:
             return
         job = self.current
@@ -126,7 +129,7 @@ class ThreadScheduler:
                 return
 
     def pause(self, seconds: float) -> None:
-        """Yield control for a number of seconds; called by a job."""
+        """Yield control for a number of simulated seconds; called in the thread of a job."""
         job = self.current
         assert job is not None, "the loop must not wait"
         if not self.dead:
@@ -134,7 +137,7 @@ class ThreadScheduler:
             job.worker.yield_control()
 
     def end(self) -> None:
-        """Mark the process as ended: every job ends at its next disk call."""
+        """Mark the process as ended, and run every job to its end: its next disk call fails."""
         self.dead = True
         for job in list(self.jobs):
             job.scope.cancel()

@@ -39,7 +39,7 @@ def _init(self: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def make_deterministic(seed: int) -> None:
-    """Seed the scheduler of the next ``trio.run``, and patch trio."""
+    """Seed the scheduler of the next ``trio.run``, and patch trio for the rest of this Python process."""
     counter = itertools.count()
     module: Any = run
     module._ALLOW_DETERMINISTIC_SCHEDULING = True

@@ -134,7 +134,7 @@ class FaultPlan:
         return drawn
 
     def use_only_delays(self) -> None:
-        """Restrict the plan to delays of client requests, without stops and cuts (test T3)."""
+        """Restrict the plan to frequent delays of client requests: no stops of nodes, no other faults."""
         self.stop_kinds, self.fault_kinds, self.min_interval_s, self.max_initial_sync_s = (
             [],
             [DELAYED_CLIENTS],
@@ -149,7 +149,14 @@ class FaultPlan:
 
 
 def break_disk(process: SimProcess, kind: str, hit: Callable[[], None], times: float = 1.0) -> None:
-    """Make a random later disk call of a process fail once; ``hit`` is called then."""
+    """Make a random later disk call of a process fail once; ``hit`` is called then.
+
+    Args:
+        process: Process with the disk calls.
+        kind: Key of `BROKEN_DISK`, which selects the error number and the calls that may fail.
+        hit: Called just before the error is raised.
+        times: Factor for the number of disk calls before the fault.
+    """
     session = process.session
     at = session.disk.calls + int(process.simulation.rng.random() * CALLS_BEFORE_A_FAULT * times)
     number, calls = BROKEN_DISK[kind]
@@ -167,7 +174,7 @@ def break_disk(process: SimProcess, kind: str, hit: Callable[[], None], times: f
 
 
 class FaultInjector:
-    """Injector of faults at random times, until the stable phase."""
+    """Injector of network, clock, disk and process faults of a plan at random times."""
 
     def __init__(self, simulation: Simulation, fault_plan: FaultPlan, victims: list[str]) -> None:
         self._simulation = simulation
@@ -187,7 +194,7 @@ class FaultInjector:
                 getattr(self, f"_{kind}")()
 
     def stop_faults(self) -> None:
-        """Stop all faults; clocks keep their offset, but run again."""
+        """End all faults: restore links and fast disks, resume paused processes; clocks keep their offset and rate."""
         self._simulation.network.restore_links()
         for host in self._simulation.hosts.values():
             host.slow_s = 0.0
@@ -203,24 +210,24 @@ class FaultInjector:
         return [x for x in self._simulation.network.links.values() if name in (x.source.name, x.target.name)]
 
     def _cut(self) -> None:
-        """Isolate a node; delayed data arrives later."""
+        """Cut a random node off from all hosts for at most ``max_cut_s``; data in flight arrives later."""
         host = self._host()
         host.inbound_cut_until = host.outbound_cut_until = (
             self._simulation.now_s() + self._rng.random() * self._fault_plan.max_cut_s
         )
 
     def _oneway(self) -> None:
-        """Cut one direction between two hosts."""
+        """Cut one random link of a random node, that is one direction, for at most twice ``max_cut_s``."""
         links = self._links()
         if links:
             self._rng.choice(links).cut_until = self._until(2)
 
     def _until(self, times: float = 1) -> float:
-        """Return the end time of a cut that begins now."""
+        """Return the random end time in simulated seconds of a cut of at most ``times`` ``max_cut_s``."""
         return self._simulation.now_s() + self._rng.random() * self._fault_plan.max_cut_s * times
 
     def _part(self, some: list[str], others: list[str]) -> None:
-        """Cut the links between two sets of nodes; clients can reach both."""
+        """Cut the links between two sets of nodes for at most ``max_cut_s``; clients can reach both."""
         over = self._until()
         for one in some:
             for other in others:
@@ -231,18 +238,18 @@ class FaultInjector:
         return self._rng.sample(self._victims, len(self._victims))
 
     def _split(self) -> None:
-        """Split the nodes into two groups."""
+        """Cut the nodes into two random groups that cannot reach each other, for at most ``max_cut_s``."""
         nodes = self._shuffled()
         at = 1 + int(self._rng.random() * (len(nodes) - 1))
         self._part(nodes[:at], nodes[at:])
 
     def _isolate(self) -> None:
-        """Isolate one node from the others."""
+        """Cut a random node off from the other nodes, but not from clients, for at most ``max_cut_s``."""
         first, *rest = self._shuffled()
         self._part([first], rest)
 
     def _bridge(self) -> None:
-        """Cut the link between two nodes; both reach the rest."""
+        """Cut the links between two random nodes for at most ``max_cut_s``; both reach the rest."""
         first, second, *_ = self._shuffled()
         self._part([first], [second])
 
@@ -252,26 +259,29 @@ class FaultInjector:
             stream.reset()
 
     def _halfopen(self) -> None:
-        """Drop a connection in a middlebox: both sides remain without receiving from each other."""
+        """Drop a random connection in a middlebox: both sides keep it without receiving from each other."""
         streams = list(self._simulation.network.streams)
         if streams:
             self._rng.choice(streams).half_open()
 
     def _late(self) -> None:
-        """Delay the requests of clients on some of their connections."""
+        """Delay what clients send on a random half of their connections, for at most `MAX_DELAY_S`.
+
+        Clients are those with `DELAYED_CLIENT_PREFIXES`.
+        """
         for stream, owner in list(self._simulation.network.streams.items()):
             if owner.host.name.startswith(DELAYED_CLIENT_PREFIXES) and self._rng.random() < 0.5:
                 stream.hold(self._simulation.now_s() + self._rng.random() * MAX_DELAY_S)
 
     def _lossy(self) -> None:
-        """Make a link lossy permanently."""
+        """Give a random half of the links of a random node losses and long delays, until the faults stop."""
         for link in self._links():
             if self._rng.random() < 0.5:
                 link.loss = self._rng.random() * MAX_LOSS
                 link.delay_s = self._rng.random() * MAX_LINK_DELAY_S
 
     def _pause(self) -> None:
-        """Pause the processes of a host for a while."""
+        """Pause the processes of a random node, each for at most `MAX_PAUSE_S`."""
         for process in list(self._host().processes):
             process.pause()
 
@@ -282,21 +292,21 @@ class FaultInjector:
             self._simulation.start_soon(go_on)
 
     def _clock(self) -> None:
-        """Set a clock and change its rate."""
+        """Make the clock of a random node jump and change its rate, until it is changed again."""
         self._host().clock.set(
             jump_ms=int((self._rng.random() - 0.5) * 2 * self._fault_plan.max_clock_jump_ms),
             rate=1 + (self._rng.random() - 0.5) * 2 * MAX_CLOCK_DRIFT,
         )
 
     def _slow(self) -> None:
-        """Slow down the syncs of a disk."""
+        """Make each fsync of a random node take up to a random time below `MAX_SYNC_S`, until the faults stop."""
         host = self._host()
         host.slow_s = self._rng.random() * MAX_SYNC_S
         for process in host.processes:
             process.threads.slow_s = host.slow_s
 
     def _orphan(self) -> None:
-        """Kill a child process of a node."""
+        """Kill the child processes of a random node."""
         for process in list(self._host().processes):
             if process.parent is not None:
                 process.kill()

@@ -30,18 +30,21 @@ STOP_ATTEMPTS = 20
 
 
 class StopPolicy:
-    """Policy of stops: which nodes may stop uncleanly, and lose which data. A single node may stop at any time."""
+    """Policy of stops: which nodes may stop uncleanly, and which data they lose. This one allows everything."""
 
     def __init__(self, simulation: Simulation, fault_plan: FaultPlan) -> None:
         self.simulation = simulation
         self._fault_plan = fault_plan
 
     def may_stop_uncleanly(self, host: str) -> bool:
-        """Return True if a node may stop uncleanly now."""
+        """Return True if a node may stop uncleanly now, by a kill or a failing disk; always True here."""
         return True
 
     def power_cut(self, host: str, node: Node) -> bool:
-        """Return True if a node may lose unsynced data now; the loss is then recorded."""
+        """Return True if a node may lose unsynced data now; always True here.
+
+        Unless the plan is synced, the recovery points are recorded, above which records may be lost.
+        """
         if not self._fault_plan.synced:  # synced nodes lose no data
             self.simulation.ledger.record_power_cut(
                 {(x.topic, x.partition): x.recovery_point for x in node.log_dirs.logs()}
@@ -49,7 +52,7 @@ class StopPolicy:
         return True
 
     def replaced_dirs(self, host: str) -> list[str]:
-        """Return the log directories of a node that are empty after a power cut."""
+        """Return the log directories of a node to replace by empty ones after a power cut; none here."""
         return []
 
 
@@ -86,9 +89,9 @@ class NodeLifecycle:
         """Process of the current run."""
 
     async def run_until(self, stable_at_s: float, last_begins: Callable[[], None]) -> None:
-        """Run the node repeatedly with faults; the last run starts at ``stable_at_s`` and has no planned end.
+        """Run the node repeatedly with random ends; the last run starts after ``stable_at_s`` and has no planned end.
 
-        ``last_begins`` is called before the last run.
+        ``stable_at_s`` is simulated time. ``last_begins`` is called before the last run; its end is a violation.
         """
         simulation = self._simulation
         while simulation.now_s() < stable_at_s:
@@ -105,7 +108,7 @@ class NodeLifecycle:
             await trio.sleep(self._simulation.rng.random() * self._fault_plan.max_downtime_s)
 
     def create_node(self, process: SimProcess) -> Node:
-        """Create the node of a new run."""
+        """Create the node of a new run, with the settings of plan and life cycle; it does not run yet."""
         return Node(process.env, NodeConfig(self._settings, self._fault_plan.dirs, self._node_id, self._host, PORT))
 
     async def run_once(self, ending: str | None) -> None:
@@ -177,7 +180,11 @@ class NodeLifecycle:
         self._broken = True
 
     def _classify_end(self, error: BaseException | None, *, stopped: bool) -> str:
-        """Return the kind of an ended run; record a violation for an unexpected end."""
+        """Return how a run ended: ``killed``, ``disk failed``, ``stopped`` or ``failed``.
+
+        ``failed`` is unexpected and reported as a violation, ``bad-response`` or ``no-start``. A cancellation of the
+        whole simulation is raised again.
+        """
         found = flatten_exceptions(error)
         if error is not None and all(isinstance(x, trio.Cancelled | KeyboardInterrupt) for x in found):
             raise error  # the whole run is over
@@ -201,9 +208,10 @@ async def run_with_faults(
     disturbs: bool = True,
     die: bool = True,
 ) -> None:
-    """Run nodes with faults until the stable phase has begun and each node has started its last run.
+    """Run nodes with faults until ``stable_at_s``, and return once each node has started its last run.
 
-    Without ``die`` each node runs only once; without ``disturbs`` no network and clock faults are injected.
+    The last runs go on in ``nursery``, without faults. Without ``die`` each node runs only once; without ``disturbs``
+    no network and clock faults are injected.
     """
     stable_at = trio.Event()
     restless = len(lives)

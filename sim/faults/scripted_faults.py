@@ -36,7 +36,7 @@ SEEN_S = 0.1
 
 
 def uses_scripted_faults(seed: int, nodes: int) -> bool:
-    """Return True if a run has scripted faults."""
+    """Return True if the run of a seed has scripted faults: a random share of those with three or more voters."""
     return nodes > 2 and random.Random(f"on stage {seed}").random() < SHARE
 
 
@@ -147,7 +147,7 @@ class ScriptedFaults:
         return max((progress.end_offset for key, progress in replicas.items() if key.id == other), default=-1)
 
     def _kill(self, one: int) -> bool:
-        """Kill a node if allowed; return True if killed."""
+        """Kill a node; return False if it does not run, or if the time of kills is over."""
         process = self._lifecycles[one].process
         if process is None or process.dead or self._simulation.now_s() >= self._until_s:
             return False
@@ -155,7 +155,7 @@ class ScriptedFaults:
         return True
 
     async def _until(self, holds: Callable[[], bool]) -> bool:
-        """Wait up to `ALONE_S` until a condition holds; return True if it holds."""
+        """Wait up to `ALONE_S`, and not beyond the time of kills, until a condition holds; return True if it holds."""
         until = self._simulation.now_s() + ALONE_S
         while not holds():
             if self._simulation.now_s() > min(until, self._until_s):
@@ -178,7 +178,7 @@ class ScriptedFaults:
             self._simulation.trace_event(f"RemoveVoter {request.voter.id}: {answer.error.name}, {answer.message}")
 
     def _cut(self, some: Collection[int], for_s: float, others: Collection[int] | None = None) -> None:
-        """Cut the links between two sets of nodes."""
+        """Cut the links between nodes ``some`` and ``others`` (all others if None) for ``for_s``; 0 restores them."""
         over = self._simulation.now_s() + for_s
         for one in some:
             for other in self._lifecycles if others is None else others:

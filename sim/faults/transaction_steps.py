@@ -49,7 +49,10 @@ StepListener = Callable[[int, str, TransactionStep], None]
 
 @contextmanager
 def observe_steps(on_step: StepListener) -> Iterator[None]:
-    """Call ``on_step`` for each step of each transaction, at any coordinator in this process."""
+    """Call ``on_step`` for each step of each transaction at every coordinator, within the ``with`` block.
+
+    Methods of `TransactionStateMachine` are replaced meanwhile; ``on_step`` is called right after the step.
+    """
     replay, arrived, marked = (
         TransactionStateMachine.replay,
         TransactionStateMachine._on_committed,

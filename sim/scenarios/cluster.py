@@ -54,7 +54,7 @@ SHARED_SETTINGS = {
 
 
 def node_settings(number: int, names: list[str], apart: int = 0) -> dict[str, str]:
-    """Return the settings of a node of a cluster; empty for one node. The first ``apart`` are controllers only."""
+    """Return the settings of a node; none if it is alone. With ``apart``, that many are controllers, others brokers."""
     if len(names) == 1:
         return {}
     replicas = str(min(3, len(names) - apart))
@@ -83,7 +83,7 @@ def node_settings(number: int, names: list[str], apart: int = 0) -> dict[str, st
 
 
 def format_host(host: SimHost, number: int, fault_plan: FaultPlan) -> None:
-    """Format the log directories of a host as ``ottla format`` does; the voters are in the settings."""
+    """Format the log directories of a host for static voters, as ``ottla format`` does."""
     session = host.disk.session()
     paths = dict.fromkeys([*fault_plan.dirs.split(","), fault_plan.settings.get("metadata.log.dir", "")])
     directories = [LogDirectory(session, path) for path in paths if path]
@@ -112,7 +112,7 @@ class ClusterStopPolicy(StopPolicy):
         return self._weak in (None, host) or host not in self._cluster.brokers or self._is_back()
 
     def power_cut(self, host: str, node: Node) -> bool:
-        """Return True only if all other nodes run and every ISR is full."""
+        """Return True if all others run and every ISR is full; then no other broker may stop until this one is back."""
         cluster = self._cluster
         if host not in cluster.brokers:
             return True
@@ -147,7 +147,7 @@ class ClusterStopPolicy(StopPolicy):
 
 
 class ClusterScenario(SimulationScenario):
-    """Run of a cluster."""
+    """Simulated run of a cluster with faults, and its verification."""
 
     def __init__(
         self,
@@ -205,15 +205,15 @@ class ClusterScenario(SimulationScenario):
     # ------------------------------------------------------------------ state of the nodes
 
     def live_nodes(self) -> LiveNodes:
-        """Return the components of the running nodes by id."""
+        """Return the components of the running nodes by node id."""
         return {self.numbers[name]: parts for name, parts in self.parts_by_host().items()}
 
     def image(self) -> MetadataImage:
-        """Return the newest image of the running nodes."""
+        """Return the metadata image with the highest offset on a running node; an empty one without a node."""
         return newest_image(self.live_nodes())
 
     def are_others_alive(self, host: str) -> bool:
-        """Return True if every other node runs with the registration in the image."""
+        """Return True if every other broker runs with the broker epoch of the image."""
         image, here = self.image(), self.numbers[host]
         known = [
             number
@@ -232,7 +232,7 @@ class ClusterScenario(SimulationScenario):
         )  # fmt: skip
 
     async def wait_until_full(self) -> None:
-        """Wait until `is_full`, so that new topics get their requested leaders."""
+        """Wait until `is_full`, without a time limit."""
         while True:
             if self.is_full():
                 return
@@ -268,7 +268,7 @@ class ClusterScenario(SimulationScenario):
             everything.cancel_scope.cancel()
 
     async def _verify_progress(self) -> None:
-        """Verify that every partition accepts a record, and that every ISR becomes full."""
+        """Wait until every partition accepts a record and every ISR is full; report ``stuck`` or ``isr-not-full``."""
         simulation, began = self.simulation, self.simulation.now_s()
         written = await self._write_everywhere(PROBES_FROM, WRITABLE_TIMEOUT_S)
         if len(written) < self.probed:
@@ -285,7 +285,7 @@ class ClusterScenario(SimulationScenario):
         simulation.trace_event("every isr is full")
 
     async def _isolate_node(self) -> None:
-        """Isolate a node; verify that the others elect leaders in time, and that it returns to every ISR afterwards."""
+        """Isolate a random node; report ``no-failover`` if a partition has no leader, ``isr-not-full`` afterwards."""
         simulation, began = self.simulation, self.simulation.now_s()
         host = simulation.host(simulation.rng.choice(list(self.numbers)))
         session_s = int(self.fault_plan.settings.get("broker.session.timeout.ms", "9000")) / 1000
@@ -353,7 +353,7 @@ class ClusterScenario(SimulationScenario):
             self.simulation.ledger.report_violation("copies-differ", detail)
 
     def _replica_differences(self) -> list[str]:
-        """Return differences of replicas on the disks, without compacted logs."""
+        """Return descriptions of batches that differ between replicas on the disks; compacted logs are left out."""
         out = []
         names = {number: name for name, number in self.numbers.items()}
         image = self.image()

@@ -65,7 +65,7 @@ class CoordinatorCrashScenario(ClusterScenario):
         self.held_up_s = 0.0
 
     async def run(self) -> None:
-        """Run one transaction with one kill, and measure the time."""
+        """Run one transaction, kill its coordinator at the step, and measure the time until partitions are stable."""
         async with trio.open_nursery() as everything:
             for lives in self.lifecycles.values():
                 everything.start_soon(self._run_node, lives)
@@ -124,7 +124,7 @@ class CoordinatorCrashScenario(ClusterScenario):
         scope.cancel()
 
     async def _wait_until_stable(self) -> None:
-        """Wait until every partition is stable, and check the records that a read_committed reader sees."""
+        """Wait until no partition has an open transaction; report what a read_committed reader should not see."""
         reader, ledger = SimClient(self.simulation, "reader", self.service), self.simulation.ledger
         seen: set[int | None] = set()
         with trio.move_on_at(self._at_s + STABLE_TIMEOUT_S) as limit:
@@ -142,10 +142,10 @@ class CoordinatorCrashScenario(ClusterScenario):
             ledger.report_violation("G1a", self._step.value)
 
     async def _stable(self, reader: SimClient, number: int) -> list[int | None]:
-        """Return the committed records of a partition without open transactions.
+        """Return the values of all committed records of a partition.
 
         Raises:
-            RetriableError: a transaction is open, or no response.
+            RetriableError: a transaction is open in it, or there is no response.
         """
         values: list[int | None] = []
         at, stable = 0, -1
@@ -160,7 +160,7 @@ class CoordinatorCrashScenario(ClusterScenario):
 
 
 def simulate_crash(seed: int, step: TransactionStep) -> CoordinatorCrash:
-    """Simulate one seed and return the result."""
+    """Simulate a transaction with one seed, of which the coordinator is killed at ``step``; return the result."""
     run = CoordinatorCrashScenario(seed, step)
     run.simulation.run(run.run)
     return CoordinatorCrash(step, seed, run.held_up_s, run.alone, run.simulation.ledger.violations)

@@ -34,7 +34,7 @@ MAX_WAIT_S = 60.0
 
 
 class CoordinatorKiller:
-    """Repeated kills of group coordinators with checks of the recovery."""
+    """Killer of nodes that coordinate groups; it checks that the groups recover in time."""
 
     def __init__(
         self,
@@ -64,7 +64,10 @@ class CoordinatorKiller:
         """Longest time from the loading of a group to the first heartbeat of a member."""
 
     async def run(self) -> None:
-        """Kill coordinators until the number of kills is reached."""
+        """Kill one coordinator after the other, and wait for the recovery each time, until all kills are done.
+
+        A cluster that is not ready within `MAX_WAIT_S` is reported as ``stuck`` and ends the kills.
+        """
         while self.kills < self._most:
             await trio.sleep(PAUSE_S * (0.5 + self._chance.random()))
             if not await self._wait_for(MAX_WAIT_S, self._is_cluster_ready):
@@ -96,7 +99,7 @@ class CoordinatorKiller:
         }
 
     def _coordinator(self, group: str) -> str | None:
-        """Return the host that has loaded a group as its coordinator."""
+        """Return the host that leads and has loaded the partition of a group; None if no node has."""
         for host, parts in self._parts().items():
             number = parts.groups.partition_for(group)
             for shard in parts.groups:
@@ -123,7 +126,10 @@ class CoordinatorKiller:
                 waiting.start_soon(self._wait_for_recovery, name, host, self._members(name))
 
     async def _wait_for_recovery(self, name: str, host: str, were: Sequence[SimGroupMember]) -> None:
-        """Wait for the recovery of a group whose coordinator was killed."""
+        """Wait until another node than ``host`` coordinates a group, and the members ``were`` send heartbeats.
+
+        Reports ``stuck`` or ``group-late`` if that takes too long.
+        """
         simulation = self._simulation
         if not await self._wait_for(MAX_WAIT_S, partial(self._has_moved, name, host)):
             simulation.ledger.report_violation("stuck", f"nobody coordinates {name} after kill {self.kills}")
@@ -160,7 +166,7 @@ class CoordinatorKiller:
 
 
 class CoordinatorKillScenario(ClusterScenario):
-    """Run of three nodes whose group coordinators are killed."""
+    """Simulated run of three nodes in which group coordinators are killed, without other faults."""
 
     def __init__(self, seed: int, most: int) -> None:
         super().__init__(seed, groups=True)
@@ -185,7 +191,10 @@ class CoordinatorKillScenario(ClusterScenario):
 
 
 def simulate_coordinator_kills(seed: int, most: int, listen: Callable[[str], None] | None = None) -> SimulationResult:
-    """Simulate one seed and return the result; ``listen`` is called with each line of the trace."""
+    """Simulate ``most`` kills of group coordinators with one seed and return the result.
+
+    ``listen`` is called with each event of the trace.
+    """
     run = CoordinatorKillScenario(seed, most)
     run.simulation.trace.listen = listen
     run.simulation.run(run.run)

@@ -65,7 +65,7 @@ DYNAMIC_SHARE = 0.5
 
 
 class QuorumComponents:
-    """Components of a controller-only node."""
+    """Controller of a controller-only node in the form that `ClusterInvariants` reads: without partitions."""
 
     def __init__(self, controller: QuorumController) -> None:
         self.controller = controller
@@ -74,7 +74,7 @@ class QuorumComponents:
 
 
 class QuorumNode:
-    """Node with a controller and its listener, without a broker."""
+    """Node with a Raft controller and a listener for its requests, without a broker."""
 
     def __init__(
         self, env: Env, quorum: QuorumConfig, settings: dict[str, str], voted: Callable[[], None] = lambda: None
@@ -88,7 +88,11 @@ class QuorumNode:
         self.components: Any = None
 
     async def run(self, ready: None, stop: trio.Event) -> None:
-        """Run the controller until ``stop`` is set."""
+        """Run the controller until ``stop`` is set, then resign and close; ``ready`` is not used.
+
+        Raises:
+            AllLogDirsFailed: the metadata log failed.
+        """
         env = self.env
         directory = LogDirectory(env.disk, "/data")
         directory.lock()
@@ -148,7 +152,7 @@ def is_vote_granted(request: Any, answer: Any) -> bool:
 
 
 class UnrestrictedStopPolicy(StopPolicy):
-    """Policy without limits: every promise of a quorum is synced, so that any power cut is allowed."""
+    """Policy without limits: a quorum syncs all it responds with, so that a power cut may lose no data."""
 
     def power_cut(self, host: str, node: Any) -> bool:
         """Return True: any power cut is allowed."""
@@ -181,7 +185,7 @@ class ControllerLifecycle(NodeLifecycle):
 
 
 class QuorumScenario:
-    """Run of a quorum of controllers."""
+    """Simulated run of a quorum of controllers with faults, and its verification."""
 
     def __init__(self, seed: int, nodes: int | None = None, run_s: float = 40.0) -> None:
         self.simulation = simulation = Simulation(seed)
@@ -230,7 +234,7 @@ class QuorumScenario:
         self.count = 0
 
     def live_nodes(self) -> dict[int, Any]:
-        """Return the components of the running controllers by id."""
+        """Return the components of the running controllers by node id."""
         return {
             i: lives.node.components
             for i, lives in enumerate(self.lifecycles, 1)
@@ -325,7 +329,7 @@ class QuorumScenario:
         return ", ".join(f"{i}: epoch {c.epoch} leader {c.leader_id} at {c.image.offset}: {v}" for i, c, v in made)
 
     def result(self) -> SimulationResult:
-        """Return the result of the run."""
+        """Add the final counts to the trace, and return the result of the run; call it once, at the end."""
         simulation = self.simulation
         calls = {name: host.disk.calls for name, host in sorted(simulation.hosts.items())}
         simulation.trace.add(repr((sorted(self.fault_plan.counts.items()), simulation.ledger.violations, calls)))
@@ -350,7 +354,14 @@ class QuorumScenario:
 def simulate_quorum(
     seed: int, nodes: int | None = None, run_s: float = 40.0, listen: Callable[[str], None] | None = None
 ) -> SimulationResult:
-    """Simulate a quorum with one seed and return the result; ``listen`` is called with each line of the trace."""
+    """Simulate a quorum of controllers with one seed and return the result.
+
+    Args:
+        seed: Seed of all random choices.
+        nodes: Number of controllers; None: one to five, by the seed.
+        run_s: Simulated seconds with faults.
+        listen: Called with each event of the trace.
+    """
     scenario = QuorumScenario(seed, nodes, run_s)
     scenario.simulation.trace.listen = listen
     scenario.simulation.run(scenario.run)

@@ -1,4 +1,7 @@
-"""Simulated run: nodes with the faults of a seed, their clients, and the verification at the end."""
+"""Simulated run of a single node with the faults of a seed, its clients, and the verification at the end.
+
+Runs of several nodes inherit from it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ SMALL_REPLICA_FETCH = {"replica.fetch.max.bytes": "400"}
 
 
 class SimulationResult(NamedTuple):
-    """Result of one run."""
+    """Result of one run: trace digest, faults by kind, violations as (name, detail), and counts of client operations.
+
+    ``acknowledged``: records; ``commits``: offset commits; ``virtual_s``: simulated seconds.
+    """
 
     seed: int
     digest: str
@@ -59,7 +65,7 @@ class SimulationResult(NamedTuple):
 
 
 class SimulationScenario:
-    """Run of a single node, and base class of other runs."""
+    """Simulated run of a single node with its clients; base class of runs of several nodes."""
 
     def __init__(
         self,
@@ -86,7 +92,7 @@ class SimulationScenario:
         self._done = trio.Event()
 
     def parts_by_host(self) -> dict[str, BrokerComponents]:
-        """Return the components of the running nodes by host."""
+        """Return the components of the running nodes by host name; nodes that are still starting are left out."""
         found = {host: lives.node.components for host, lives in self.lifecycles.items() if lives.node is not None}
         return {host: parts for host, parts in found.items() if parts is not None}
 
@@ -101,7 +107,7 @@ class SimulationScenario:
         self.groups = GroupsWorkload(self.simulation, self.service, self.fault_plan.counts, self.parts_by_host)
 
     async def run(self) -> None:
-        """Run with faults, then the stable phase, then verify."""
+        """Run with faults, then without until all clients have ended, then verify; violations go to the ledger."""
         simulation = self.simulation
         disturber = FaultInjector(simulation, self.fault_plan, [NODE])
         async with trio.open_nursery() as everything:
@@ -138,7 +144,7 @@ class SimulationScenario:
             consumers.cancel_scope.cancel()
 
     async def _finish(self) -> None:
-        """Read all partitions once all clients have ended, and verify them."""
+        """Wait for the end of all clients, then verify all partitions; report ``stuck`` after 60 s in all."""
         with trio.move_on_after(QUIESCENCE_TIMEOUT_S):
             await self._done.wait()
             await self._verify(SimClient(self.simulation, "reader", self.service))
@@ -171,7 +177,7 @@ class SimulationScenario:
                 self.admin.verify_records(name, partition, await read_partition(client, name, partition))
 
     def result(self) -> SimulationResult:
-        """Return the result of the run."""
+        """Add the final counts to the trace, and return the result of the run; call it once, at the end."""
         simulation, ledger = self.simulation, self.simulation.ledger
         calls = {name: host.disk.calls for name, host in sorted(simulation.hosts.items())}
         simulation.trace.add(repr((sorted(self.fault_plan.counts.items()), ledger.violations, calls)))

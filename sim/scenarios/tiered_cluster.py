@@ -50,7 +50,7 @@ class TieredNodeLifecycle(NodeLifecycle):
 
 
 class TieredClusterScenario(ClusterScenario):
-    """Run of a cluster whose topic is tiered."""
+    """Simulated run of a cluster with a tiered topic and a faulty remote store, and its verification."""
 
     def __init__(self, seed: int, run_s: float = RUN_S) -> None:
         super().__init__(seed, run_s=run_s)
@@ -72,7 +72,7 @@ class TieredClusterScenario(ClusterScenario):
             checks.cancel_scope.cancel()
 
     async def _fail_store(self) -> None:
-        """Make the store unreachable now and then."""
+        """Make the store unreachable for up to 8 s, every 5 to 25 s until cancelled, if calls to it may fail at all."""
         while True:
             await trio.sleep(5 + 20 * self.store.rng.random())
             if self.store.faults.failing:
@@ -86,7 +86,7 @@ class TieredClusterScenario(ClusterScenario):
     # ------------------------------------------------------------------ checks
 
     def _replicas(self) -> Iterator[tuple[HostedPartition, RemoteLogMetadataCache]]:
-        """Yield the replicas of the topic whose remote segments are loaded."""
+        """Yield each hosted replica of the tiered topic with its cache, if the remote metadata are loaded."""
         for parts in self.live_nodes().values():
             manager = parts.remote_log_manager
             assert manager is not None
@@ -104,7 +104,10 @@ class TieredClusterScenario(ClusterScenario):
     def _remote_segments(
         self, replica: HostedPartition, cache: RemoteLogMetadataCache
     ) -> list[RemoteLogSegmentMetadata]:
-        """Return the remote segments with the records below the local ones; report what is in no tier."""
+        """Return the remote segments with the records below the local ones.
+
+        A missing segment is reported as ``in-no-tier``, a missing object as ``object-lost``.
+        """
         log, ledger, out = replica.log, self.simulation.ledger, []
         offset = log.log_start_offset
         while offset < log.local_log_start_offset:
@@ -123,7 +126,7 @@ class TieredClusterScenario(ClusterScenario):
         return [(replica, cache) for replica, cache in self._replicas() if replica.is_leader]
 
     def _is_copied(self) -> bool:
-        """Return whether the leaders have copied all rolled segments."""
+        """Return True if every partition has a leader that has copied all of its rolled segments."""
         leaders = self._leaders()
         ends = [
             replica.log.highest_remote_offset + 1 - replica.log.segments.active.base_offset for replica, _ in leaders
@@ -163,7 +166,7 @@ class TieredClusterScenario(ClusterScenario):
 
 
 def _draw_faults(random: Callable[[], float]) -> SimStoreFaults:
-    """Return the faults of a store; in some runs it has none."""
+    """Return random faults of a store, none in a fifth of the runs; ``random`` returns numbers from 0 to below 1."""
     share = 0.0 if random() < 0.2 else random()
     return SimStoreFaults(
         slow=0.1 * share,

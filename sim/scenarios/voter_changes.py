@@ -39,7 +39,7 @@ LOST_DISK_SHARE = 0.6
 
 
 def replace_disk_contents(host: SimHost) -> None:
-    """Replace the disk of a host by an empty one."""
+    """Remove all files and directories of a host's disk."""
     disk = host.disk
     disk.files.clear()
     disk.durable_files.clear()
@@ -47,7 +47,7 @@ def replace_disk_contents(host: SimHost) -> None:
 
 
 class StaticVoters:
-    """Static voters, and the state of their disks."""
+    """Static voters (``kraft.version`` 0), some of which start with an empty disk."""
 
     def __init__(
         self, simulation: Simulation, seed: int, hosts: dict[int, SimHost], living: Callable[[], dict[int, Any]]
@@ -70,7 +70,7 @@ class StaticVoters:
         session.kill()
 
     def maybe_wipe(self, host: SimHost, number: int) -> None:
-        """Perhaps replace the disk of a starting node by an empty one."""
+        """Replace the disk of a starting node by an empty, formatted one, at random and if the quorum can lose it."""
         if not self._loses or self._chance.random() >= FIXED_WIPED_SHARE or not self._may_wipe(number):
             return
         self._simulation.trace_event(f"{host.name}: wiped")
@@ -109,7 +109,7 @@ class StaticVoters:
 
 
 class DynamicVoters:
-    """Dynamic voters, and random changes of the set of voters."""
+    """Dynamic voters (``kraft.version`` 1), which are added, removed, and started with an empty disk."""
 
     def __init__(
         self,
@@ -121,7 +121,16 @@ class DynamicVoters:
         *,
         stay: bool = False,
     ) -> None:
-        """Create them; ``stay``: all are voters initially, and removed ones are added again."""
+        """Create the voters of a run.
+
+        Args:
+            simulation: The run.
+            seed: Seed of the changes.
+            count: Number of nodes, voters or not.
+            listener: Name of the controller listener.
+            living: Returns the components of running nodes by id.
+            stay: All nodes are voters initially, and only voters with a lost disk are removed.
+        """
         self._simulation = simulation
         self._chance = random.Random(f"voters {seed}")
         self._listener = listener
@@ -154,7 +163,7 @@ class DynamicVoters:
         return QuorumConfig(self._listener, (self.endpoint(number),), (), others, auto_join=self._joins)
 
     def format(self, host: SimHost, number: int, *, votes: bool) -> None:
-        """Format a host as ``ottla format``: with the initial voters, or without."""
+        """Format the disk of a host as ``ottla format``; with ``votes`` it gets the initial voters, else none."""
         session = host.disk.session()
         directory = LogDirectory(session, DIRECTORY)
         rows = (
@@ -194,7 +203,7 @@ class DynamicVoters:
         return found[0]._raft if found else None
 
     def _next(self, voters: tuple[events.ReplicaKey, ...]) -> events.AddVoter | events.RemoveVoter | None:
-        """Return the next change: voters with a lost disk are removed first, else a random change."""
+        """Return the next change: removal of a voter with a lost disk, else a random one; None if there is none."""
         gone = [v for v in voters if v != self.key(v.id)]
         if gone:
             return events.RemoveVoter(gone[0])
@@ -207,7 +216,10 @@ class DynamicVoters:
     # ------------------------------------------------------------------ disks
 
     def maybe_wipe(self, host: SimHost, number: int) -> None:
-        """Perhaps replace the disk of a starting node by an empty one."""
+        """Replace the disk of a starting node by an empty, formatted one with another directory id.
+
+        It happens at random or after `maybe_lose_disk`, and only if no committed record is lost.
+        """
         lost = self._lost == number
         if lost:
             self._lost = None

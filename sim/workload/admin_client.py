@@ -37,7 +37,7 @@ FIRST_VALUE = 900_000_000
 
 @dataclass(slots=True)
 class ExpectedTopic:
-    """Topic that must exist."""
+    """Topic that must exist, with its expected partitions, setting and records."""
 
     topic_id: bytes
     partitions: int
@@ -49,7 +49,7 @@ class ExpectedTopic:
 
 
 class SimAdminClient(SimClient):
-    """Administrative client."""
+    """Admin client that changes topics in a random order and knows the state that they must have."""
 
     def __init__(self, simulation: Simulation, name: str = "admin", service: ClusterService = SINGLE_NODE) -> None:
         super().__init__(simulation, name, service)
@@ -65,7 +65,7 @@ class SimAdminClient(SimClient):
         """Number of attempts of the current request; the first response must fit the expected state."""
 
     async def run(self) -> None:
-        """Run until the run drains."""
+        """Make random changes, one at a time, until the simulation is draining."""
         rng = self.simulation.rng
         while not self.simulation.draining:
             name = rng.choice(NAMES)
@@ -95,8 +95,9 @@ class SimAdminClient(SimClient):
         await self.retry_until_done(once)
 
     def _check(self, code: int, name: str, repeated: ErrorCode, wrong: str) -> None:
-        """Check an error code: ``repeated`` is allowed after an earlier attempt only.
+        """Raise RetriableError for an error code other than ``repeated``, which a repeated request may get.
 
+        For ``repeated`` at the first attempt, violation ``wrong`` is reported; the operation counts as done.
         With several nodes a broker repeats forwarded requests, so the first attempt is unknown.
         """
         if code == 0:
@@ -170,7 +171,7 @@ class SimAdminClient(SimClient):
         made.partitions += count
 
     async def _cut(self, name: str, count: int) -> None:
-        """Delete records up to an acknowledged one."""
+        """Delete the records below the offset of a random acknowledged one, in the first partition that has any."""
         made = self.topics[name]
         for partition, acked in made.acked.items():
             if acked:
@@ -199,12 +200,16 @@ class SimAdminClient(SimClient):
     # ------------------------------------------------------------------ verification
 
     def power_cut(self) -> None:
-        """Record a power cut: records may be lost, metadata not."""
+        """Record a power cut: no record has to exist any more; the expected metadata stay as they are."""
         for made in self.topics.values():
             made.acked.clear()
 
     async def verify(self) -> None:
-        """Compare the metadata of all topics with the expected state."""
+        """Compare the metadata of all topics with the expected state; report ``undead`` and ``unmade``.
+
+        Raises:
+            RetriableError: no response.
+        """
         violation = self.simulation.ledger.report_violation
         for name in NAMES:
             found, made, late = await self._look(name), self.topics.get(name), self._late[name]
@@ -227,7 +232,10 @@ class SimAdminClient(SimClient):
                 violation("unmade", f"{name}: {SETTING} {value}, not {made.config_value}")
 
     def verify_records(self, name: str, partition: int, records: list[Record]) -> None:
-        """Compare the records of a partition with the acknowledged ones; records sent twice may exist twice."""
+        """Compare the records of a partition with those sent; report ``ghost`` and ``lost``.
+
+        Records sent twice may exist twice.
+        """
         ledger, made = self.simulation.ledger, self.topics[name]
         cut = max((n for verb, at, n in self._late[name] if (verb, at) == ("cut", partition)), default=0)
         found = {record.offset: struct.unpack(">q", record.value or bytes(8))[0] for record in records}

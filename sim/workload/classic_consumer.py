@@ -47,7 +47,7 @@ class SimConsumer(SimClient):
         self._away = random.Random(f"{simulation.seed} {name} is away")
 
     async def run(self) -> None:
-        """Consume until the run ends."""
+        """Consume until cancelled; after an error, find the coordinator and join again."""
         while True:
             try:
                 await self._coordinator()
@@ -114,7 +114,11 @@ class SimConsumer(SimClient):
             self.simulation.ledger.verify_committed_offset(place, offset, requested_at.get(place, 0))
 
     async def _poll_once(self) -> None:
-        """Send a heartbeat, read each partition once, and commit."""
+        """Send a heartbeat, read each partition once, and commit the offsets after the records read.
+
+        Raises:
+            RetriableError: no response, or an error response, such as to rejoin.
+        """
         alive = await self.call(hb.HeartbeatRequest(GROUP, self._generation, self._member, None), 3, self._at)
         self._check(alive.error_code)
         for partition, position in list(self._mine.items()):

@@ -1,4 +1,4 @@
-"""Simulated clients: base class, idempotent producer, and functions that read partitions."""
+"""Simulated Kafka clients: base class, idempotent producer, and functions that read partitions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 class ClusterService(NamedTuple):
-    """Cluster that the clients of a run use: addresses of brokers, and settings of topics."""
+    """Cluster as the clients of a run use it: addresses of brokers, settings of topics, and form of record values."""
 
     bootstrap: tuple[Address, ...] = BOOTSTRAP
     partitions: int = PARTITIONS
@@ -54,11 +54,11 @@ class ClusterService(NamedTuple):
     """True if each record's value has a checksum."""
 
     def pack(self, place: HistoryPartition, value: int) -> bytes:
-        """Encode a value as a record's value, with a checksum if ``has_checksums`` is set."""
+        """Return the bytes of a number as a record's value, with a checksum if ``has_checksums`` is set."""
         return encode_value(place, value) if self.has_checksums else struct.pack(">q", value)
 
     def unpack(self, place: HistoryPartition, raw: bytes | None) -> int | None:
-        """Return the value encoded by `pack`; None for other bytes."""
+        """Return the number encoded by `pack`; None for other bytes or a checksum of another partition."""
         if self.has_checksums:
             return decode_value(place, raw)
         return int(struct.unpack(">q", raw)[0]) if raw is not None and len(raw) == 8 else None
@@ -93,7 +93,13 @@ class SimClient:
         """Leader epochs of committed offsets by partition: an older leader may lack the records below these offsets."""
 
     async def call(self, request: Any, version: int | None = None, at: Address | None = None) -> Any:
-        """Send a request to ``at``, or to any node without it. Raises UnknownOutcome if the connection breaks."""
+        """Send a request to ``at``, or to the current bootstrap server, and return the response.
+
+        Connects if needed. ``version`` None: the highest version of both sides.
+
+        Raises:
+            UnknownOutcome: no connection, no valid response, or a timeout; all connections of the client are closed.
+        """
         address = at or self._bootstrap[0]
         try:
             channel = self._channels.get(address)
@@ -116,7 +122,11 @@ class SimClient:
         raise TimeoutError("no answer")
 
     async def leader(self, topic: str, partition: int) -> Address:
-        """Return the last known leader of a partition; raises RetriableError without one."""
+        """Return the address of the last known leader of a partition, from Metadata if there is none.
+
+        Raises:
+            RetriableError: no leader, or only one of an older leader epoch than the client knows.
+        """
         if (topic, partition) not in self._leaders:
             answer = await self.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
             brokers = {x.node_id: (x.host, x.port) for x in answer.brokers}
@@ -135,18 +145,21 @@ class SimClient:
         return address
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """Return the leader epoch of `leader`, with which a read is rejected by a node that is not the leader."""
+        """Return the leader epoch of the last known leader, -1 if unknown.
+
+        With it, a node that does not lead the partition in this epoch rejects a read.
+        """
         return self._led_under.get((topic, partition), -1)
 
     def require_leader_epoch(self, topic: str, partition: int, leader_epoch: int) -> None:
-        """Require a leader epoch for reads, since a committed position was read in that epoch."""
+        """Use no leader of a partition with a lower epoch from now on: a committed offset has this leader epoch."""
         place = (topic, partition)
         self._committed_under[place] = max(leader_epoch, self._committed_under.get(place, -1))
         if self._led_under.get(place, leader_epoch) < leader_epoch:
             self._leaders.pop(place, None)
 
     def _is_not_older(self, at: tuple[bytes, int], leader_epoch: int) -> bool:
-        """Return True if a leader is not older than a known one: an isolated node may return an older one."""
+        """Record a leader epoch of a partition; return False if a higher one is known, as from an isolated node."""
         if leader_epoch < self._epochs.get(at, -1):
             return False
         self._epochs[at] = leader_epoch
@@ -169,7 +182,7 @@ class SimClient:
         await self.process.env.sleep(seconds)
 
     async def retry_until_done(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Call ``work`` until it returns; retry after each RetriableError."""
+        """Call ``work`` until it returns, and return its result; pause and look up leaders after a RetriableError."""
         while True:
             try:
                 return await work()
@@ -185,7 +198,10 @@ async def create_topic(
     service: ClusterService = SINGLE_NODE,
     placed: Sequence[list[int]] = (),
 ) -> None:
-    """Create a topic; ``placed``: replicas of each partition, the leader first."""
+    """Create a topic, or accept that it exists; retry until there is a successful response.
+
+    ``placed``: node ids of each partition's replicas, the preferred leader first; empty: placed by the cluster.
+    """
     client = SimClient(simulation, f"maker-{topic}", service)
     configs = [ct.CreatableTopicConfig(name, value) for name, value in settings.items()]
 
@@ -203,7 +219,7 @@ async def create_topic(
 
 
 class SimProducer(SimClient):
-    """Idempotent producer of numbered records with acks=all; each batch is retried until acknowledged."""
+    """Idempotent producer of records with ascending numbers and acks=all; each batch is retried until acknowledged."""
 
     def __init__(
         self,
@@ -222,7 +238,7 @@ class SimProducer(SimClient):
         self._sequences: dict[int, int] = {}
 
     async def run(self) -> None:
-        """Produce until the run drains."""
+        """Send batches to random partitions until the simulation is draining."""
         while not self.simulation.draining:
             partition = int(self.simulation.rng.random() * self.service.partitions)
             count = 1 + int(self.simulation.rng.random() * 4)
@@ -233,7 +249,7 @@ class SimProducer(SimClient):
         self.close_connections()
 
     async def send(self, partition: int, values: list[int]) -> None:
-        """Send one batch until it is acknowledged."""
+        """Send one batch of values until it is acknowledged; record it in the ledger and the history."""
         place, simulation = (self._topic, partition), self.simulation
         simulation.ledger.record_sent(place, values)
         if self._keys:
@@ -284,12 +300,20 @@ class SimProducer(SimClient):
 async def fetch_records(
     client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC
 ) -> list[r.Record]:
-    """Fetch records of a partition once from its leader, and record the read in the history."""
+    """Fetch records of a partition once from its leader, and record the read in the history.
+
+    Raises:
+        RetriableError: no response, or an error response.
+    """
     return (await _read(client, partition, offset, wait_ms, topic))[0]
 
 
 async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> tuple[list[r.Record], int]:
-    """Fetch records once and record the read; return the records and the next offset to read."""
+    """Fetch records once and record the read; return the records and the next offset to read.
+
+    Raises:
+        RetriableError: no response, or an error response.
+    """
     simulation, place = client.simulation, (topic, partition)
     number = simulation.history.start(client.name, "poll", now_s=simulation.now_s())
     try:
@@ -305,7 +329,11 @@ async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, to
 async def _fetch(
     client: SimClient, partition: int, offset: int, wait_ms: int, topic: str
 ) -> tuple[list[r.Record], int]:
-    """Fetch, and report a batch with an invalid checksum."""
+    """Fetch records once; return them and the next offset. A batch with an invalid checksum is a violation.
+
+    Raises:
+        RetriableError: no response, or an error response.
+    """
     at = await client.leader(topic, partition)
     part = fetch.FetchPartition(partition, client.leader_epoch(topic, partition), offset, partition_max_bytes=1 << 20)
     request = fetch.FetchRequest(
@@ -327,7 +355,11 @@ async def _fetch(
 
 
 async def log_start_offset(client: SimClient, topic: str, partition: int) -> int:
-    """Return the log start offset of a partition from its leader."""
+    """Return the log start offset of a partition from its leader.
+
+    Raises:
+        RetriableError: no response, or an error response.
+    """
     at = await client.leader(topic, partition)
     requested = lo.ListOffsetsTopic(
         topic, [lo.ListOffsetsPartition(partition, client.leader_epoch(topic, partition), EARLIEST)]
@@ -340,7 +372,7 @@ async def log_start_offset(client: SimClient, topic: str, partition: int) -> int
 
 
 async def read_partition(client: SimClient, topic: str, partition: int) -> list[r.Record]:
-    """Return all records of a partition, from its start to its end."""
+    """Return all records of a partition, from its log start offset to its end; retry after errors."""
     simulation = client.simulation
     number = simulation.history.start(client.name, "assign", now_s=simulation.now_s())
     simulation.history.end(number, OperationOutcome.OK, simulation.now_s(), places=[])

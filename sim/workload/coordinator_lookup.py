@@ -11,7 +11,10 @@ TRANSACTION_KEY_TYPE = 1
 
 
 async def is_coordinator_agreed(client: SimClient, transactional_id: str, requested: Address | None) -> bool:
-    """Return True if every responding node names ``requested`` as the coordinator."""
+    """Return True if every node that responds without an error names ``requested`` as the coordinator.
+
+    Nodes without a response are skipped, so that the result is also True if none responds.
+    """
     for node in client.service.bootstrap:
         with suppress(RetriableError):
             request = FindCoordinatorRequest(key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[transactional_id])

@@ -33,7 +33,7 @@ class ExactlyOnceWorkload:
         """Version of the transaction protocol, as ``transaction.version``."""
 
     async def run(self) -> None:
-        """Run until the run drains."""
+        """Create the topics, then run producers, copiers and readers until the simulation is draining."""
         simulation, service, version = self._simulation, self._service, self._version
         await create_topic(simulation, SOURCE, service=service)
         await create_topic(simulation, TARGET[0], service=service._replace(partitions=1))
@@ -52,7 +52,7 @@ class ExactlyOnceWorkload:
             readers.cancel_scope.cancel()
 
     async def verify(self) -> None:
-        """Read all partitions once more, and check the copies."""
+        """Read all partitions once more with read_committed; report the anomalies of transactions and of the copies."""
         simulation, service = self._simulation, self._service
         last = IsolationReader(simulation, "reader-last", SOURCE, service, committed=True)
         copied = IsolationReader(simulation, "reader-copy", TARGET[0], service, committed=True)

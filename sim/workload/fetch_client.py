@@ -34,7 +34,7 @@ ROUNDS = 12
 
 
 class SimFetcher(SimClient):
-    """Fetching client with a random generator of its own."""
+    """Client that sends random Fetch requests for several partitions to one node at a time."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SimFetcher(SimClient):
         self._epoch = 0
 
     async def run(self) -> None:
-        """Fetch until cancelled."""
+        """Fetch until cancelled; after errors and every `ROUNDS` requests with another node."""
         while True:
             try:
                 for topic in self._topics:
@@ -66,7 +66,7 @@ class SimFetcher(SimClient):
                 await self.sleep(PAUSE_S * (0.5 + self._rng.random()))
 
     async def _reset_offsets(self, topic: str) -> None:
-        """Sometimes restart a partition at its log start offset, so that records are read again with other limits."""
+        """Set a random 40 % of the partitions, and new ones, to their log start offset, to read records again."""
         for number in range(self.service.partitions):
             if self._rng.random() < 0.4 or (topic, number) not in self._offsets:
                 self._offsets[topic, number] = await log_start_offset(self, topic, number)
@@ -101,7 +101,13 @@ class SimFetcher(SimClient):
                 self._advance(topic.topic, row)
 
     def _advance(self, topic: str, row: fetch.PartitionData) -> None:
-        """Advance the offset of a partition behind the returned records."""
+        """Advance the fetch offset of a partition to the end of the returned batches.
+
+        An invalid batch is reported as ``bad-crc``.
+
+        Raises:
+            RetriableError: the response has an error for the partition.
+        """
         if row.error_code:
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._offsets.pop((topic, row.partition_index), None)

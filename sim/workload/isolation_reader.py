@@ -20,7 +20,7 @@ TRANSACTIONAL_BIT = 1 << 4
 
 
 class FetchView(NamedTuple):
-    """Result of one fetch."""
+    """Records of a partition that a consumer sees of one Fetch response, and offsets of the partition."""
 
     records: list[tuple[int, int | None]]
     """Offsets and values; the value None had a wrong checksum."""
@@ -33,7 +33,10 @@ class FetchView(NamedTuple):
 async def fetch_isolated(
     client: SimClient, place: HistoryPartition, offset: int, wait_ms: int, *, committed: bool
 ) -> FetchView:
-    """Fetch records of a partition once from its leader.
+    """Fetch a partition once from its leader, and return the records that a consumer sees.
+
+    ``committed``: with read_committed, else with read_uncommitted. A batch with an invalid checksum is reported as
+    ``bad-crc``.
 
     Raises:
         RetriableError: no response, or an error response.
@@ -86,7 +89,7 @@ def _visible_records(row: fetch.PartitionData, offset: int) -> tuple[list[r.Reco
 
 
 class IsolationReader(SimClient):
-    """Client that reads each record of a topic's partitions once from their start, and records it."""
+    """Client that reads the partitions of a topic from their start, and records each read in the history."""
 
     def __init__(
         self, simulation: Simulation, name: str, topic: str, service: ClusterService, *, committed: bool
@@ -97,7 +100,7 @@ class IsolationReader(SimClient):
         self._at = dict.fromkeys(range(service.partitions), 0)
 
     async def run(self) -> None:
-        """Read until stopped."""
+        """Read all partitions in a cycle until cancelled."""
         history, now_s = self.simulation.history, self.simulation.now_s
         number = history.start(self.name, "assign", now_s=now_s())
         history.end(number, OperationOutcome.OK, now_s(), places=[(self._topic, p) for p in self._at])
@@ -110,7 +113,7 @@ class IsolationReader(SimClient):
             await self.sleep(0.1 + self.simulation.rng.random() * 0.3)
 
     async def poll(self, partition: int, wait_ms: int) -> FetchView:
-        """Fetch once, and record the read in the history.
+        """Fetch a partition once from the next offset, advance it, and record the read in the history.
 
         Raises:
             RetriableError: no response, or an error response.
@@ -127,7 +130,11 @@ class IsolationReader(SimClient):
         return seen
 
     async def read_to_end(self, partition: int, within_s: float) -> list[tuple[int, int]]:
-        """Read a partition until the last stable offset reaches the high watermark, or report ``lso-stuck``."""
+        """Read a partition to its end, and return offsets and values of the records.
+
+        The end is reached when the last stable offset equals the high watermark, or has not moved for ``within_s``
+        simulated seconds; the history has both offsets of each response, from which ``lso-stuck`` is found.
+        """
         out: list[tuple[int, int]] = []
         history, place = self.simulation.history, (self._topic, partition)
         since, stable = self.simulation.now_s(), -1

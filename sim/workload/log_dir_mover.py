@@ -48,7 +48,7 @@ class SimLogDirMover(SimClient):
         """Number of accepted moves."""
 
     async def run(self) -> None:
-        """Run until the run drains; in half of the runs each move is slow."""
+        """Send random moves until the simulation is draining; in half of the runs copies are throttled."""
         slow = self._chance.random() < 0.5
         if slow:
             await self.retry_until_done(
@@ -72,7 +72,11 @@ class SimLogDirMover(SimClient):
         self.moves += sum(not p.error_code for topic in answer.results for p in topic.partitions)
 
     async def _set_throttle(self, rate: str | None) -> None:
-        """Set the copy rate of all nodes in bytes per second; None: unlimited."""
+        """Set the copy rate of all nodes in bytes per second; None: unlimited.
+
+        Raises:
+            RetriableError: no response, or an error response.
+        """
         config = ac.AlterableConfig(ALTER_LOG_DIRS_RATE_KEY, _DELETE if rate is None else _SET, rate)
         request = ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_BROKER, "", [config])])
         code = (await self.call(request, 1)).responses[0].error_code
@@ -80,7 +84,11 @@ class SimLogDirMover(SimClient):
             raise RetriableError(ErrorCode(code).name)
 
     async def verify(self) -> None:
-        """Wait for the end of all moves, and verify that each partition is in one directory."""
+        """Remove the throttle and wait for the end of all moves; report ``moves-on`` and ``twice``.
+
+        Raises:
+            RetriableError: no response, or an error response.
+        """
         await self._set_throttle(None)
         for address in self.service.bootstrap:
             rows: Counter[tuple[str, int]] = Counter()

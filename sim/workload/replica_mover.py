@@ -26,7 +26,7 @@ PREFERRED = 0
 
 
 class SimReplicaMover(SimClient):
-    """Client that reassigns replicas, one request at a time."""
+    """Client that reassigns replicas, cancels reassignments and elects preferred leaders, one request at a time."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class SimReplicaMover(SimClient):
         """Number of reassignments begun or cancelled."""
 
     async def run(self) -> None:
-        """Send requests until cancelled."""
+        """Send random requests until cancelled; error responses are ignored."""
         while True:
             await self.sleep(self._chance.random() * PAUSE_S)
             try:

@@ -116,7 +116,10 @@ class TransactionalClient(SimClient):
     # ------------------------------------------------------------------ transaction
 
     async def init(self) -> None:
-        """Initialize the transactional id: its previous producer is fenced and its transaction aborted."""
+        """Get producer id and epoch for the transactional id; retry until the request succeeds.
+
+        An older producer of the id is fenced, and its open transaction aborted.
+        """
 
         async def once() -> None:
             try:
@@ -133,7 +136,7 @@ class TransactionalClient(SimClient):
         self.simulation.trace_event(f"{self.name} has producer {self.producer_id} epoch {self.epoch}")
 
     async def write(self, place: HistoryPartition, values: list[int]) -> int:
-        """Write one batch of the transaction until it is acknowledged; return its offset.
+        """Write one batch of the transaction until it is acknowledged; return the offset of its first record.
 
         Raises:
             ProducerFenced, TransactionBroken.
@@ -177,7 +180,9 @@ class TransactionalClient(SimClient):
         return int(row.base_offset)
 
     async def end(self, *, commit: bool) -> None:
-        """End the transaction; retry until there is a response.
+        """Commit or abort the transaction; retry until there is a final response.
+
+        INVALID_TXN_STATE for a transaction that has records and cannot have ended is reported as ``txn-refused``.
 
         Raises:
             ProducerFenced, TransactionBroken.
@@ -212,9 +217,15 @@ class TransactionalClient(SimClient):
     async def transact(
         self, body: Callable[[], Awaitable[None]], *, commit: bool, requested: Callable[[], None]
     ) -> OperationOutcome:
-        """Run one transaction and return its outcome; ``requested`` is called before the commit request.
+        """Run one transaction and return its outcome: OK if committed, FAIL if aborted, INFO if unknown.
 
-        After fencing or a failure `init` must be called again.
+        If ``body`` fails, or takes longer than `RETRY_TIMEOUT_S`, the transaction is aborted. After that and after
+        fencing, `producer_id` is -1, and `init` must be called again.
+
+        Args:
+            body: Writes the records of the transaction.
+            commit: False to abort in any case.
+            requested: Called before a commit request is sent.
         """
         self._added, self._wrote, self._began_s = {}, False, self.simulation.now_s()
         done = False
@@ -249,7 +260,7 @@ class TxnProducer(TransactionalClient):
         self._ids = 0
 
     async def run(self) -> None:
-        """Produce until the run drains."""
+        """Run random transactions until the simulation is draining."""
         while not self.simulation.draining:
             if self.producer_id < 0:
                 await self.init()
@@ -284,7 +295,10 @@ class TxnProducer(TransactionalClient):
         history.end(number, outcome, now_s(), sent)
 
     async def _abandon(self, body: Callable[[], Awaitable[None]]) -> OperationOutcome:
-        """Write records of a transaction and abandon it: the coordinator aborts it after the transaction timeout."""
+        """Write records of a transaction and leave it open; return FAIL, since the coordinator aborts it by timeout.
+
+        The producer goes on with another transactional id, so that it does not fence the old one.
+        """
         self._added, self._wrote = {}, False
         with suppress(ProducerFenced, TransactionBroken), self.process.env.timeout(RETRY_TIMEOUT_S):
             await body()

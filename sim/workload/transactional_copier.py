@@ -55,7 +55,7 @@ class TransactionalCopier(TransactionalClient):
         self._replaced = False
 
     async def run(self) -> None:
-        """Run until the run drains."""
+        """Copy records until the simulation is draining, or until it is fenced after a takeover."""
         while not self.simulation.draining:
             if self.producer_id < 0:
                 if self._replaced:
@@ -86,7 +86,11 @@ class TransactionalCopier(TransactionalClient):
         return self._replaced or super()._may_have_ended()
 
     async def _copy(self, position: int, records: list[tuple[int, int | None]]) -> int:
-        """Copy records in one transaction; return the new offset, or the old one if the transaction failed."""
+        """Copy records in one transaction, with their end as committed offset; return the next offset to copy.
+
+        It is ``position`` unless the transaction was certainly committed. A pending offset that is visible too early
+        is reported as ``undecided-read``.
+        """
         values = [value for _, value in records if value is not None]
         end = records[-1][0] + 1
 
@@ -106,7 +110,7 @@ class TransactionalCopier(TransactionalClient):
         return end if outcome is OperationOutcome.OK else position
 
     async def _positions(self, offset: int) -> None:
-        """Add the offset to the transaction.
+        """Commit ``offset`` for the group in the transaction; retry until there is a response.
 
         Raises:
             ProducerFenced, TransactionBroken.
@@ -132,7 +136,7 @@ class TransactionalCopier(TransactionalClient):
         await self.retry_until_done(once)
 
     async def position(self) -> int:
-        """Return the committed offset; 0 without one.
+        """Return the committed offset of the copied partition; 0 without one.
 
         Raises:
             RetriableError: no response, or a pending transaction.

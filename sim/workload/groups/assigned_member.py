@@ -47,7 +47,7 @@ STALE_EPOCH_ERRORS = (
 
 
 class AssignedGroupState(NamedTuple):
-    """State shared by the members of a group."""
+    """Group id, checker, topic names and offsets read, shared by all members of a group."""
 
     group: str
     assignment_checker: AssignmentChecker
@@ -58,7 +58,7 @@ class AssignedGroupState(NamedTuple):
 
 
 class AssignedMember(SimGroupMember):
-    """Member of a group with exclusive partitions, from join to leave."""
+    """Base class of members of groups in which a partition has one owner: classic, consumer and streams protocol."""
 
     offset_commit_version = 9
     """Version of OffsetCommit."""
@@ -87,11 +87,15 @@ class AssignedMember(SimGroupMember):
         self._revokes_at: float | None = None
 
     def on_process_end(self) -> None:
-        """Record the end of the process."""
+        """Record for the checker that the member's process has ended, so that it uses no partition any more."""
         self._book.on_member_removed(self.id)
 
     async def run(self) -> None:
-        """Join, consume and commit until the member has left."""
+        """Join, consume and commit until the member has left; retry after a RetriableError.
+
+        Raises:
+            MemberEnded: the member has left.
+        """
         while True:
             try:
                 if self.epoch and self.simulation.rng.random() < READ_AHEAD_SHARE:
@@ -126,10 +130,17 @@ class AssignedMember(SimGroupMember):
 
     @abstractmethod
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Leave, with or without a response. Raises MemberEnded."""
+        """Leave the group, whether or not there is a response; ``for_good``: also as a static member.
+
+        Raises:
+            MemberEnded: always.
+        """
 
     def _on_epoch(self, epoch: int, began: int, cuts: int) -> None:
-        """Record the response to a heartbeat started at ``began``."""
+        """Record the member epoch in a response to a heartbeat; report ``MemberEpochBack`` if it is lower than before.
+
+        ``began``: event number of the request; ``cuts``: number of power cuts before it.
+        """
         if self.epoch:
             self._book.on_heartbeat(self.id, began)
             if epoch < self.epoch and cuts == self.simulation.ledger.power_cuts and not cuts:
@@ -139,13 +150,13 @@ class AssignedMember(SimGroupMember):
         self.last_heartbeat_s = self.simulation.now_s()
 
     def _on_target(self, target: Collection[HistoryPartition], began: int, cuts: int) -> None:
-        """Record a new target assignment."""
+        """Record the assignment in a response, which `_reconcile` applies; parameters as in `_on_epoch`."""
         self._target = set(target)
         self._book.on_assigned(self.id, self._identity, self.epoch, sorted(target), began, cuts)
         self.simulation.trace_event(f"{self.id} epoch {self.epoch}: {sorted(target)}")
 
     def _abandon(self) -> None:
-        """Abandon all partitions and join again after fencing."""
+        """Forget all partitions without a commit, and set the epoch to 0, so that the next heartbeat joins."""
         self._book.on_member_removed(self.id)
         self.positions.clear()
         self._kept.clear()
@@ -155,7 +166,13 @@ class AssignedMember(SimGroupMember):
         self._reset_reported_state()
 
     async def _reconcile(self) -> None:
-        """Revoke partitions outside the target, then start the new ones. Raises RetriableError, MemberEnded."""
+        """Commit and revoke partitions outside the assignment, then start the new ones, and report the change.
+
+        At random, a revocation is delayed by up to `MAX_REVOCATION_S`; until then new partitions wait as well.
+
+        Raises:
+            RetriableError, MemberEnded.
+        """
         going = [place for place in self.positions if place not in self._target]
         if going:
             if self._revokes_at is None:
@@ -202,7 +219,7 @@ class AssignedMember(SimGroupMember):
                 await self._commit(place)
 
     async def _restart_partition(self, place: HistoryPartition) -> None:
-        """Restart a partition after its records were lost in a power cut. Raises RetriableError."""
+        """Read a partition from its log start offset, as a power cut removed its records. Raises RetriableError."""
         self.positions[place] = await log_start_offset(self, *place)
         self.simulation.ledger.committed_to.pop(place, None)
 
@@ -225,10 +242,11 @@ class AssignedMember(SimGroupMember):
         self.positions[place] = self._kept[place] = at
 
     async def _commit(self, place: HistoryPartition) -> None:
-        """Commit an offset; without a response the commit may happen later, so the offset must not decrease.
+        """Commit the offset of a partition if it has changed; an error of an old epoch is left to the next heartbeat.
 
         Raises:
-            RetriableError, MemberEnded.
+            RetriableError: another error response.
+            MemberEnded: no response, so that the commit may still happen; the member leaves.
         """
         offset = self.positions.get(place, -1)
         if offset < 0 or self._kept.get(place) == offset:

@@ -36,7 +36,7 @@ M = TypeVar("M", bound=Message)
 
 
 def _decode(cls: type[M], raw: Buffer) -> M:
-    """Decode the subscription or assignment of a member."""
+    """Return the subscription or assignment in ``raw``, which begins with its version in two bytes."""
     return compiler.decode(cls, consumer_protocol.decode_version(bytes(raw[:2])), raw, 2)[0]
 
 
@@ -63,7 +63,7 @@ class SimClassicMember(AssignedMember):
         """True if the coordinator has assigned the member's id."""
 
     def change_subscription(self) -> None:
-        """Change the subscription, which needs another generation."""
+        """Choose a random subscription, and join again with the next heartbeat."""
         self.subscription = self.simulation.rng.choice(self._choice)
         self._joins = True
 
@@ -97,7 +97,11 @@ class SimClassicMember(AssignedMember):
             raise RetriableError(ErrorCode(code).name)
 
     async def _join(self) -> None:
-        """Revoke all partitions, and join the next generation. Raises RetriableError, MemberEnded."""
+        """Commit and revoke all partitions, then join the next generation and get its assignment.
+
+        Raises:
+            RetriableError, MemberEnded.
+        """
         for place in list(self.positions):
             await self._commit(place)
         self._abandon()
@@ -132,7 +136,7 @@ class SimClassicMember(AssignedMember):
         self._on_target([(row.topic, number) for row in given for number in row.partitions], began, cuts)
 
     def _compute_assignment(self, answer: jg.JoinGroupResponse) -> list[sg.SyncGroupRequestAssignment]:
-        """Assign each partition to a subscriber, as the leader."""
+        """Return an assignment of each partition to one of its subscribers, as leader of the generation."""
         wants = {x.member_id: _decode(cp.ConsumerProtocolSubscription, x.metadata).topics for x in answer.members}
         dealt: dict[str, list[HistoryPartition]] = {member_id: [] for member_id in wants}
         for topic in sorted({topic for topics in wants.values() for topic in topics}):
@@ -148,7 +152,7 @@ class SimClassicMember(AssignedMember):
         return out
 
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Send LeaveGroup. Raises MemberEnded."""
+        """Send LeaveGroup; afterwards a commit must be rejected. Raises MemberEnded always."""
         self._book.on_member_removed(self.id)
         cuts = self.simulation.ledger.power_cuts
         with suppress(RetriableError):

@@ -1,4 +1,4 @@
-"""Consumer group of a run: topics, members, and verification."""
+"""Consumer group in the workload of a simulated run: topics, members of both protocols, and verification."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPICS = ("k0", "k1", "k2")
 
 
 class ConsumerGroupWorkload(AssignedGroupWorkload):
-    """Consumer group of a run."""
+    """Workload of a consumer group, some members of which use the classic protocol."""
 
     group = GROUP
     topics = TOPICS

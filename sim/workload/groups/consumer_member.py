@@ -53,7 +53,7 @@ class SimConsumerMember(AssignedMember):
         """Subscription and partitions last reported to the coordinator; None if the full state must be sent."""
 
     def change_subscription(self) -> None:
-        """Change the subscription."""
+        """Choose a random subscription, which the next heartbeat reports."""
         self.subscription = self.simulation.rng.choice(self._choice)
 
     def _reset_reported_state(self) -> None:
@@ -108,7 +108,7 @@ class SimConsumerMember(AssignedMember):
             self._on_target(places, began, cuts)
 
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Leave, as a static member possibly temporarily. Raises MemberEnded."""
+        """Leave, at random only temporarily if a static member and not ``for_good``. Raises MemberEnded always."""
         for_good = for_good or self._instance_id is None or self.simulation.rng.random() < 0.3
         epoch = LEAVING if for_good else LEAVING_STATIC
         self._book.on_member_removed(self.id)

@@ -22,7 +22,7 @@ LATEST = -1
 
 
 class GroupWorkload(ABC):
-    """Workload of one group in a run."""
+    """Workload of one group in a run: creates its members, and verifies its results."""
 
     group: str
     topics: tuple[str, ...]
@@ -35,14 +35,14 @@ class GroupWorkload(ABC):
 
     @abstractmethod
     def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
-        """Return the factory of a member for each slot."""
+        """Yield, for each slot, the factory of the members that run in it one after the other."""
 
     @abstractmethod
     async def prepare(self, asker: SimClient) -> None:
-        """Prepare before members join. Raises RetriableError."""
+        """Set up the group before members join, such as its settings. Raises RetriableError."""
 
     async def instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
-        """Return the reason why the group is not stable with these members; empty if it is."""
+        """Return the reason why the group is not stable with these members, or has unread records; empty if it is."""
         try:
             return await self._find_instability(asker, members)
         except RetriableError as error:
@@ -51,11 +51,11 @@ class GroupWorkload(ABC):
 
     @abstractmethod
     async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
-        """Return the reason why the group is not stable; empty if it is. Raises RetriableError."""
+        """Return the reason as `instability`, which handles a RetriableError of this method."""
 
     @abstractmethod
     async def verify(self, asker: SimClient) -> None:
-        """Verify the results of the group."""
+        """Verify the results of the group at the end of the run; report violations."""
 
     async def _coordinator(self, asker: SimClient) -> Address:
         found = (await asker.call(fc.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)).coordinators[0]
@@ -64,7 +64,7 @@ class GroupWorkload(ABC):
         return found.host, found.port
 
     async def _end(self, asker: SimClient, place: HistoryPartition) -> int:
-        """Return the end of a partition. Raises RetriableError."""
+        """Return the end offset of a partition, from its leader. Raises RetriableError."""
         topic = lo.ListOffsetsTopic(place[0], [lo.ListOffsetsPartition(place[1], -1, LATEST)])
         answer = await asker.call(lo.ListOffsetsRequest(-1, topics=[topic]), 7, await asker.leader(*place))
         row = answer.topics[0].partitions[0]
@@ -87,7 +87,11 @@ class AssignedGroupWorkload(GroupWorkload):
     async def _find_unread(
         self, asker: SimClient, at: Address, wanted: Collection[HistoryPartition], members: Sequence[AssignedMember]
     ) -> str:
-        """Return partitions without exactly one owner, or not read to their end. Raises RetriableError."""
+        """Return a text if a partition has not exactly one owner, or no committed offset at its end; else empty.
+
+        Raises:
+            RetriableError: no response, or an error response.
+        """
         had = [place for x in members for place in x.positions]
         if sorted(had) != sorted(wanted):
             return f"{sorted(had)} is read of {sorted(wanted)}"
@@ -106,7 +110,7 @@ class AssignedGroupWorkload(GroupWorkload):
         return max(rows[0].committed_offset, 0) if rows else 0
 
     async def verify(self, asker: SimClient) -> None:
-        """Verify that no record was skipped."""
+        """Report ``group-skip`` for offsets below a committed one that no member read, unless power was cut."""
         if self._simulation.ledger.power_cuts:
             return
         for place in [(topic, number) for topic in self.topics for number in range(self._service.partitions)]:

@@ -60,7 +60,7 @@ def node_settings(simulation: Simulation) -> dict[str, str]:
 
 
 class GroupsWorkload:
-    """Workload of all groups in a run."""
+    """Workload of the consumer, share and streams group of a run: topics, records and member slots."""
 
     def __init__(
         self, simulation: Simulation, service: ClusterService, counted: Counter[str], living: LiveNodesByHost
@@ -86,7 +86,7 @@ class GroupsWorkload:
         return [kind.group for kind in self.groups]
 
     async def run(self) -> None:
-        """Run until the run drains and every group is stable."""
+        """Run members and producers until the simulation is draining, then without faults until groups are stable."""
         simulation = self._simulation
         for topic in self._topics:
             await create_topic(simulation, topic, service=self._service)
@@ -116,7 +116,7 @@ class GroupsWorkload:
         asker.close_connections()
 
     async def _produce(self) -> None:
-        """Write records to the topics until the run drains, at most `MAX_PRODUCED_RECORDS` at a time."""
+        """Write batches of 1 to `MAX_PRODUCED_RECORDS` records to the topics until the simulation is draining."""
         simulation, service, rng = self._simulation, self._service, self._simulation.rng
         feeders = [
             SimProducer(simulation, f"feeder-{topic}", FIRST_VALUE, topic, service=service) for topic in self._topics
@@ -154,7 +154,7 @@ class GroupsWorkload:
             simulation.trace_event(f"{kind.group} is at rest")
 
     async def verify(self) -> None:
-        """Read all partitions once more, and verify them and the groups."""
+        """Read all partitions once more, and verify their records and the results of the groups."""
         reader = SimClient(self._simulation, "group-reader", self._service)
         for topic in self._topics:
             for number in range(self._service.partitions):

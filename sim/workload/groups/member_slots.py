@@ -40,7 +40,7 @@ class MemberEnded(Exception):
 
 
 class SimGroupMember(SimClient, ABC):
-    """Member of a group, from start to end."""
+    """Base class of group members: a client with a process of its own, from its start to its end."""
 
     def __init__(self, simulation: Simulation, name: str, service: ClusterService, group: str) -> None:
         super().__init__(simulation, name, service)
@@ -69,7 +69,10 @@ class SimGroupMember(SimClient, ABC):
         return await self.call(request, version, self._at)
 
     def check_expected_error(self, code: int, request_name: str) -> None:
-        """Report an error that members must not get, except after a power cut, which may restore old groups."""
+        """Report ``group-refused`` for an error code of `UNEXPECTED_ERRORS`; other codes are accepted.
+
+        Nothing is reported in a run with a power cut, which may restore old groups.
+        """
         if code in UNEXPECTED_ERRORS and not self.simulation.ledger.power_cuts:
             self.simulation.ledger.report_violation(
                 "group-refused", f"{self.group}: {request_name} of {self.name}: {ErrorCode(code).name}"
@@ -81,15 +84,15 @@ class SimGroupMember(SimClient, ABC):
 
     @abstractmethod
     def change_subscription(self) -> None:
-        """Change the subscription."""
+        """Change the subscription at random, if the protocol has one."""
 
     @abstractmethod
     def on_process_end(self) -> None:
-        """Record the end of the process."""
+        """Record for the checker that the member's process has ended; called by its slot."""
 
 
 class MemberSlot:
-    """Slot with one member after the other until the end of the run."""
+    """Slot of a group that runs one member after the other, with random faults, until the end of the run."""
 
     def __init__(
         self, simulation: Simulation, group: str, make: Callable[[], SimGroupMember], counted: Counter[str]
@@ -103,7 +106,7 @@ class MemberSlot:
         """Current member of the slot; None between two members."""
 
     def stop_faults(self) -> None:
-        """Stop faults of its members."""
+        """Inject no more faults into the current member and later ones."""
         self.is_stable_phase = True
         if self.member is not None:
             self.member.is_stable_phase = True

@@ -1,4 +1,4 @@
-"""Share group of a run: topics, members, and verification.
+"""Share group in the workload of a simulated run: topics, members, and verification.
 
 ``share-lost``: a record was never delivered. ``ArchivedOnlyAfterLimitOrAccept``: a record is final in the share
 coordinator's state, though it was neither accepted, rejected nor delivered up to the limit.
@@ -38,7 +38,7 @@ STATE_PARTITIONS = 2
 
 
 class ShareGroupWorkload(GroupWorkload):
-    """Share group of a run."""
+    """Workload of a share group (KIP-932), with a checker of its acquired records."""
 
     group = GROUP
     topics = TOPICS
@@ -52,7 +52,7 @@ class ShareGroupWorkload(GroupWorkload):
         self._shared = ShareGroupState(GROUP, self._locks, ids, TOPICS)
 
     def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
-        """Return the factory of a member for each slot."""
+        """Yield the factory of the members of each slot."""
         for number in range(MEMBER_SLOTS):
             yield partial(SimShareMember, self._simulation, f"sharer-{number}", self._service, self._shared)
 
@@ -87,7 +87,7 @@ class ShareGroupWorkload(GroupWorkload):
         return ""
 
     async def verify(self, asker: SimClient) -> None:
-        """Verify that no record was skipped, and none archived without a reason."""
+        """Report ``share-lost`` and ``ArchivedOnlyAfterLimitOrAccept``; the former not after a power cut."""
         ledger = self._simulation.ledger
         if not ledger.power_cuts:
             for place in [(topic, number) for topic in TOPICS for number in range(self._service.partitions)]:
@@ -102,8 +102,9 @@ class ShareGroupWorkload(GroupWorkload):
 
 
 def has_pending_records(start_offset: int, lag: int, begin: int, end: int) -> bool:
-    """Return True if a group with this lag has records left in a log from offset ``begin`` to ``end``.
+    """Return True if a share group with this start offset and lag has undelivered records in a log.
 
+    ``begin``, ``end``: log start offset, and end offset (exclusive). A negative lag is unknown and counts as pending.
     The lag is adjusted to records deleted from the log only with the next write of the share partition's state
     (``SharePartition.updateCacheAndOffsets``).
     """

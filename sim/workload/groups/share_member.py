@@ -42,7 +42,7 @@ SESSION_ERRORS = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SES
 
 
 class ShareGroupState(NamedTuple):
-    """State shared by the members of a group."""
+    """Group id, checker of acquired records, topic names by id and topics, shared by all members of a share group."""
 
     group: str
     locks: AcquisitionLocks
@@ -77,12 +77,12 @@ class SimShareMember(SimGroupMember):
         self._topic_ids = {name: topic_id for topic_id, name in shared.ids.items()}
 
     def change_subscription(self) -> None:
-        """Change the subscription."""
+        """Choose a random subscription, which the next heartbeat reports."""
         topics = self._shared.topics
         self.subscribed_topics = self.simulation.rng.choice((topics, topics, topics[:1], topics[1:]))
 
     def on_process_end(self) -> None:
-        """Record the end of the process."""
+        """Record for the checker that the locks of the member have ended with its process."""
         self._locks.on_lost(self.id)
 
     def close_connections(self) -> None:
@@ -92,7 +92,11 @@ class SimShareMember(SimGroupMember):
         self._locks.on_lost(self.id)
 
     async def run(self) -> None:
-        """Join, acquire and acknowledge records until the member has left."""
+        """Join, acquire and acknowledge records until the member has left; retry after a RetriableError.
+
+        Raises:
+            MemberEnded: the member has left.
+        """
         while True:
             if self.is_stable_phase:
                 self.subscribed_topics = self._shared.topics
@@ -134,7 +138,7 @@ class SimShareMember(SimGroupMember):
             self.simulation.trace_event(f"{self.id} epoch {self.epoch}: {sorted(self.assigned)}")
 
     async def _leave(self) -> None:
-        """Close every session, and leave. Raises RetriableError, MemberEnded."""
+        """Close every share session, and leave the group. Raises RetriableError, else MemberEnded."""
         for address, session in list(self._sessions.items()):
             if session.epoch:
                 self._locks.on_lost(self.id)
@@ -147,7 +151,11 @@ class SimShareMember(SimGroupMember):
     # ------------------------------------------------------------------ records
 
     async def _poll_once(self) -> None:
-        """Send due acknowledgements, then fetch. Raises RetriableError."""
+        """Fetch from each leader of an assigned partition, with or after the due acknowledgements.
+
+        Raises:
+            RetriableError: no response, or an error of a session.
+        """
         by_address: dict[Address, set[HistoryPartition]] = {address: set() for address in self._sessions}
         for place in sorted(self.assigned):
             by_address.setdefault(await self.leader(*place), set()).add(place)
@@ -162,7 +170,10 @@ class SimShareMember(SimGroupMember):
             await self._fetch(address, session, places, acknowledgements)
 
     def _due_acknowledgements(self, session: SimShareSession) -> dict[HistoryPartition, dict[int, int]]:
-        """Return the due acknowledgements, by partition and offset. Renewals are sent alone."""
+        """Return the due acknowledgements, by partition and offset: either renewals or all other types, at random.
+
+        Records without a verdict are dropped when their locks have expired.
+        """
         now = self.simulation.now_s()
         renews = self.simulation.rng.random() < 0.5
         out: dict[HistoryPartition, dict[int, int]] = {}
@@ -178,7 +189,10 @@ class SimShareMember(SimGroupMember):
     def _on_acknowledging(
         self, session: SimShareSession, acknowledgements: Mapping[HistoryPartition, Mapping[int, int]]
     ) -> dict[HistoryPartition, dict[int, AcquiredRecord]]:
-        """Record the start of acknowledgements; return the acquired records by partition and offset."""
+        """Record for the checker that acknowledgements are sent; return the acquired records by partition and offset.
+
+        They are no longer due; renewed records get a new verdict.
+        """
         holds = {}
         for place, offsets in acknowledgements.items():
             holds[place] = self._locks.on_acknowledging(self.id, place, offsets)
@@ -237,7 +251,10 @@ class SimShareMember(SimGroupMember):
             self._locks.on_refused(self._key(place), place, offsets, holds)
 
     def _check_session(self, address: Address, session: SimShareSession, code: int) -> None:
-        """Increment the session epoch, or forget the session after an error. Raises RetriableError."""
+        """Increment the session epoch; for an error of the response raise RetriableError.
+
+        A session that the broker does not know is removed, and its locks have ended.
+        """
         if code in SESSION_ERRORS:
             self._sessions.pop(address, None)
             self._locks.on_lost(self.id)
@@ -259,7 +276,7 @@ class SimShareMember(SimGroupMember):
         places: set[HistoryPartition],
         acknowledgements: dict[HistoryPartition, dict[int, int]],
     ) -> None:
-        """Fetch with acknowledgements. Raises RetriableError."""
+        """Send a ShareFetch with acknowledgements and process its response. Raises RetriableError."""
         rng = self.simulation.rng
         places = places | {place for place, ready in session.ready.items() if ready}
         if not places and not session.epoch:
@@ -306,7 +323,10 @@ class SimShareMember(SimGroupMember):
     def _on_acquired(
         self, session: SimShareSession, place: HistoryPartition, part: Any, hold: AcquiredRecord, began_s: float
     ) -> None:
-        """Process the acquired records of one partition in a ShareFetch response."""
+        """Record the acquired records of a partition in a ShareFetch response, and schedule their acknowledgement.
+
+        Acquired offsets without a record are reported as ``share-hole``.
+        """
         self.check_expected_error(part.error_code, "fetch")
         if part.error_code:
             self.simulation.trace_event(f"{self.name}: {place}: {ErrorCode(part.error_code).name}")

@@ -1,4 +1,4 @@
-"""Streams group of a run: topics of the application, its threads, and verification."""
+"""Streams group in the workload of a simulated run: topics of the application, its threads, and verification."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROCESSES = ("p0", "p0", "p1")
 
 
 class StreamsGroupWorkload(AssignedGroupWorkload):
-    """Streams group of a run."""
+    """Workload of a streams group (KIP-1071) of three threads in two processes."""
 
     group = GROUP
     topics = tuple(SUBTOPOLOGIES.values())
@@ -36,7 +36,7 @@ class StreamsGroupWorkload(AssignedGroupWorkload):
         )
 
     def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
-        """Return the factory of a thread for each slot."""
+        """Yield the factory of the members (threads) of each slot."""
         for number, process in enumerate(PROCESSES):
             yield partial(SimStreamsMember, self._simulation, f"thread-{number}", self._service, self._shared, process)
 

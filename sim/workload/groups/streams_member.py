@@ -33,7 +33,7 @@ TaskIdLists = list[hb.StreamsGroupHeartbeatResponseTaskIds] | None
 
 
 def build_topology() -> hb.Topology:
-    """Return the topology of the application."""
+    """Return the topology of the application for a heartbeat: two subtopologies, of which the first has a store."""
     stores = [hb.TopicInfo(CHANGELOG)]
     return hb.Topology(
         0, [hb.Subtopology(name, [topic], [], stores if name == "0" else []) for name, topic in SUBTOPOLOGIES.items()]
@@ -116,7 +116,7 @@ class SimStreamsMember(AssignedMember):
             self._on_target(places, began, cuts)
 
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Leave permanently. Raises MemberEnded."""
+        """Leave permanently; afterwards a commit must be rejected. Raises MemberEnded always."""
         self._book.on_member_removed(self.id)
         cuts = self.simulation.ledger.power_cuts
         with suppress(RetriableError):
