@@ -82,7 +82,9 @@ class _SpanCollector:
 def message_spans(
     cls: type[Message], version: int, raw: Buffer, pos: int = 0, prefix: str = ""
 ) -> tuple[list[FieldSpan], int]:
-    """Return the fields of a message at ``pos``, including those of record batches in it, and the position after it.
+    """Return the fields of a message at ``pos`` of ``raw``, and the position after it.
+
+    The fields of record batches in it are included. ``prefix`` precedes the path of each field.
 
     Raises:
         WireError: the bytes are not a valid message of this class and version.
@@ -100,7 +102,9 @@ def message_spans(
 
 
 def request_spans(raw: Buffer) -> list[FieldSpan]:
-    """Return the fields of a request frame, including size and header.
+    """Return the fields of a request frame, which begins with its size prefix, including size, header and records.
+
+    Bytes after the message are a field of their own.
 
     Raises:
         WireError: the frame is not a valid request.

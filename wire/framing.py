@@ -124,7 +124,11 @@ def _resolve_header(key_number: int, version: int) -> tuple[ApiKey, int]:
 
 
 def encode_request(key: ApiKey, version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
-    """Return a complete request frame, with its size prefix."""
+    """Return a complete request frame, with its size prefix.
+
+    Raises:
+        WireError: ``body`` has a field that ``version`` does not support, or there is no such version.
+    """
     header = RequestHeader(key, version, correlation_id, client_id)
     out = compiler.encode(header, request_header_version(key, version)) + compiler.encode(body, version)
     return _SIZE.pack(len(out)) + out
@@ -143,7 +147,13 @@ def encode_request_job(
 
 
 def encode_response(key: ApiKey, version: int, correlation_id: int, body: Message) -> list[compiler.Chunk]:
-    """Return a response frame as a list of chunks; records fields stay as they are (bytes, or a file range)."""
+    """Return a response frame with its size prefix as a list of chunks.
+
+    Records fields are chunks of their own, unchanged: bytes, or a file range.
+
+    Raises:
+        WireError: ``body`` has a field that ``version`` does not support, or there is no such version.
+    """
     return _frame_response(key, version, correlation_id, compiler.encode_chunks(body, version))
 
 

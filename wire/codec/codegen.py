@@ -37,7 +37,7 @@ def length_error(field_name: str, value: object) -> WireError:
 
 
 class CodecGenerator:
-    """Base of the encoder and decoder generators: emits the functions of one message version."""
+    """Base of the encoder and decoder generators: emits Python source, a function for each struct of a message."""
 
     direction = ""
     yields_in_numbers = False
@@ -63,7 +63,7 @@ class CodecGenerator:
         self.function_names: dict[type[Message], str] = {}
 
     def emit(self, text: str, depth: int = 1) -> None:
-        """Append one line of code at indentation level ``depth``."""
+        """Append one line of Python code to the function under construction; ``depth``: level of indentation."""
         self.statements.append("    " * depth + text)
 
     def global_name(self, stem: str, value: Any) -> str:
@@ -95,11 +95,11 @@ class CodecGenerator:
         return name
 
     def parameters(self) -> str:
-        """Return the parameter list of the generated functions."""
+        """Return the parameter list of the generated functions as source text."""
         raise AssertionError
 
     def generate_body(self, cls: type[Message]) -> None:
-        """Generate the body of the function of a struct."""
+        """Emit the body of the function of a struct; implemented by encoder and decoder."""
         raise AssertionError(cls)
 
     def source(self) -> str:
@@ -107,7 +107,7 @@ class CodecGenerator:
         return "\n\n".join(self.functions) + "\n"
 
     def compile_struct(self, cls: type[Message]) -> Callable[..., Any]:
-        """Generate and compile the functions of a message; return the function of the message itself."""
+        """Generate, compile and load the functions of ``cls`` and the structs in it; return the function of ``cls``."""
         name = self.generate_struct(cls)
         exec(compile(self.source(), f"<{name}>", "exec"), self.namespace)  # noqa: S102 - our own text, from our own schema
         function: Callable[..., Any] = self.namespace[name]
@@ -123,7 +123,10 @@ class CodecGenerator:
                 yield from ([s] for s in run)
 
     def is_generator(self, cls: type[Message]) -> bool:
-        """Return whether a struct's function is a Python generator: sliced, and the struct contains an array."""
+        """Return whether a struct's function is a Python generator.
+
+        It is one in the sliced variant, if the struct or one inside has an array; for encoders, not only of numbers.
+        """
         return self.sliced and any(
             (spec.is_array and (self.yields_in_numbers or spec.element not in FIXED_SIZE_FORMATS))
             or (spec.struct is not None and self.is_generator(spec.struct))
@@ -132,7 +135,7 @@ class CodecGenerator:
         )
 
     def call_expression(self, cls: type[Message], arguments: str) -> str:
-        """Return the expression that calls a struct's function with ``arguments``; generate the function first."""
+        """Return the source of a call of a struct's function with ``arguments``; generate the function first."""
         call = f"{self.generate_struct(cls)}({arguments})"
         return f"(yield from {call})" if self.is_generator(cls) else call
 

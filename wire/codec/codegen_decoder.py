@@ -44,11 +44,11 @@ class DecoderGenerator(CodecGenerator):
         }
 
     def parameters(self) -> str:
-        """Return the parameter list of the generated functions."""
+        """Return the parameter list of the generated functions as source text."""
         return "buf, pos, end, budget" if self.sliced else "buf, pos, end"
 
     def generate_body(self, cls: type[Message]) -> None:
-        """Generate the reads of positional and tagged fields and the constructor call of a struct."""
+        """Emit code that reads the fields of a struct, positional ones first, and returns it with the position after."""
         local = {spec.name: f"f_{spec.name}" for spec in fields_of(cls)}
         positional = {s.name for run in self.positional_runs(cls) for s in run}
         for spec in fields_of(cls):
@@ -67,7 +67,7 @@ class DecoderGenerator(CodecGenerator):
         self.emit(f"return {self.global_name(cls.__name__, cls)}({', '.join(local.values())}), pos")
 
     def default_expression(self, spec: FieldSpec) -> str:
-        """Return the expression of the default value of a field."""
+        """Return the default value of a field as source text of an expression."""
         if spec.default is list:
             return "[]"
         if spec.kind == "struct" and spec.default is spec.struct:
@@ -75,7 +75,10 @@ class DecoderGenerator(CodecGenerator):
         return repr(spec.default)
 
     def generate_length(self, var: str, kind: str, *, compact: bool, depth: int) -> None:
-        """Generate the read of a length prefix into ``var``; any negative length means null, as in Kafka."""
+        """Emit code that reads a length prefix into the variable ``var``; any negative length means null, as in Kafka.
+
+        The prefix is an unsigned varint if ``compact``, else an int16 for ``kind`` "string" and an int32 for others.
+        """
         if compact:
             self.emit(f"{var} = buf[pos]; pos += 1", depth)
             self.emit(f"if {var} > 127: {var}, pos = long_uvarint(buf, pos, {var})", depth)
@@ -85,7 +88,10 @@ class DecoderGenerator(CodecGenerator):
             self.emit(f"{var}, = {self.struct_format_name(code)}.unpack_from(buf, pos); pos += {size}", depth)
 
     def generate_blob(self, kind: str, into: str, *, nullable: bool, compact: bool, depth: int) -> None:
-        """Generate the read of a string or byte string into the variable ``into``."""
+        """Emit code that reads a string or byte string of type ``kind`` into the variable ``into``.
+
+        The sliced variant charges its size to the budget.
+        """
         self.generate_length("n", kind, compact=compact, depth=depth)
         if nullable:
             self.emit(f"if n < 0: {into} = None", depth)
@@ -101,7 +107,7 @@ class DecoderGenerator(CodecGenerator):
             self.emit(f"if n: (budget.charge_elements if n < {SHORT_STRING_BYTES} else budget.charge)({size})", depth)
 
     def generate_value(self, spec: FieldSpec, into: str, depth: int, *, tagged: bool = False) -> None:
-        """Generate the read of a field of variable size into the variable ``into``."""
+        """Emit code that reads a field into the variable ``into``; ``tagged``: from the tagged section of a struct."""
         if spec.is_array:
             self.generate_array(spec, into, depth)
         elif spec.kind == "struct":
@@ -128,7 +134,10 @@ class DecoderGenerator(CodecGenerator):
             )
 
     def generate_array(self, spec: FieldSpec, into: str, depth: int) -> None:
-        """Generate the read of an array, whose count is compared with the remaining bytes before allocating."""
+        """Emit code that reads an array into the variable ``into``; its count is compared with the bytes left first.
+
+        The sliced variant charges the budget and yields.
+        """
         kind = spec.element
         self.generate_length("n", "array", compact=self.is_compact(spec), depth=depth)
         if self.is_nullable(spec):
@@ -172,7 +181,10 @@ class DecoderGenerator(CodecGenerator):
         return self._unbudgeted.generate_struct(cls)
 
     def generate_numbers(self, code: str, size: int, into: str, depth: int) -> None:
-        """Generate the read of an array of ``n`` numbers: at once, or sliced in groups of `NUMBERS_PER_YIELD`."""
+        """Emit code that reads an array of numbers into ``into``: at once, or sliced in groups of `NUMBERS_PER_YIELD`.
+
+        Its count is in the variable ``n``. ``code``, ``size``: format character of `struct`, and bytes of a number.
+        """
         if not self.sliced:
             self.emit(f"{into} = list(unpack_from(f'>{{n}}{code}', buf, pos)); pos += n * {size}", depth)
             return
@@ -189,7 +201,7 @@ class DecoderGenerator(CodecGenerator):
         return POINTER_BYTES + (0 if spec.element in ("bool", "int8") else NUMBER_BYTES)
 
     def generate_tagged_fields(self, cls: type[Message]) -> None:
-        """Generate the read of the tagged fields; at most `MAX_UNKNOWN_TAGS` unknown tags are skipped."""
+        """Emit code that reads the tagged fields of a struct and skips at most `MAX_UNKNOWN_TAGS` unknown ones."""
         self.emit("count = buf[pos]; pos += 1")
         self.emit("if count:")
         self.emit("if count > 127: count, pos = long_uvarint(buf, pos, count)", 2)

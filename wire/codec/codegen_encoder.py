@@ -13,11 +13,11 @@ class EncoderGenerator(CodecGenerator):
     direction = "encode"
 
     def parameters(self) -> str:
-        """Return the parameter list of the generated functions."""
+        """Return the parameter list of the generated functions as source text."""
         return "m, write"
 
     def generate_body(self, cls: type[Message]) -> None:
-        """Generate the version checks and the writes of positional and tagged fields of a struct."""
+        """Emit code that writes a struct and rejects values of fields that the version lacks, unless ignorable."""
         for spec in fields_of(cls):
             if self.version not in spec.versions and not spec.ignorable:
                 text = f"{cls.__name__}.{spec.name} does not exist in version {self.version}"
@@ -37,7 +37,7 @@ class EncoderGenerator(CodecGenerator):
             self.emit("pass")
 
     def differs_expression(self, spec: FieldSpec, value: str) -> str:
-        """Return an expression that is true if ``value`` differs from the field's default."""
+        """Return the source of an expression that is true if expression ``value`` differs from a field's default."""
         if spec.default is list:
             return f"{value} is None or {value}"
         if spec.default is None:
@@ -48,14 +48,17 @@ class EncoderGenerator(CodecGenerator):
         return f"{value} != {spec.default!r}"
 
     def length_expression(self, value: str, kind: str, *, compact: bool) -> str:
-        """Return the expression of the encoded length prefix of a string, byte string or array."""
+        """Return the source of an expression for the length prefix of a string, byte string or array.
+
+        ``value``: expression of the length. ``compact``: as unsigned varint of length + 1.
+        """
         if compact:
             write = "text_length" if kind == "string" else "uvarint"
             return f"small[n] if (n := {value} + 1) < {len(SMALL_UVARINTS)} else {write}(n)"
         return f"{self.struct_format_name('h' if kind == 'string' else 'i')}.pack({value})"
 
     def generate_blob(self, kind: str, value: str, *, nullable: bool, compact: bool, depth: int) -> None:
-        """Generate the write of a string or byte string."""
+        """Emit code that writes the expression ``value``, a string or byte string of type ``kind``, or null."""
         self.emit(f"x = {value}", depth)
         self.emit("if x is None:", depth)
         if nullable:
@@ -69,7 +72,10 @@ class EncoderGenerator(CodecGenerator):
         self.emit(f"write({self.length_expression('len(x)', kind, compact=compact)}); write(x)", depth + 1)
 
     def generate_value(self, spec: FieldSpec, value: str, depth: int, *, tagged: bool = False) -> None:
-        """Generate the write of a value of any type; positional fields of fixed size are written in runs instead."""
+        """Emit code that writes the expression ``value`` as a field; ``tagged``: in the tagged section of its struct.
+
+        Positional fields of fixed size are written several at once by `generate_body`.
+        """
         if spec.is_array:
             self.generate_array(spec, value, depth)
         elif spec.kind == "struct":
@@ -91,7 +97,10 @@ class EncoderGenerator(CodecGenerator):
             )
 
     def generate_array(self, spec: FieldSpec, value: str, depth: int) -> None:
-        """Generate the code that writes an array: its length, or null, and then the elements."""
+        """Emit code that writes the expression ``value``, an array: its length or null, then the elements.
+
+        The sliced variant yields every `ELEMENTS_PER_YIELD` elements.
+        """
         kind, compact = spec.element, self.is_compact(spec)
         self.emit(f"a = {value}", depth)
         self.emit("if a is None:", depth)
@@ -121,7 +130,7 @@ class EncoderGenerator(CodecGenerator):
             self.emit(f"if not i & {ELEMENTS_PER_YIELD - 1}: yield", depth + 2)
 
     def generate_tagged_fields(self, cls: type[Message]) -> None:
-        """Generate the write of the tagged fields that differ from their defaults, each with tag and size."""
+        """Emit code that writes the tagged fields that differ from their defaults, each with tag and size."""
         tagged = self.tagged_fields(cls)
         if not tagged:
             self.emit("write(b'\\x00')")

@@ -46,7 +46,9 @@ class DecodeBudget:
         """Additional budget for array elements; long strings are not much larger in memory than in the request."""
 
     def charge_elements(self, size_bytes: int) -> None:
-        """Charge the elements of an array before they are allocated, or a short string.
+        """Charge ``size_bytes`` for elements of an array before they are allocated, or for a short string.
+
+        The additional budget for elements is used first.
 
         Raises:
             WireError: the budget is exceeded.

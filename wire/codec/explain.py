@@ -113,7 +113,7 @@ def _type(spec: FieldSpec, version: int) -> str:
 
 
 def format_comment(text: str, indent: int = 0, width: int = 100) -> list[str]:
-    """Return ``text`` as Python comment lines of at most ``width`` characters; an empty text has no lines."""
+    """Return ``text`` as Python comments, wrapped at ``width`` and indented by ``indent``; [] for an empty text."""
     start = " " * indent + "# "
     return textwrap.wrap(text, width, initial_indent=start, subsequent_indent=start, break_on_hyphens=False)
 
@@ -144,7 +144,7 @@ def format_message_layout(cls: type[Message], version: int) -> Iterator[str]:
 
 
 def annotate_source(cls: type[Message], version: int, source: str) -> Iterator[str]:
-    """Yield the lines of a generated codec with each struct's explanation above its function."""
+    """Yield the lines of ``source``, a generated codec of ``cls``, with comments that explain each struct."""
     structs = {struct.__name__: struct for struct in _structs(cls)}
     for line in source.splitlines():
         struct = structs.get(line.partition("_")[2].rpartition("_v")[0]) if line.startswith("def ") else None

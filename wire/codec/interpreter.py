@@ -55,7 +55,13 @@ class MessageDecoder:
         return int(number), pos
 
     def read_scalar(self, kind: str, buf: Buffer, pos: int, *, nullable: bool, compact: bool) -> tuple[Any, int]:
-        """Return a number, boolean, uuid, string or byte string (None for null), and the position after it."""
+        """Return a number, boolean, uuid, string or byte string of type ``kind``, and the position after it.
+
+        Null is None. ``compact``: the length is an unsigned varint.
+
+        Raises:
+            WireError: the buffer is too short, a length is too large, or null is not allowed (``nullable``).
+        """
         if kind in FIXED_SIZE_FORMATS:
             return read_fixed(kind, buf, pos)
         if kind == "uuid":
@@ -77,6 +83,9 @@ class MessageDecoder:
         """Return the value of a field that this version has, None for null, and the position after it.
 
         ``path`` is the name of the field in the trace; ``tagged``: it lies in the tagged section of its struct.
+
+        Raises:
+            WireError: the bytes are no valid value.
         """
         nullable = self.version in spec.nullable
         compact = self.flexible and not spec.never_compact
@@ -128,7 +137,11 @@ class MessageDecoder:
     def read_struct(self, cls: type[Message], buf: Buffer, pos: int, path: str = "") -> tuple[Any, int]:
         """Return a struct with its tagged fields, and the position after it.
 
-        Fields that this version lacks, and tagged fields that are absent, have their default values.
+        Fields that this version lacks, and tagged fields that are absent, have their default values. ``path``: name of
+        the struct in the trace, empty for the message.
+
+        Raises:
+            WireError: the bytes are no valid struct.
         """
         values: dict[str, Any] = {}
         tagged: dict[int, FieldSpec] = {}
@@ -148,7 +161,13 @@ class MessageDecoder:
     def read_tagged_fields(
         self, known: dict[int, FieldSpec], values: dict[str, Any], buf: Buffer, pos: int, path: str
     ) -> int:
-        """Read the tagged fields of a struct into ``values``, skipping unknown tags; return the position after them."""
+        """Read the tagged fields of a struct into ``values`` by name; return the position after them.
+
+        Tags that are not in ``known`` are skipped.
+
+        Raises:
+            WireError: more than `MAX_UNKNOWN_TAGS` unknown tags, or a size does not fit its field.
+        """
         start = pos
         count, pos = read_uvarint(buf, pos)
         self.trace(f"{path}.tags" if path else "tags", start, pos, count)
@@ -169,7 +188,10 @@ class MessageDecoder:
 
 
 def min_encoded_size(kind: str, struct: type[Message] | None, version: int, *, flexible: bool) -> int:
-    """Return the minimum encoded size in bytes of a value of a type in this version; at least 1."""
+    """Return the minimum encoded size in bytes, at least 1, of a value of type ``kind`` in a version.
+
+    ``struct``: its class if ``kind`` is ``"struct"``.
+    """
     sizes = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8}
     if kind in sizes:
         return sizes[kind]
@@ -202,13 +224,17 @@ class MessageEncoder:
         self.flexible = flexible
 
     def write_length(self, size: int, *, short: bool, compact: bool) -> bytes:
-        """Encode a length prefix; -1 means null."""
+        """Return a length prefix of ``size`` (-1: null): unsigned varint (``compact``), int16 (``short``) or int32."""
         if compact:
             return write_uvarint(size + 1)
         return write_fixed("int16" if short else "int32", size)
 
     def write_scalar(self, kind: str, value: Any, *, nullable: bool, compact: bool) -> bytes:
-        """Encode a number, boolean, uuid, string or byte string."""
+        """Return the bytes of a number, boolean, uuid, string or byte string of type ``kind``.
+
+        Raises:
+            WireError: the value does not fit the type, or is None though not ``nullable``.
+        """
         if kind in FIXED_SIZE_FORMATS:
             return write_fixed(kind, value)
         if kind == "uuid":
@@ -294,10 +320,10 @@ def check_version(cls: type[Message], version: int) -> MessageSpec:
 
 
 def decode(cls: type[Message], version: int, buf: Buffer, pos: int = 0, trace: Trace = _no_trace) -> tuple[Any, int]:
-    """Decode a message at ``pos``; return it and the position after it.
+    """Decode a message at ``pos``; return it and the position after it; ``trace`` is called with each decoded value.
 
     Raises:
-        WireError: the bytes are not a valid message of this class and version.
+        WireError: the bytes are not a valid message of this class and version, or there is no such version.
     """
     spec = check_version(cls, version)
     return MessageDecoder(version, flexible=version in spec.flexible, trace=trace).read_struct(cls, buf, pos)

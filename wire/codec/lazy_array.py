@@ -58,7 +58,11 @@ class LazyArray:
     def __getitem__(self, at: slice) -> list[Any]: ...
 
     def __getitem__(self, at: int | slice) -> Any:
-        """Return an element, or a list for a slice; decodes all elements before it too."""
+        """Return the element at an index, or a list for a slice; the elements before are decoded too.
+
+        Raises:
+            IndexError: there is no such element.
+        """
         if isinstance(at, slice):
             start, stop, step = at.indices(self._count)
             if step > 0:
@@ -174,7 +178,7 @@ def read_array_job(
 def _read_eagerly(
     read: Callable[..., Any], count: int, each_bytes: int, buf: memoryview, pos: int, end: int, budget: DecodeBudget
 ) -> Generator[None, None, tuple[list[Any], int]]:
-    """Decode all elements into a list, as a job."""
+    """Decode all elements into a list, as a job; return it and the position after it (see `read_array_job`)."""
     budget.charge_elements(count * each_bytes)
     elements: list[Any] = []
     for number in range(count):

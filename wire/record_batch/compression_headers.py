@@ -119,10 +119,10 @@ def snappy_uncompressed_length(data: Buffer) -> int:
 
 
 def xerial_header_follows(view: memoryview, at: int) -> bool:
-    """Return whether another xerial stream begins at ``at``, where the block size equals `XERIAL_HEAD`.
+    """Return whether another xerial stream begins at ``at``; the caller has read `XERIAL_HEAD` there as a block size.
 
     Raises:
-        WireError: the header is incomplete, or of an incompatible version.
+        WireError: fewer bytes than a header are left, or its version is below 1.
     """
     if len(view) - at < XERIAL_HEADER_BYTES:
         raise WireError("snappy header ends early")
@@ -393,6 +393,7 @@ def check_compressed_prefix(codec: int, data: Buffer) -> ErrorCode:
         data: Records of a batch whose record count is not 0.
 
     Returns:
-        NONE, or Kafka's error: UNKNOWN_SERVER_ERROR if its decompressor fails, INVALID_RECORD if there is no data.
+        NONE (always for codec 0), or Kafka's error: UNKNOWN_SERVER_ERROR if its decompressor fails, INVALID_RECORD if
+        the decompressed data is empty.
     """
     return _CHECKS[codec](data)

@@ -48,7 +48,11 @@ def _checked_size(size: int, left: int, *, or_none: bool = True) -> int:
 
 
 def _parse_record(data: bytes, at: int, stop: int) -> RecordSummary:
-    """Return the summary of the record whose bytes after its size field are ``data[at:stop]``."""
+    """Return the summary of the record whose bytes after its size field are ``data[at:stop]``.
+
+    Raises:
+        MalformedRecord, WireError, IndexError: a size or number exceeds the record, or bytes are left over.
+    """
     time_delta, at = read_varlong(data, at + 1)
     _, at = read_varint(data, at)
     key_bytes, at = read_varint(data, at)

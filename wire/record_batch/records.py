@@ -94,7 +94,7 @@ def decompress_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: in
 def find_first_by_timestamp(
     buf: Buffer, header: BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
 ) -> tuple[int, int] | None:
-    """Run `find_first_by_timestamp_job` to its end without yielding to other tasks."""
+    """Return the result of `find_first_by_timestamp_job`, which is run to its end without yielding to other tasks."""
     steps = find_first_by_timestamp_job(buf, header, timestamp_ms, from_offset, limit)
     while True:
         try:
@@ -279,11 +279,12 @@ def iterate_records(
 ) -> Iterator[Record]:
     """Yield the records of the batch at ``pos``, checking sizes, count and that no bytes are left over.
 
-    ``skips_headers``: the headers of the records are passed over unread, and left out. A record of a megabyte may have
-    half a million of them. ``max_headers``: of a record; one with more is an error.
+    ``limit``: maximum decompressed size of the batch in bytes. ``skips_headers``: the headers of the records are passed
+    over unread, and left out. A record of a megabyte may have half a million. ``max_headers``: a record with more is an
+    error.
 
     Raises:
-        WireError: the records are malformed or do not match the header.
+        WireError: the records are malformed, do not match the header, or exceed a limit.
     """
     if header.magic < 2:
         yield from legacy_records.iterate_messages(memoryview(buf)[pos : pos + header.size_bytes], limit)
