@@ -150,7 +150,7 @@ class AcquisitionLocks:
                 self._by_member.setdefault(hold.member, {})[where] = None
 
     def _must_be_accepted(self, where: RecordKey, sight: ServerState | None, began_s: float) -> bool:
-        """Return True if a record was accepted before ``began_s`` and this leader (``sight``) must know of it.
+        """Return True if record ``where`` was accepted before ``began_s`` and this leader (``sight``) must know of it.
 
         A former leader that does not know of the accept may still deliver the record, in Kafka as well, until it has to
         write state.
@@ -196,7 +196,11 @@ class AcquisitionLocks:
     def on_refused(
         self, place: SharedPlace, at: HistoryPartition, offsets: Mapping[int, int], holds: Mapping[int, AcquiredRecord]
     ) -> None:
-        """Report a rejected acknowledgement as ``HolderIsHeard`` if all its records had valid locks."""
+        """Report a rejected acknowledgement as ``HolderIsHeard`` if the member had a valid lock of each record.
+
+        ``offsets``: acknowledgement types by offset; ``holds``: result of `on_acknowledging`; ``place``: the partition
+        by topic id.
+        """
         if holds and all(offset in holds and self._is_in_force(holds[offset], place) for offset in offsets):
             self._ledger.report_violation("HolderIsHeard", f"{self._group}: {at[0]}-{at[1]} {dict(offsets)}")
 

@@ -90,14 +90,17 @@ class ClusterInvariants:
     # ------------------------------------------------------------------ the rules
 
     def single_leader_per_epoch(self, living: LiveNodes) -> Iterator[str]:
-        """Yield epochs of the quorum with two leaders."""
+        """Yield a text for each epoch of the quorum for which nodes have known two leaders."""
         for node_id, parts in living.items():
             epoch, leader = parts.controller.epoch, parts.controller.leader_id
             if leader >= 0 and self._raft_leaders.setdefault(epoch, leader) != leader:
                 yield f"epoch {epoch}: {leader} by node {node_id}, {self._raft_leaders[epoch]} before"
 
     def committed_never_lost(self, living: LiveNodes) -> Iterator[str]:
-        """Yield committed batches of one voter that differ at another one in the same epoch."""
+        """Yield a text for each committed offset of the metadata log that has another epoch at another node.
+
+        Committed offsets are sampled: the last one at each call.
+        """
         for node_id, parts in living.items():
             raft = parts.controller._raft.machine
             known, last = raft.log_summary, raft.high_watermark - 1
@@ -112,7 +115,7 @@ class ClusterInvariants:
                     del self._committed[next(iter(self._committed))]
 
     def monotonic_high_watermark(self, living: LiveNodes) -> Iterator[str]:
-        """Yield published metadata offsets, and high watermarks within a leader epoch, that decreased."""
+        """Yield a text for each published metadata offset, and high watermark within a leader epoch, that decreased."""
         for node_id, parts in living.items():
             offset = parts.controller.image.offset
             if offset < self._published.get(parts, -1):
@@ -127,7 +130,7 @@ class ClusterInvariants:
                     self._high[key] = high
 
     def partition_leader_per_epoch(self, living: LiveNodes) -> Iterator[str]:
-        """Yield partitions with two leaders in one leader epoch."""
+        """Yield a text for each partition with two leaders in one leader epoch, now or earlier in the run."""
         for node_id, parts in living.items():
             for replica in parts.replica_manager:
                 if replica.is_leader:
@@ -137,14 +140,17 @@ class ClusterInvariants:
                         yield f"{replica.topic}-{replica.partition} epoch {replica.leader_epoch}: {known}, {node_id}"
 
     def leader_in_isr(self, living: LiveNodes) -> Iterator[str]:
-        """Yield partitions whose leader is not in the ISR, in the image of any node."""
+        """Yield a text for each partition of which the leader is not in the ISR, in the image of any node."""
         for node_id, parts in living.items():
             for name, number, registration in iterate_partitions(parts.controller.image):
                 if registration.leader >= 0 and registration.leader not in registration.isr:
                     yield f"{name}-{number} as node {node_id} knows it: {registration.leader} not in {registration.isr}"
 
     def enough_in_sync(self, living: LiveNodes) -> Iterator[str]:
-        """Yield leaders whose high watermark advances although the ISR is smaller than ``min.insync.replicas``."""
+        """Yield a text for each leader that advances its high watermark with an ISR below ``min.insync.replicas``.
+
+        Leaders that do not know the ISR of the image yet are skipped.
+        """
         for node_id, parts in living.items():
             image = parts.controller.image
             least = int(image.config(RESOURCE_BROKER, "").get(MIN_ISR, "1"))
@@ -164,7 +170,10 @@ class ClusterInvariants:
                     yield f"{at} by node {node_id}: {before} to {high}, {registration.isr}"
 
     def strong_isr(self, living: LiveNodes) -> Iterator[str]:
-        """Yield members of an ISR without committed records; stopped and unregistered nodes are skipped."""
+        """Yield a text for each member of an ISR that lacks records below the leader's high watermark.
+
+        Stopped nodes, and those that have not registered since their start, are skipped.
+        """
         image = newest_image(living)
         for name, number, registration in iterate_partitions(image):
             leading = (

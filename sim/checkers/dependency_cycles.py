@@ -17,7 +17,8 @@ Edges = Mapping[int, Mapping[int, None]]
 def find_cycles(ops: list[Operation], edges: Edges) -> Iterator[tuple[str, list[int]]]:
     """Yield each set of operations on cycles once, as suffix and sorted operation numbers.
 
-    The suffix names the additional order that closes the cycle: empty, ``-process`` or ``-realtime``.
+    ``edges`` lead from operations to those that depend on them, by index in ``ops``. The suffix names the additional
+    order that closes the cycle: empty, ``-process`` or ``-realtime``.
     """
     found: list[set[int]] = []
     for suffix, more in (("", {}), ("-process", process_order(ops)), ("-realtime", real_time_order(ops))):

@@ -54,7 +54,7 @@ class GroupInvariants:
 def find_violations(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[str, str]]:
     """Yield name and detail of each violation in a node's groups.
 
-    ``whole``: no segment with records of groups was lost in a power cut.
+    ``whole``: no segment with records of groups was lost in a power cut; else only share partitions are checked.
     """
     for shard in parts.groups if whole else ():
         if shard.state is not CoordinatorState.ACTIVE:

@@ -111,7 +111,15 @@ class OperationHistory:
         *,
         uncommitted: bool = False,
     ) -> int:
-        """Record the start of an operation; return its number until it ends."""
+        """Record the start of an operation; return its number for the calls up to `end`.
+
+        Args:
+            process: Name of the client.
+            kind: Kind of operation (`Operation.kind`).
+            steps: Steps known so far, such as the values to send.
+            now_s: Simulated time in seconds.
+            uncommitted: True for reads with read_uncommitted.
+        """
         number = self._events
         self._events += 1
         op = Operation(
@@ -130,7 +138,7 @@ class OperationHistory:
         return number
 
     def add_sends(self, number: int, steps: Iterable[OperationStep]) -> None:
-        """Add sends to an open transaction, before its commit request."""
+        """Add sends to the open transaction ``number``, before its commit request."""
         op = self._open[number]
         self._open[number] = op._replace(steps=(*op.steps, *steps), commit_requested_at=NEVER)
 
@@ -147,7 +155,10 @@ class OperationHistory:
         steps: Iterable[OperationStep] | None = None,
         places: Iterable[HistoryPartition] = (),
     ) -> None:
-        """Record the end of an operation; ``steps`` replace those of the start unless None."""
+        """Record the end of the operation ``number`` with its outcome at the simulated time ``now_s``.
+
+        ``steps`` replace those of the start unless None. ``places``: as `Operation.places`.
+        """
         op = self._open.pop(number)
         known = op.steps if steps is None else tuple(steps)
         self._ended.append(

@@ -23,7 +23,10 @@ class ReplicaCopy(NamedTuple):
 
 
 def read_replica(disk: MemoryDisk, topic: str, partition: int) -> ReplicaCopy:
-    """Return the complete batches of a partition on a disk, in whichever log directory the partition is."""
+    """Return the complete batches of a partition on a disk, from all log directories; empty if it is in none.
+
+    The first offset is that of the oldest batch; without a batch that of the oldest segment, else 0.
+    """
     out: Batches = {}
     starts = []
     end = f"/{topic}-{partition}"

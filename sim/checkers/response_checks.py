@@ -204,7 +204,7 @@ class ResponseChecker:
         """Do nothing (`RequestObserver.completed`)."""
 
     def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
-        """Do nothing: no prepared request answers a client."""
+        """Do nothing: while this observer is installed, requests are decoded, and no prepared one answers them."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Check the encoded response to a Fetch, ShareFetch or Produce request.

@@ -34,7 +34,7 @@ class HostClock:
         self.offset_ms += jump_ms
 
     def monotonic_s(self) -> float:
-        """Return seconds of the monotonic clock."""
+        """Return the host's monotonic clock in seconds, which starts at 0 with the run."""
         return self._shown_s + (self._true_s() - self._set_at_s) * self.rate
 
     def wall_ms(self) -> int:
@@ -58,7 +58,7 @@ def journal_names(disk: MemoryDisk) -> None:
 
 
 class SimHost:
-    """Host with a disk, a clock and processes."""
+    """Simulated machine: a disk, a clock, and the processes that run on it."""
 
     def __init__(self, name: str, rng: random.Random, true_s: Callable[[], float]) -> None:
         self.name = name

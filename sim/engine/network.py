@@ -108,7 +108,7 @@ class Pipe:
         self.notify()
 
     def notify(self) -> None:
-        """Wake both ends."""
+        """Wake the tasks that wait for a change of the direction, at both ends."""
         self.changed.set()
         self.changed = trio.Event()
 
@@ -314,7 +314,7 @@ class SimNetwork:
         return [stream for stream, process in self.streams.items() if process is owner]
 
     def close_all_of(self, owner: SimProcess, how: Callable[[SimStream], None]) -> None:
-        """Close the listeners of an ended process, and call ``how`` for its connection ends."""
+        """Close the listeners of the ended process ``owner``, and call ``how`` with each of its connection ends."""
         for listener in [x for x in self.listeners.values() if x._owner is owner]:
             listener.close()
         for stream in self.streams_of(owner):

@@ -37,7 +37,7 @@ READ_AHEAD_STEP_S = 0.1
 
 @dataclass(slots=True)
 class SimStoreFaults:
-    """Shares of calls that meet a fault, from 0 to 1, and durations. The default is a store without faults."""
+    """Probabilities, from 0 to 1, that a call to the store meets a fault, and durations; by default no faults."""
 
     slow: float = 0.0
     slow_s: float = 10.0
@@ -86,7 +86,8 @@ class SimObjectStore:
     ) -> CachedRemoteStorage:
         """Return the `RemoteStorage` of a process with a chunk cache on the disk of its host.
 
-        Call it in a simulated thread, since it reads the directory.
+        Call it in a simulated thread, since it reads the directory. ``read_ahead``: runner of read-aheads, such as a
+        `SimReadAhead`; None for none.
         """
 
         def wait(event: threading.Event) -> None:
@@ -105,7 +106,7 @@ class SimObjectStore:
 
 
 def _pause(process: SimProcess, seconds: float) -> None:
-    """Let time pass in a thread of a process.
+    """Let ``seconds`` of simulated time pass in a thread of a process.
 
     Raises:
         ProcessKilled: the process ended meanwhile.

@@ -147,7 +147,9 @@ class SimProcess:
             self.threads.step(job)
 
     async def in_child(self, work: Callable[[WorkerContext, Any], Any], argument: Any) -> Any:
-        """Run ``work`` in a simulated child process; return its result or raise its exception.
+        """Run ``work(context, argument)`` in a simulated child process; return its result or raise its exception.
+
+        Both are copied by pickle, and so is the result.
 
         Cancellation kills the child; one whose parent has ended lives for at most `ORPHAN_LIFETIME_S`.
 

@@ -71,7 +71,7 @@ DIRECTORIES: tuple[tuple[str, dict[str, str]], ...] = (
 
 @dataclass
 class FaultPlan:
-    """Fault plan of a run, generated from its seed."""
+    """Faults of a run by kind, their limits, and settings and log directories of its nodes, generated from its seed."""
 
     stop_kinds: list[str]
     fault_kinds: list[str]
@@ -98,7 +98,11 @@ class FaultPlan:
 
     @classmethod
     def generate(cls, rng: random.Random, *, synced: bool = False) -> FaultPlan:
-        """Generate a plan; ``synced``: every acknowledgement waits for an fsync, and power cuts must lose no record."""
+        """Return a random plan for a single node.
+
+        ``synced``: every acknowledgement waits for an fsync, the only faults are power cuts, and they must lose no
+        record. Otherwise some plans are synced as well.
+        """
         dirs, more = DIRECTORIES[int(rng.random() * rng.random() * len(DIRECTORIES))]
         settings = {**SETTINGS, **more}
         if rng.random() < SHARE:
@@ -117,7 +121,7 @@ class FaultPlan:
 
     @classmethod
     def generate_for_cluster(cls, rng: random.Random) -> FaultPlan:
-        """Generate a plan for several nodes, with longer uptimes and downtimes, and cuts between the nodes."""
+        """Return a random plan for several nodes, with longer uptimes and downtimes, and cuts between the nodes."""
         drawn = cls.generate(rng)
         drawn.fault_kinds += [d for d in CLUSTER_FAULT_KINDS if rng.random() < RARE_SHARE]
         drawn.max_uptime_s = 4 + rng.random() * MAX_CLUSTER_UPTIME_S
@@ -144,7 +148,7 @@ class FaultPlan:
 
     @property
     def synced(self) -> bool:
-        """True if every acknowledgement waits for the disk."""
+        """True if every acknowledgement waits for an fsync (``log.flush.interval.messages`` 1)."""
         return self.settings.get("log.flush.interval.messages") == "1"
 
 

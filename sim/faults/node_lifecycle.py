@@ -57,7 +57,7 @@ class StopPolicy:
 
 
 def flatten_exceptions(error: BaseException | None) -> list[BaseException]:
-    """Return an error as a list, or all errors of an exception group."""
+    """Return an error as a list, or all errors in an exception group and the groups in it; None is an empty list."""
     if isinstance(error, BaseExceptionGroup):
         return [x for y in error.exceptions for x in flatten_exceptions(y)]
     return [] if error is None else [error]
@@ -102,7 +102,7 @@ class NodeLifecycle:
         simulation.ledger.report_violation("no-start", "the last life ended by itself")
 
     async def run_until_killed(self) -> None:
-        """Run the node repeatedly without planned ends; a killed node is started again."""
+        """Run the node repeatedly without planned ends until cancelled; a killed node is started again."""
         while True:
             await self.run_once(None)
             await trio.sleep(self._simulation.rng.random() * self._fault_plan.max_downtime_s)
@@ -112,7 +112,10 @@ class NodeLifecycle:
         return Node(process.env, NodeConfig(self._settings, self._fault_plan.dirs, self._node_id, self._host, PORT))
 
     async def run_once(self, ending: str | None) -> None:
-        """Run the node once, until its planned end; ``ending`` is a kind of `STOP_KINDS`, None for no planned end."""
+        """Power the host up and run the node once, until its planned end or another one.
+
+        ``ending`` is a kind of `STOP_KINDS`, None for no planned end. An unexpected end is reported as a violation.
+        """
         simulation, rng = self._simulation, self._simulation.rng
         host = simulation.host(self._host)
         host.power_up()

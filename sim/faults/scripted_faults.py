@@ -71,7 +71,7 @@ class ScriptedFaults:
         self.played = 0
 
     async def run(self) -> None:
-        """Run random scripts until cancelled."""
+        """Run random scripts, one after the other, until cancelled; none starts near the time of the last kill."""
         while True:
             await trio.sleep(REST_S * (0.5 + self._chance.random()))
             leader = self._leader()

@@ -1,8 +1,8 @@
 """Simulation of a quorum: one to five voters without brokers, with faults and checks of committed records.
 
 A writer submits numbered settings to the active controller; acknowledged ones stay, and no older one follows them.
-Violations: ``no-leader`` (no acknowledgement within 15 s after the faults), ``lost`` (an acknowledged setting is
-missing at the end), ``behind`` (a voter has not caught up within 15 s after the faults).
+Violations: ``no-leader`` (no acknowledgement within 15 s after the faults), ``behind`` (a voter lacks an acknowledged
+setting 15 s after the faults), ``copies-differ`` (metadata logs differ), and those of `ClusterInvariants`.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class UnrestrictedStopPolicy(StopPolicy):
 
 
 class ControllerLifecycle(NodeLifecycle):
-    """Repeated runs of one controller."""
+    """Repeated runs of one controller-only node, with faults of a plan."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class ControllerLifecycle(NodeLifecycle):
         self._number = number
 
     def create_node(self, process: SimProcess) -> Any:
-        """Create the controller of a new run, perhaps with an empty disk."""
+        """Create the node of a new run; before that, its disk may be wiped at random (`DynamicVoters.maybe_wipe`)."""
         self._voters.maybe_wipe(process.host, self._number)
         return QuorumNode(process.env, self._quorum, self._settings, self._voted)
 
@@ -261,12 +261,12 @@ class QuorumScenario:
             everything.cancel_scope.cancel()
 
     def _on_vote(self) -> None:
-        """Perhaps cut the power of all nodes after a granted vote, to check that the vote is durable."""
+        """Start a power cut of all nodes after a granted vote, which must be durable; at random, and not in all runs."""
         if self._cuts_all_power and self._chance.random() < ALL_POWER_CUT_SHARE:
             self.simulation.start_soon(self._cut_all_power)
 
     async def _cut_all_power(self) -> None:
-        """Cut the power of all hosts after a short random delay."""
+        """Cut the power of all hosts after a random delay below `ALL_POWER_CUT_DELAY_S`, unless the faults are over."""
         await trio.sleep(self._chance.random() * ALL_POWER_CUT_DELAY_S)
         if self.simulation.now_s() >= self._run_s:
             return  # some nodes may already be in their last run

@@ -39,7 +39,7 @@ CATCH_UP_S = 60.0
 
 
 class TieredNodeLifecycle(NodeLifecycle):
-    """Repeated runs of a node with the simulated store; ``store`` is set after the creation."""
+    """Repeated runs of a node with tiered storage in the simulated ``store``, which is set after the creation."""
 
     store: SimObjectStore
 

@@ -171,7 +171,13 @@ class SimAdminClient(SimClient):
         made.partitions += count
 
     async def _cut(self, name: str, count: int) -> None:
-        """Delete the records below the offset of a random acknowledged one, in the first partition that has any."""
+        """Delete the records below the offset of a random acknowledged one, in the first partition that has any.
+
+        They need not exist any more. Without an acknowledged record, nothing is sent.
+
+        Raises:
+            RetriableError: no response, or an error response.
+        """
         made = self.topics[name]
         for partition, acked in made.acked.items():
             if acked:

@@ -113,7 +113,11 @@ class SimClient:
             raise UnknownOutcome(str(error)) from None
 
     async def _connect(self, address: Address) -> Stream:
-        """Return a connection; the timeout is short if there are other nodes to connect to."""
+        """Return a new connection; with several bootstrap servers the timeout is that of a response.
+
+        Raises:
+            OSError: no connection, or a timeout.
+        """
         env = self.process.env
         if len(self.service.bootstrap) == 1:
             return await env.net.connect(*address)
@@ -166,7 +170,7 @@ class SimClient:
         return True
 
     def invalidate_leaders(self) -> None:
-        """Forget the leaders; use another bootstrap server next, if there are several."""
+        """Forget the leaders of partitions; use the next bootstrap server, if there are several. Nothing is closed."""
         self._bootstrap.rotate(-1)
         self._leaders.clear()
 
@@ -293,7 +297,7 @@ class SimProducer(SimClient):
         return int(row.base_offset)
 
     def _key(self, value: int) -> bytes:
-        """Return the key of a record: the producer's name; in a compacted topic one of its own few keys."""
+        """Return the key of a record: the producer's name; with ``keys`` above 0, one of that many keys of its own."""
         return f"{self.name}.{value % self._keys}".encode() if self._keys else self.name.encode()
 
 

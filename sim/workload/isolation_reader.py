@@ -67,7 +67,12 @@ async def fetch_isolated(
 
 
 def _visible_records(row: fetch.PartitionData, offset: int) -> tuple[list[r.Record], int]:
-    """Return the visible records of a response, and the next fetch offset (``CompletedFetch.java``)."""
+    """Return the records from ``offset`` on that a consumer sees of a response, and the next fetch offset.
+
+    Control batches and records of aborted transactions are left out (``CompletedFetch.java``).
+
+    Raises:
+        WireError: a batch is malformed, or has an invalid checksum."""
     raw = row.records or b""
     aborted = sorted((x.first_offset, x.producer_id) for x in row.aborted_transactions or ())
     open_ones: dict[int, None] = {}

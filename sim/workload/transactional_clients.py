@@ -58,10 +58,14 @@ class TransactionBroken(Exception):
 
 
 def raise_transaction_error(code: int, operation: str) -> None:
-    """Raise the error that a response code means for a transaction; return for success.
+    """Raise the error that a response code means for a transaction; return for 0.
+
+    ``operation``: name of the request for the message.
 
     Raises:
-        ProducerFenced, TransactionBroken, RetriableError.
+        ProducerFenced: a code of `FENCED_ERRORS`.
+        TransactionBroken: a code of `ABORTABLE_ERRORS`.
+        RetriableError: any other code.
     """
     if code in FENCED_ERRORS:
         raise ProducerFenced(f"{operation}: {ErrorCode(code).name}")

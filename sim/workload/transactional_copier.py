@@ -47,7 +47,16 @@ class TransactionalCopier(TransactionalClient):
         start: TaskStarter | None = None,
         run_number: int = 0,
     ) -> None:
-        """Create the copier; ``start``: function that starts the process that takes over; None: no takeover."""
+        """Create the copier of partition ``number``.
+
+        Args:
+            simulation: The run.
+            number: Partition of the source topic.
+            service: The cluster.
+            version: Version of the transaction protocol, 1 or 2.
+            start: Starts the task of a copier that takes over; None: no takeover.
+            run_number: Number of takeovers before this copier.
+        """
         super().__init__(simulation, f"copier-{number}.{run_number}", f"copier-{number}", service, version)
         self._number, self._incarnation = number, run_number
         self._start = start

@@ -150,7 +150,7 @@ class AssignedMember(SimGroupMember):
         self.last_heartbeat_s = self.simulation.now_s()
 
     def _on_target(self, target: Collection[HistoryPartition], began: int, cuts: int) -> None:
-        """Record the assignment in a response, which `_reconcile` applies; parameters as in `_on_epoch`."""
+        """Record the partitions ``target`` assigned in a response, which `_reconcile` applies; else as `_on_epoch`."""
         self._target = set(target)
         self._book.on_assigned(self.id, self._identity, self.epoch, sorted(target), began, cuts)
         self.simulation.trace_event(f"{self.id} epoch {self.epoch}: {sorted(target)}")

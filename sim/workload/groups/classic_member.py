@@ -54,7 +54,7 @@ class SimClassicMember(AssignedMember):
         shared: AssignedGroupState,
         choice: tuple[Subscription, ...],
     ) -> None:
-        """Create the member; ``choice`` has the possible subscriptions, of which those by name are used."""
+        """Create the member with a random subscription of ``choice``; those by regular expression are left out."""
         super().__init__(simulation, name, service._replace(timeout_s=TIMEOUT_S), shared)  # JoinGroup waits
         self._choice = tuple(x for x in choice if x.regex is None)
         self.subscription = simulation.rng.choice(self._choice)

@@ -44,7 +44,7 @@ class SimConsumerMember(AssignedMember):
         choice: tuple[Subscription, ...],
         instance_id: str | None = None,
     ) -> None:
-        """Create the member; ``choice`` has the possible subscriptions."""
+        """Create the member with a random subscription of ``choice``; ``instance_id`` None: a dynamic member."""
         super().__init__(simulation, name, service, shared, instance_id)
         self._choice = choice
         self.subscription = simulation.rng.choice(choice)

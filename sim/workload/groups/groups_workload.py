@@ -36,7 +36,7 @@ MAX_PRODUCED_RECORDS = 4
 
 
 def node_settings(simulation: Simulation) -> dict[str, str]:
-    """Return broker settings with short intervals for groups."""
+    """Return broker settings for groups with short timeouts and with random intervals of the simulation's seed."""
     interval = int(simulation.rng.random() * MAX_INTERVAL_MS)
     out: dict[str, str] = {}
     for kind in ("consumer", "share", "streams"):

@@ -115,9 +115,13 @@ def has_pending_records(start_offset: int, lag: int, begin: int, end: int) -> bo
 def find_unearned_states(
     records: Sequence[Record], ids: Mapping[bytes, str], locks: AcquisitionLocks, *, whole: bool = True
 ) -> Iterator[str]:
-    """Yield delivery states in the state topic that no member caused; ``records`` are oldest first.
+    """Yield a text for each delivery state in the state topic that no member caused.
 
-    ``whole``: True if no segment was lost in a power cut.
+    Args:
+        records: Records of a partition of ``__share_group_state``, oldest first.
+        ids: Names of topics by id; others are skipped.
+        locks: Acknowledgements and deliveries as the members saw them.
+        whole: True if no segment was lost in a power cut; else start offsets are not checked.
     """
     known: dict[HistoryPartition, dict[int, int]] = {}
     starts: dict[HistoryPartition, int] = {}
