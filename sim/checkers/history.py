@@ -21,7 +21,7 @@ _PAYLOAD = struct.Struct(">qI")
 
 
 class OperationOutcome(Enum):
-    """Outcome of an operation from the client's view."""
+    """Outcome of an operation from the client's view: confirmed, rejected without effect, or unknown."""
 
     OK = "ok"
     FAIL = "fail"

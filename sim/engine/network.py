@@ -125,7 +125,7 @@ class SimStream:
         self.send_waits = self.receive_waits = 0
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive at most one piece into ``buffer``; return its size, 0 at the end of the stream or after a timeout."""
+        """Receive at most one piece; return its size, 0 at the end or after a timeout. Raises ConnectionResetError."""
         self.receive_waits += 1
         await trio.lowlevel.checkpoint()
         deadline = trio.current_time() + timeout_s

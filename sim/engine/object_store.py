@@ -138,7 +138,10 @@ class SimReadAhead:
 
 
 class SimStoreSession:
-    """`ObjectStore` of one process. Each call takes simulated time, so it must be made in a simulated thread."""
+    """`ObjectStore` of one process. Each call takes simulated time, so it must be made in a simulated thread.
+
+    Each may raise RetriableRemoteStorageError or RemoteStorageError by the faults of the store, and ProcessKilled.
+    """
 
     def __init__(self, store: SimObjectStore, process: SimProcess) -> None:
         self._store = store

@@ -110,7 +110,7 @@ class SimProcess:
             self.env.suspend_deadlines()
 
     def resume(self) -> None:
-        """Continue the process as by SIGCONT."""
+        """Continue the process as by SIGCONT; without effect if it is not paused."""
         if self.paused:
             self.paused = False
             self._resumed.set()

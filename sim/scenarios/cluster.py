@@ -285,7 +285,7 @@ class ClusterScenario(SimulationScenario):
         simulation.trace_event("every isr is full")
 
     async def _isolate_node(self) -> None:
-        """Isolate a random node; report ``no-failover`` if a partition has no leader, ``isr-not-full`` afterwards."""
+        """Isolate a random node; report ``no-failover`` if a partition takes no record, then ``isr-not-full``."""
         simulation, began = self.simulation, self.simulation.now_s()
         host = simulation.host(simulation.rng.choice(list(self.numbers)))
         session_s = int(self.fault_plan.settings.get("broker.session.timeout.ms", "9000")) / 1000

@@ -44,7 +44,7 @@ class CoordinatorKiller:
         is_full: Callable[[], bool],
         most: int,
     ) -> None:
-        """Create it.
+        """Create the killer of a run.
 
         Args:
             simulation: the run.

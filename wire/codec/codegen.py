@@ -67,7 +67,7 @@ class CodecGenerator:
         self.statements.append("    " * depth + text)
 
     def global_name(self, stem: str, value: Any) -> str:
-        """Return a name, beginning with ``stem``, under which the generated code refers to ``value``."""
+        """Return a name, beginning with ``stem``, of ``value`` in the generated code; register it if it is new."""
         for name, known in self.namespace.items():
             if name.startswith(stem) and known is value:
                 return name

@@ -75,7 +75,10 @@ def _error_texts(section: str) -> dict[str, str]:
 
 @cache
 def explain(cls: type) -> Explanation:
-    """Return the explanation of a message class, or of any other class with fields or enumeration members."""
+    """Return the explanation of a message class, or of any other class with fields or enumeration members.
+
+    All texts are empty if the source is not installed.
+    """
     tree = _module_tree(cls.__module__)
     for node in tree.body if tree is not None else ():
         if isinstance(node, ast.ClassDef) and node.name == cls.__name__:

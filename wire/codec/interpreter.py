@@ -121,7 +121,7 @@ class MessageDecoder:
     def read_element(
         self, spec: FieldSpec, kind: str, buf: Buffer, pos: int, path: str, *, compact: bool
     ) -> tuple[Any, int]:
-        """Return one element of type ``kind`` of an array field, and the position after it."""
+        """Return one element of type ``kind`` of an array field, and the position after it; ``path``: its name."""
         if kind == "struct":
             assert spec.struct is not None
             return self.read_struct(spec.struct, buf, pos, path)

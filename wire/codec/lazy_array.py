@@ -150,7 +150,8 @@ def read_array_job(
 ) -> Generator[None, None, tuple[Any, int]]:
     """Read an array of structs or strings and return it with the position after it, as a job.
 
-    A long array is returned as a `LazyArray`, others as a list.
+    An array of more than `EAGER_ELEMENTS` is returned as a `LazyArray`, unless ``budget.keeps`` is True or an element
+    has more than `LARGE_ELEMENT_BYTES`; others are lists.
 
     ``read`` decodes an element, charging the budget and yielding; ``plain`` decodes a small one without both. In a list
     each element is charged ``each_bytes`` plus its contents, in a `LazyArray` `BUDGET_LAZY_ELEMENT_BYTES`.

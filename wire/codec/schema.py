@@ -203,7 +203,7 @@ _FIELDS: dict[type[Message], tuple[FieldSpec, ...]] = {}
 
 
 def _struct_class(hint: Any) -> type[Message] | None:
-    """Return the Message subclass inside ``Foo``, ``Foo | None``, ``list[Foo]`` or ``list[Foo] | None``."""
+    """Return the Message subclass in ``Foo``, ``Foo | None``, ``list[Foo]`` or ``list[Foo] | None``, else None."""
     if isinstance(hint, type) and issubclass(hint, Message):
         return hint
     for part in get_args(hint):

@@ -53,7 +53,7 @@ class DescribeConfigsRequest(Message):
 
 
 class DescribeConfigsSynonym(Message):
-    """One of the settings and levels that the value of a setting could come from, with its value there."""
+    """Setting and level that the value of the described setting could come from, with its value there."""
 
     name: A[str, wire_field("string", "1+")] = ""
     """Name of the setting there, such as `log.retention.ms` for `retention.ms`."""

@@ -228,7 +228,7 @@ class StreamDecompressor:
 
 
 def decompress(codec: CompressionType, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
-    """Return ``data`` decompressed, at most ``limit`` bytes.
+    """Return ``data`` decompressed to at most ``limit`` bytes; for codec NONE ``data`` itself, without a limit.
 
     Raises:
         WireError: the data is not valid for this codec; DecompressedSizeExceeded: the limit is exceeded.

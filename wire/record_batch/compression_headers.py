@@ -135,7 +135,7 @@ def xerial_header_follows(view: memoryview, at: int) -> bool:
 
 
 def _check_raw_snappy(head: bytes, size: int) -> ErrorCode:
-    """Return NONE if a raw snappy block begins with a size and a literal (a copy would have no source), else the error.
+    """Check a raw snappy block as `check_compressed_prefix`: a size, then a literal (a copy would have no source).
 
     Args:
         head: First ten bytes of the block, or all of it.

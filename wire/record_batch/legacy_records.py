@@ -39,7 +39,7 @@ _OVERHEAD = struct.Struct(">qi")
 
 
 def min_batch_bytes(buf: Buffer, pos: int = 0) -> int:
-    """Return the minimum size in bytes of a batch of the magic at ``pos``; reads `MAGIC_PREFIX_BYTES` bytes."""
+    """Return the minimum size in bytes of the batch or old message at ``pos``, by the magic in its first 17 bytes."""
     return HEADER_BYTES if buf[pos + MAGIC_OFFSET] >= 2 else MIN_MESSAGE_BYTES
 
 

@@ -153,10 +153,10 @@ def retained_records(
 
 
 def record_ranges(data: bytes, count: int) -> list[RecordRange]:
-    """Return the range of each of the ``count`` records in ``data``.
+    """Return start and end position of each of the ``count`` records in ``data``; bytes after them are not checked.
 
     Raises:
-        WireError: a record is malformed or exceeds the batch.
+        WireError, IndexError: a size is not positive, exceeds ``data``, or is cut off.
     """
     out, at = [], 0
     for _ in range(count):
@@ -198,6 +198,9 @@ def read_timestamp_delta(data: bytes, place: RecordRange) -> tuple[int, int, int
     """Return the timestamp delta (ms) of the record at ``place``, the position of its attributes, and the delta's end.
 
     The attributes are the byte before the delta.
+
+    Raises:
+        WireError, IndexError: the delta is malformed or cut off.
     """
     _, head = read_varlong(data, place[0])
     delta, after = read_varlong(data, head + 1)

@@ -82,7 +82,7 @@ def _headers(buf: Buffer, pos: int, end: int, most: int | None = None) -> tuple[
 
 
 def decompress_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
-    """Return the records of the batch at ``pos``, decompressed to at most ``limit`` bytes.
+    """Return the records of the batch at ``pos``: a view of uncompressed ones, else at most ``limit`` bytes.
 
     Raises:
         WireError: unknown codec or invalid data; DecompressedSizeExceeded: the limit is exceeded.

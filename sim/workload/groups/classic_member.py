@@ -78,7 +78,7 @@ class SimClassicMember(AssignedMember):
         self._joins = True
 
     async def _beat(self) -> None:
-        """Send a heartbeat, or join a new generation. Raises RetriableError."""
+        """Send a heartbeat, or join a new generation if one is needed. Raises RetriableError, MemberEnded."""
         if self._joins:
             await self._join()
             return

@@ -51,7 +51,11 @@ class GroupWorkload(ABC):
 
     @abstractmethod
     async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
-        """Return the reason as `instability`, which handles a RetriableError of this method."""
+        """Return the reason why the group is not stable, empty if it is; called by `instability`.
+
+        Raises:
+            RetriableError: no response, or an error response; `instability` returns its text as the reason.
+        """
 
     @abstractmethod
     async def verify(self, asker: SimClient) -> None:
