@@ -27,29 +27,29 @@ def parse_arguments() -> argparse.Namespace:
     """Parse the command line of ``python -m sim``."""
     parser = argparse.ArgumentParser("sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the (first) seed")
-    parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument(
         "--synced", action="store_true", help="every acknowledgement waits for the disk; only power cuts"
     )
     parser.add_argument("--cluster", action="store_true", help="several nodes, each broker and controller")
     parser.add_argument("--tiered", action="store_true", help="three nodes with tiered storage and a faulty store")
     parser.add_argument("--quorum", action="store_true", help="one to five controllers without brokers")
-    parser.add_argument("--nodes", type=int, help="how many; 3 in a cluster, as the seed has it in a quorum")
+    parser.add_argument("--nodes", type=int, help="number of nodes; by default 3 in a cluster, 1 to 5 in a quorum")
     parser.add_argument(
-        "--transactions", type=int, default=0, metavar="VERSION", help="in a cluster: some clients make transactions"
+        "--transactions", type=int, default=0, metavar="VERSION", help="in a cluster: transactional clients as well"
     )
-    parser.add_argument("--moves", action="store_true", help="in a cluster: replicas are moved about meanwhile")
+    parser.add_argument("--moves", action="store_true", help="in a cluster: replicas are reassigned during the run")
     parser.add_argument(
         "--apart", type=int, default=0, metavar="N", help="in a cluster: N controllers, and the nodes are brokers only"
     )
-    parser.add_argument("--groups", action="store_true", help="members of consumer, share and streams groups, too")
+    parser.add_argument("--groups", action="store_true", help="members of consumer, share and streams groups as well")
     parser.add_argument(
-        "--kills", type=int, default=0, metavar="N", help="N nodes that coordinate groups are killed, and no more"
+        "--kills", type=int, default=0, metavar="N", help="kill N nodes that coordinate groups; no other faults"
     )
-    parser.add_argument("--late", action="store_true", help="nothing goes wrong but that what clients say comes late")
-    parser.add_argument("--seconds", type=float, default=40.0, help="how long things go wrong between several nodes")
-    parser.add_argument("--trace", action="store_true", help="every event of the trace")
-    parser.add_argument("--quiet", action="store_true", help="no rate line")
+    parser.add_argument("--late", action="store_true", help="in a cluster: the only faults are late client requests")
+    parser.add_argument("--seconds", type=float, default=40.0, help="simulated seconds with faults, of several nodes")
+    parser.add_argument("--trace", action="store_true", help="print every event of the trace")
+    parser.add_argument("--quiet", action="store_true", help="do not print the rate of the simulation")
     return parser.parse_args()
 
 

@@ -2,8 +2,8 @@
 
 `find_anomalies` returns all anomalies of a history. Some of them are allowed in Kafka and only reported: skipped or
 repeated reads of consumers in a group, and cycles that depend on the order of writes. Additional anomalies are
-``phantom_read`` (read, but never sent) and ``corrupt_record`` (wrong checksum for its partition). Guarantees of
-transactions are in `sim.checkers.transaction_anomalies`.
+``ghost`` (read, but never sent) and ``crc`` (wrong checksum for its partition). Guarantees of transactions are in
+`sim.checkers.transaction_anomalies`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Invariants of a cluster, checked in the memory of the running nodes.
 
-``SingleLeaderPerEpoch``: no two leaders of one epoch of the quorum are known. ``MonotonicHighWatermark``: neither what
-a node has published of the metadata, nor what a leader counts as committed under one epoch, goes back.
-``EnoughInSync``: no further record counts as committed while too few replicas are in sync. ``CommittedNeverLost``: at
-one offset of the metadata all nodes ever see the same image. ``PartitionLeaderPerEpoch``: one node leads a partition
-under one leader epoch. ``LeaderInIsr``: who leads is in sync. ``StrongIsr``: each member of the ISR has all records
-below the leader's high watermark.
+``SingleLeaderPerEpoch``: an epoch of the quorum has at most one leader. ``MonotonicHighWatermark``: neither the offset
+of the metadata that a node has published, nor the high watermark of a partition in one leader epoch, decreases.
+``EnoughInSync``: the high watermark does not advance while the ISR is smaller than ``min.insync.replicas``.
+``CommittedNeverLost``: all nodes have the same image at an offset of the metadata log, and the same epoch of a
+committed record. ``PartitionLeaderPerEpoch``: at most one node leads a partition in a leader epoch. ``LeaderInIsr``:
+the leader is in the ISR. ``StrongIsr``: each member of the ISR has all records below the leader's high watermark.
 
 Names from the TLA+ models of Kafka's replication and of KRaft.
 """

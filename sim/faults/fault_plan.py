@@ -1,4 +1,4 @@
-"""Fault plan of a run: kinds and times of faults, generated from the seed."""
+"""Fault plan of a simulated run, generated from its seed, and the injector of its network, clock and disk faults."""
 
 from __future__ import annotations
 

@@ -169,9 +169,9 @@ def simulate_crash(seed: int, step: TransactionStep) -> CoordinatorCrash:
 def main() -> int:
     """Run the seeds of the command line; print a line for each seed and each step; return the exit status."""
     parser = argparse.ArgumentParser("sim.scenarios.coordinator_crash", description=__doc__)
-    parser.add_argument("--step", choices=[x.value for x in TransactionStep], help="one of them; else all")
+    parser.add_argument("--step", choices=[x.value for x in TransactionStep], help="step of the kill; by default all")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
-    parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         command = [sys.executable, "-m", "sim.scenarios.coordinator_crash", *sys.argv[1:]]

@@ -1,4 +1,4 @@
-"""Long array of a large request that is validated once and decoded again at each iteration.
+"""Array of a large request that is validated once, stays encoded, and is decoded again at each iteration.
 
 200,000 elements take about 30 MB as objects, but 4 MB as bytes, and they are only iterated in order.
 """

@@ -1,4 +1,4 @@
-"""Slots of a group: each runs one member after the other, which leave, are killed or paused."""
+"""Slots of a group in a simulated run: each runs one member after the other; members leave, are killed or paused."""
 
 from __future__ import annotations
 
