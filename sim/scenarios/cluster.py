@@ -98,7 +98,7 @@ def format_host(host: SimHost, number: int, fault_plan: FaultPlan) -> None:
 
 
 class ClusterStopPolicy(StopPolicy):
-    """Policy for clusters: one disk at a time may lose unsynced data, until its node is in every ISR again."""
+    """Policy for clusters: one broker at a time may lose unsynced data, until it is in all ISRs; any controller may."""
 
     def __init__(self, cluster: ClusterScenario) -> None:
         super().__init__(cluster.simulation, cluster.fault_plan)
@@ -390,7 +390,7 @@ def simulate_cluster(
     apart: int = 0,
     groups: bool = False,
 ) -> SimulationResult:
-    """Simulate a cluster with one seed and return the result; ``listen`` is called with each line of the trace."""
+    """Simulate a cluster and return the result; ``listen`` gets each event of the trace, others: `ClusterScenario`."""
     cluster = ClusterScenario(
         seed, nodes, run_s, transactions, only_late=only_late, moves=moves, apart=apart, groups=groups
     )

@@ -51,7 +51,7 @@ class SimFetcher(SimClient):
         self._epoch = 0
 
     async def run(self) -> None:
-        """Fetch until cancelled; after errors and every `ROUNDS` requests with another node."""
+        """Fetch until cancelled; after an error or `ROUNDS` requests, go on with the leader of a random partition."""
         while True:
             try:
                 for topic in self._topics:

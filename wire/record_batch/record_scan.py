@@ -119,7 +119,9 @@ _retained_records: Callable[
 def record_last_offsets(
     data: bytes, count: int, base_offset: int, first_offset: int, offsets: dict[bytes, int]
 ) -> None:
-    """Set ``offsets[key]`` to the last offset of each key in the ``count`` records ``data``, from ``first_offset`` on.
+    """Set ``offsets`` of each key in the ``count`` records ``data`` to the offset of its last record.
+
+    Keys are stored as `compact_key` returns them. Records below ``first_offset``, and those without a key, are skipped.
 
     Raises:
         WireError: a record is malformed or exceeds the batch.
@@ -134,8 +136,8 @@ def retained_records(
 ) -> Iterator[tuple[list[RecordRange], bool]]:
     """Yield (ranges of records that compaction retains, whether one is a tombstone) for each `RECORDS_AT_ONCE` records.
 
-    Retained are records above offset ``latest``, and records with a key that has no later offset in ``offsets``,
-    except tombstones if ``keep_deletes`` is False.
+    Retained are records above offset ``latest``, and records with a key that has no later offset in ``offsets`` (see
+    `record_last_offsets`), except tombstones if ``keep_deletes`` is False. ``base_offset``: that of the batch.
 
     Raises:
         WireError: a record is malformed or exceeds the batch.
