@@ -261,7 +261,7 @@ class QuorumScenario:
             everything.cancel_scope.cancel()
 
     def _on_vote(self) -> None:
-        """Start a power cut of all nodes after a granted vote, which must be durable; at random, and not in all runs."""
+        """Start a power cut of all nodes after a granted vote, which must be durable; at random, not in all runs."""
         if self._cuts_all_power and self._chance.random() < ALL_POWER_CUT_SHARE:
             self.simulation.start_soon(self._cut_all_power)
 

@@ -72,7 +72,8 @@ def _visible_records(row: fetch.PartitionData, offset: int) -> tuple[list[r.Reco
     Control batches and records of aborted transactions are left out (``CompletedFetch.java``).
 
     Raises:
-        WireError: a batch is malformed, or has an invalid checksum."""
+        WireError: a batch is malformed, or has an invalid checksum.
+    """
     raw = row.records or b""
     aborted = sorted((x.first_offset, x.producer_id) for x in row.aborted_transactions or ())
     open_ones: dict[int, None] = {}

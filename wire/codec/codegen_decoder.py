@@ -48,7 +48,7 @@ class DecoderGenerator(CodecGenerator):
         return "buf, pos, end, budget" if self.sliced else "buf, pos, end"
 
     def generate_body(self, cls: type[Message]) -> None:
-        """Emit code that reads the fields of a struct, positional ones first, and returns it with the position after."""
+        """Emit code that reads the fields of a struct, positional ones first, and returns it and the position after."""
         local = {spec.name: f"f_{spec.name}" for spec in fields_of(cls)}
         positional = {s.name for run in self.positional_runs(cls) for s in run}
         for spec in fields_of(cls):

@@ -10,7 +10,7 @@ from ottla.wire.codec.schema import Message
 
 
 def all_messages() -> dict[str, type[Message]]:
-    """Return the classes of requests, responses, headers and stored records by Kafka's name, such as ``ProduceRequest``.
+    """Return the classes of requests, responses, headers and stored records by Kafka's name (``ProduceRequest``).
 
     Structs inside messages are left out. Imports every message module.
     """
