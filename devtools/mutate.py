@@ -18,9 +18,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,11 +158,11 @@ def _with(change: Mutant) -> None:
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
 
 
-def _watched(test_file: str, unit: str, folder: Path) -> BaselineRun:
-    """Run one test file and record the lines of the unit that each test passes."""
+def _watched(test_file: str, paths: list[str], folder: Path) -> BaselineRun:
+    """Run one test file and record the lines of the sources ``paths`` that each test passes."""
     import coverage
 
-    measured = [str(ROOT / path) for path in unit_files(unit)]
+    measured = [str(ROOT / path) for path in paths]
     watch = coverage.Coverage(data_file=None, include=measured, config_file=False, messages=False)
     seconds, red = dict[str, float](), list[str]()
 
@@ -193,14 +194,14 @@ def _watched(test_file: str, unit: str, folder: Path) -> BaselineRun:
 # The parent
 
 
-def run_baseline(unit: str, test_files: list[str], pool: ForkPool, folder: Path) -> BaselineRun:
+def run_baseline(paths: list[str], test_files: list[str], pool: ForkPool, folder: Path) -> BaselineRun:
     """Run the unit's tests unchanged, each file in a fork of its own, so that caches are separate."""
     all_seen = BaselineRun({}, {}, [])
     for number, test_file in enumerate(test_files):
         kept = folder / f"seen-{number}"
 
         def work(test_file: str = test_file, kept: Path = kept) -> int:
-            seen = _watched(test_file, unit, kept.with_suffix(".tmp"))
+            seen = _watched(test_file, paths, kept.with_suffix(".tmp"))
             kept.write_bytes(pickle.dumps(tuple(seen)))
             return 0
 
@@ -259,10 +260,10 @@ def _pass_unchanged(seen: BaselineRun, path: str, pool: ForkPool, folder: Path) 
 
 
 def run_mutants(
-    unit: str, which: list[Mutant], test_files: list[str], pool: ForkPool, folder: Path
+    paths: list[str], which: list[Mutant], test_files: list[str], pool: ForkPool, folder: Path
 ) -> Iterator[MutantResult]:
-    """Test each mutant."""
-    seen = run_baseline(unit, test_files, pool, folder)
+    """Test each mutant; ``paths`` are all sources that have mutants."""
+    seen = run_baseline(paths, test_files, pool, folder)
     _pass_unchanged(seen, which[0].path, pool, folder)
     spans = {path: statement_spans((ROOT / path).read_bytes()) for path in {c.path for c in which}}
     results: list[MutantResult] = []
@@ -289,15 +290,15 @@ def run_mutants(
     yield from results
 
 
-def load(unit: str) -> None:
-    """Import the modules that a fork needs and no change touches."""
+def load(package: str, paths: list[str]) -> None:
+    """Import the modules that a fork needs and no mutant changes: not those of the sources ``paths``."""
     for name in PRELOADED_MODULES:
         import_module(name)
-    for capacity in LOWER_UNITS.get(unit.split("/", maxsplit=1)[0], ()):
+    for capacity in LOWER_UNITS.get(package, ()):
         for path in unit_files(capacity):
             if not path.endswith("__main__.py"):
                 import_module(_name(path))
-    early = {_name(path) for path in unit_files(unit)} & set(sys.modules)
+    early = {_name(path) for path in paths} & set(sys.modules)
     assert not early, f"loaded before they were changed: {early}"
 
 
@@ -306,19 +307,26 @@ def _name(path: str) -> str:
     return "ottla." + path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
-def run(unit: str, which: list[Mutant], jobs: int, test_files: list[str] | None = None) -> list[MutantResult]:
-    """Test the mutants of one unit in a process of its own."""
-    load(unit)
+def run(
+    units: Sequence[str], which: list[Mutant], jobs: int, test_files: list[str] | None = None
+) -> list[MutantResult]:
+    """Test the mutants of units of one package, whose tests run unchanged only once, in a process of its own."""
+    paths = [path for unit in units for path in unit_files(unit)]
+    load(_package_of(units[0]), paths)
     folder = Path(tempfile.mkdtemp(prefix="mutate-"))
     results: list[MutantResult] = []
     try:
-        for result in run_mutants(unit, which, test_files or unit_tests(unit), ForkPool(jobs), folder):
+        for result in run_mutants(paths, which, test_files or unit_tests(units[0]), ForkPool(jobs), folder):
             results.append(result)
-            print(f"\r{unit}: {len(results)}/{len(which)}", end="", file=sys.stderr, flush=True)
+            print(f"\r{', '.join(units)}: {len(results)}/{len(which)}", end="", file=sys.stderr, flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(file=sys.stderr)
     return results
+
+
+def _package_of(unit: str) -> str:
+    return unit.split("/", maxsplit=1)[0]
 
 
 def report(unit: str, results: list[MutantResult]) -> str:
@@ -370,22 +378,29 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--write", action="store_true", help=f"put the scores into {PAGE.relative_to(ROOT)}")
     arguments = parser.parse_args()
-    options = [f"--{name}={getattr(arguments, name)}" for name in ("changes", "seed", "jobs")] + [
-        "--write"
-    ] * arguments.write
-    if len(arguments.units) > 1 or os.environ.get("PYTHONHASHSEED") != "0":
-        # Each unit starts a new process, so that none of its modules is loaded before it is changed.
-        for unit in arguments.units:
-            command = [sys.executable, "-m", "devtools.mutate", unit, *options]
+    options = [f"--{name}={getattr(arguments, name)}" for name in ("changes", "seed", "jobs")]
+    options += ["--write"] * arguments.write
+    units = [unit.rstrip("/") for unit in arguments.units]
+    packages = [list(group) for _, group in groupby(units, _package_of)]
+    if len(packages) > 1 or os.environ.get("PYTHONHASHSEED") != "0":
+        # Each package starts a new process, so that none of its modules is loaded before it is changed.
+        for group in packages:
+            command = [sys.executable, "-m", "devtools.mutate", *group, *options]
             subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}, cwd=ROOT, check=True)
         return
     os.nice(10)
-    unit, started = arguments.units[0].rstrip("/"), time.monotonic()
-    which = choose_mutants(unit, arguments.changes, arguments.seed) if arguments.changes else all_mutants(unit)
-    results = run(unit, which, arguments.jobs)
-    print(report(unit, results), f"in {time.monotonic() - started:.0f} s", flush=True)
-    if arguments.write and unit in UNITS:
-        write(unit, results, arguments.seed)
+    started = time.monotonic()
+    chosen = {
+        unit: choose_mutants(unit, arguments.changes, arguments.seed) if arguments.changes else all_mutants(unit)
+        for unit in units
+    }
+    results = run(units, [mutant for mutants in chosen.values() for mutant in mutants], arguments.jobs)
+    for unit, mutants in chosen.items():
+        own = [result for result in results if result.mutant in mutants]
+        print(report(unit, own), flush=True)
+        if arguments.write and unit in UNITS:
+            write(unit, own, arguments.seed)
+    print(f"{time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

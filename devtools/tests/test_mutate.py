@@ -92,7 +92,7 @@ at = source.index(b"class ")
 line = source[:at].count(b"\\n") + 1
 made = ["# nothing\\n", "raise ValueError\\n", "while True: pass\\n"]
 changes = [Mutant(path, "dropped", line, at, at, text) for text in made]
-for result in mutate.run(path, changes, jobs=2, test_files=["wire/tests/test_framing.py"]):
+for result in mutate.run([path], changes, jobs=2, test_files=["wire/tests/test_framing.py"]):
     print(result.mutant.text.split()[0], result.killed)
 """
 
