@@ -28,7 +28,7 @@ _CLIENT_ERRORS: dict[ErrorCode, ErrorCode] = {
 
 
 def to_client_error(error: ErrorCode) -> ErrorCode:
-    """Return the error code to send to the client for an error of an append; most codes stay unchanged."""
+    """Return the error code to send to the client if an append failed with ``error``; most codes stay unchanged."""
     return _CLIENT_ERRORS.get(error, error)
 
 
@@ -43,7 +43,7 @@ class CoordinatorStateError(Exception):
 def wrap_state_errors(
     results: Iterator[T], answers: tuple[type[Exception], ...] = (ProtocolError, WireError)
 ) -> Iterator[T]:
-    """Yield the results of a state machine's iterator; convert unexpected exceptions.
+    """Yield the items of ``results``, an iterator of a state machine; convert its unexpected exceptions.
 
     Raises:
         ProtocolError, WireError: one of the expected exceptions (``answers``), raised by the state machine.
@@ -62,6 +62,9 @@ def wrap_state_errors(
 
 
 def report_failure(error: CoordinatorStateError, topic: str, partition: int, event: str) -> None:
-    """Log the failure of a coordinator's shard on an event. Tests and the simulator replace this function to fail."""
+    """Log that the state machine of a shard raised an exception on the event with the type name ``event``.
+
+    Tests and the simulator replace this function by one that raises, so that such a failure ends them.
+    """
     text = "Coordinator of %s-%d failed: %s raised an exception; it returns NOT_COORDINATOR until it is loaded again"
     logger.critical(text, topic, partition, event, exc_info=error.__cause__)

@@ -27,7 +27,10 @@ class TimerExpired(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """Event: the write with this ``context`` was committed (``error`` is NONE) or failed."""
+    """Event: the records of an `Effects` were committed (``error`` is NONE) or their write failed.
+
+    ``context`` is the value of `Effects.on_commit_outcome`. Also for effects without records.
+    """
 
     context: Any
     error: ErrorCode

@@ -63,7 +63,7 @@ class SteppedReplay(Protocol):
     """State machine that replays a large record in steps while its shard is loading."""
 
     def replay_job(self, offset: int, record: Any, replay: Callable[[int, Any], None], /) -> Iterator[None]:
-        """Replay a record as ``replay`` does, as a job.
+        """Apply a record to the state like ``replay(offset, record)``, as a job.
 
         The state must not be read before the last step.
         """
@@ -102,9 +102,10 @@ class CoordinatorBatch(NamedTuple):
 
 
 def encode_records(serde: Serde[R], records: list[R]) -> Job[Encoded]:
-    """Return the encoded keys and values of records, as a job.
+    """Encode records in steps and return an iterable over their keys and values, as a job.
 
-    A record that cannot be encoded is encoded with those after it when the caller iterates, which raises its error.
+    From the first record on that cannot be encoded (or from the start, if ``serde`` has no ``encode_job``), records are
+    encoded only while the caller iterates, which raises the error.
     """
     out: list[tuple[bytes, bytes | None]] = []
     encode = serde.encode_job
@@ -120,7 +121,11 @@ def encode_records(serde: Serde[R], records: list[R]) -> Job[Encoded]:
 def build_batches(
     machine: StateMachine[R], serde: Serde[R], fx: Effects[R], encoded: Encoded, limit_bytes: int, now_ms: int
 ) -> Iterator[CoordinatorBatch]:
-    """Yield the batches of an event's effects in order. ``encoded``: keys and values of its records.
+    """Yield the batches to append for an event's effects in order: none if there are no records and no marker.
+
+    Records outside of a transaction are split into batches of at most ``limit_bytes``, unless one record is larger; the
+    records of a transaction, and a marker, are one batch each. The caller appends and replays a batch before the next.
+    ``encoded``: keys and values of ``fx.records``.
 
     Raises:
         WireError: a record does not fit its schema.
@@ -193,7 +198,9 @@ def _end_txn_batch(machine: StateMachine[R], ends: TransactionCompletion, now_ms
 def replay_batch(
     machine: StateMachine[R], serde: Serde[R], header: BatchHeader, raw: Buffer, limit_bytes: int = MAX_BATCH_BYTES
 ) -> Iterator[int]:
-    """Replay a batch of the log; after each record or step, yield its work in bytes of keys and values.
+    """Replay a batch of the log into ``machine``; after each record or step, yield its work in bytes.
+
+    Records of a producer's open transaction are buffered; a control batch applies or discards them.
 
     Raises:
         WireError: a record is malformed, its offset is outside its batch, or the decompressed batch is larger than
@@ -222,7 +229,9 @@ def replay_batch(
 
 
 def decode_job(cls: type[M], version: int, raw: bytes) -> Generator[None, None, M]:
-    """Decode a message that is preceded by its int16 version, as a job that yields within a large one.
+    """Decode the message that follows the first two bytes (its version) of ``raw``, as a job that yields within it.
+
+    ``version``: version to decode; the one in ``raw`` is skipped. A message below 16 KiB is decoded without a yield.
 
     Raises:
         WireError: the message is malformed, or would take far more memory than it has bytes.

@@ -61,9 +61,9 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for_key(key: str, partitions: int) -> int:
-    """Return the partition of a group or transactional id among ``partitions``.
+    """Return the partition (from 0) that stores a group or transactional id: its Java hash code modulo ``partitions``.
 
-    ``Utils.abs`` maps the minimum int32 to 0.
+    The absolute value of the hash code is used; as in ``Utils.abs``, that of the minimum int32 is 0.
     """
     return (
         _cached_partition_for_key(key, partitions)
@@ -109,7 +109,7 @@ class CoordinatorRuntime(Generic[R]):
             machine_of: returns a new state machine for a shard.
             serde: encoder and decoder of the records.
             write_timeout_ms: time within which an appended record must be committed, before its request fails.
-            acks_all: records need the minimum number of in-sync replicas.
+            acks_all: appends fail with NOT_ENOUGH_REPLICAS while the ISR is smaller than `min.insync.replicas`.
         """
         self._env = env
         self._timers = timers
@@ -131,9 +131,10 @@ class CoordinatorRuntime(Generic[R]):
     # ------------------------------------------------------------------ leadership
 
     def on_election(self, replica: HostedPartition) -> None:
-        """Create the shard of a partition that this node now leads; if its log has records, it is loaded first.
+        """Create the shard of a partition that this node now leads; ignore partitions of other topics.
 
-        A shard that is loading or active under an earlier epoch of the same leader is retained.
+        The shard of an empty log is active at once; else it is queued for loading. A shard that is loading or active
+        since an earlier leader epoch of this node is retained.
         """
         if replica.topic != self._topic:
             return
@@ -162,7 +163,7 @@ class CoordinatorRuntime(Generic[R]):
         self._start_shard(replica)
 
     def _reload_later(self, replica: HostedPartition) -> None:
-        """Reload a failed shard from its log after a back-off, since its failure may concern only some of its keys."""
+        """Schedule the reload of a failed shard after a back-off, because the failure may concern only a few keys."""
         number = replica.partition
         now_ms = self._env.monotonic_ms()
         last_ms, failed_ms = self._reloads.get(number, (0, now_ms))
@@ -180,7 +181,7 @@ class CoordinatorRuntime(Generic[R]):
     def on_resignation(self, replica: HostedPartition) -> None:
         """Unload the shard of a partition that this node no longer leads.
 
-        Its pending requests fail with NOT_COORDINATOR.
+        Its pending requests fail with NOT_COORDINATOR. A partition without a shard is ignored.
         """
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
@@ -219,12 +220,13 @@ class CoordinatorRuntime(Generic[R]):
         return shard
 
     def is_served(self, shard: Shard[R]) -> bool:
-        """Return True if a shard accepts events now, or will after loading."""
+        """Return True if this node leads the shard's partition and the shard is loading or active."""
         return shard.replica.is_leader and shard.state not in (CoordinatorState.FAILED, CoordinatorState.CLOSED)
 
     def submit(self, key: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
         """Submit the event that ``event_of`` builds from a new pending request to a key's shard; return the request.
 
+        The request completes later with the reply of the state machine.
         On rejection (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS) the request completes with a `ProtocolError`.
         """
         return self.submit_to_partition(self.partition_for(key), event_of)
@@ -241,13 +243,13 @@ class CoordinatorRuntime(Generic[R]):
         return pending
 
     def submit_to_all(self, event: Any) -> None:
-        """Submit an event to every shard; a loading shard processes it after loading."""
+        """Submit an event to every loading or active shard; a loading one processes it after loading."""
         for shard in list(self._shards.values()):
             if shard.state in (CoordinatorState.LOADING, CoordinatorState.ACTIVE):
                 shard.enqueue(event)
 
     def on_disconnect(self, key: str, pending: PendingBrokerRequest) -> None:
-        """Tell a key's shard that the client of the pending request ``pending`` has disconnected."""
+        """Submit to a key's shard that the client of the request ``pending`` has disconnected; ignored if answered."""
         shard = self._shards.get(self.partition_for(key))
         if shard is not None:
             shard.on_disconnect(key, pending)
@@ -289,9 +291,10 @@ class CoordinatorRuntime(Generic[R]):
                 await self._load_requested.wait()
 
     async def _load(self, shard: Shard[R]) -> None:
-        """Replay the log of a shard and activate it.
+        """Replay the log of a shard and activate it; stop if the shard is unloaded meanwhile.
 
-        A malformed record fails the shard (NOT_COORDINATOR), as in Kafka.
+        A malformed record, an exception of the state machine or a persistent disk error fails the shard
+        (NOT_COORDINATOR); a transient disk error is retried.
         """
         at = shard.replica.log.log_start_offset
         while shard.state is CoordinatorState.LOADING:

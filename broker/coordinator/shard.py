@@ -58,7 +58,7 @@ class Shard(Generic[R]):
         out_of_step: Callable[[], None],
         failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """``out_of_step`` is called if the log has records of others, ``failed`` after a failure: both reload it."""
+        """Both callbacks reload the shard: ``out_of_step`` for records of others, ``failed`` for an exception."""
         self._dependencies = dependencies
         self._serde = serde
         self._on_log_advanced = out_of_step
@@ -80,7 +80,7 @@ class Shard(Generic[R]):
     # ------------------------------------------------------------------ events
 
     def activate(self, end: int) -> Iterator[None]:
-        """Activate the shard after its log was replayed up to ``end``, then process queued events.
+        """Activate the shard after its log was replayed up to ``end`` (exclusive), as a job; start on queued events.
 
         Raises:
             CoordinatorStateError: the state machine failed on the replayed state.
@@ -101,7 +101,7 @@ class Shard(Generic[R]):
             self._start_draining()
 
     def enqueue(self, event: Any, pending: PendingBrokerRequest | None = None) -> None:
-        """Process an event now, or after loading and queued events; ``pending`` fails if this is impossible."""
+        """Process an event now, or after loading and queued events; ``pending`` fails if the shard is closed."""
         if pending is not None:
             self._unanswered.add(pending)
         if self.state is CoordinatorState.LOADING or self._is_draining:
@@ -112,7 +112,7 @@ class Shard(Generic[R]):
             pending.deliver(ProtocolError(ErrorCode.NOT_COORDINATOR))
 
     def on_disconnect(self, key: str, pending: PendingBrokerRequest) -> None:
-        """Enqueue the disconnection of the client of the request ``pending`` about ``key``."""
+        """Enqueue that the client of ``pending`` has disconnected, unless it is completed or the shard is inactive."""
         if pending.answer is None and self.state is CoordinatorState.ACTIVE:
             self.enqueue(RequestDisconnected(key, pending))
 
@@ -125,7 +125,7 @@ class Shard(Generic[R]):
         self._process(queued.event)
 
     def _handle(self, event: Any) -> Effects[R]:
-        """Return the effects of an event.
+        """Return the effects that the state machine generates for an event, without applying them.
 
         Raises:
             CoordinatorStateError: the state machine raised an exception.
@@ -207,7 +207,7 @@ class Shard(Generic[R]):
         return error
 
     def _complete(self, fx: Effects[R], error: ErrorCode) -> None:
-        """Send the replies of effects if committed or failed (``error``), else defer them to the high watermark."""
+        """Send the replies of effects, as errors if ``error`` is set; defer them until their records are committed."""
         if error is not ErrorCode.NONE:
             self._send_replies(fx.replies, to_client_error(error))
             self._deliver_write_result(fx.on_commit_outcome, to_client_error(error))
@@ -236,7 +236,7 @@ class Shard(Generic[R]):
     # ------------------------------------------------------------------ appends and high watermark
 
     def _write(self, fx: Effects[R], encoded: Encoded) -> ErrorCode:
-        """Append and replay the records of effects; after an error, batches appended before remain."""
+        """Append and replay the records or marker of effects; return NONE or the error (earlier batches remain)."""
         assert self.state is CoordinatorState.ACTIVE
         if not fx.records and fx.txn is None:
             return ErrorCode.NONE
@@ -277,7 +277,7 @@ class Shard(Generic[R]):
         return self.replica.log.high_watermark >= self.last_written_offset
 
     def on_high_watermark_updated(self) -> None:
-        """Send the deferred replies whose records are below the high watermark."""
+        """Send the deferred replies whose records are all below the high watermark, in order."""
         held = self._deferred
         if not held or self._releasing:
             return  # sending a reply may process another event; the outer call continues
@@ -349,7 +349,7 @@ class Shard(Generic[R]):
     # ------------------------------------------------------------------ failure and unloading
 
     def _fail(self, error: CoordinatorStateError, event: Any) -> None:
-        """Fail the shard on an event, whose request gets UNKNOWN_SERVER_ERROR, others NOT_COORDINATOR."""
+        """Log the error, fail the shard and have it reloaded; the request of ``event`` gets UNKNOWN_SERVER_ERROR."""
         errors.report_failure(error, self.replica.topic, self.replica.partition, type(event).__name__)
         pending = getattr(event, "pending_request", None)
         if pending is not None:
@@ -358,13 +358,13 @@ class Shard(Generic[R]):
         self._on_failed()
 
     def fail(self) -> None:
-        """Fail all requests with NOT_COORDINATOR from now on: the log or the replayed state is invalid."""
+        """Unload the shard; all pending and later requests get NOT_COORDINATOR: its log or state is invalid."""
         self.unload()
         self.state = CoordinatorState.FAILED
         self._unanswered.fail_all(ErrorCode.NOT_COORDINATOR)  # also those that the state machine lost when it raised
 
     def _final_replies(self, event: Any) -> list[RequestReply]:
-        """Return the replies to an event of the closed shard; none if the state machine raises."""
+        """Return the state machine's replies to an event of the closed shard; none, and a log entry, if it raises."""
         try:
             return self._handle(event).replies
         except CoordinatorStateError as error:

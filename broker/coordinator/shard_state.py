@@ -43,7 +43,10 @@ class ShardDependencies(NamedTuple):
 
 
 class QueuedEvent(NamedTuple):
-    """Queued event, with the request that fails if it is never processed, and its timer's generation (0: none)."""
+    """Event that waits to be processed, and its request, which fails if the shard is unloaded before.
+
+    ``timer_generation`` is 0 unless the event is an expired timer; it is ignored if the timer was set again since.
+    """
 
     event: Any
     pending_request: PendingBrokerRequest | None = None
@@ -51,9 +54,9 @@ class QueuedEvent(NamedTuple):
 
 
 class DeferredReplies(NamedTuple):
-    """Replies that wait until the high watermark reaches ``end_offset``.
+    """Replies that wait until the high watermark reaches ``end_offset``, the log end offset after their records.
 
-    ``context``: for the `WriteResult`, or None.
+    ``context``: value for the `WriteResult` that is then delivered to the state machine; None for no `WriteResult`.
     """
 
     end_offset: int
@@ -71,7 +74,7 @@ class UnansweredRequests:
         self._limit = MIN_TRACKED_REQUESTS
 
     def add(self, pending: PendingBrokerRequest) -> None:
-        """Track a pending request until it is completed or garbage collected."""
+        """Track a pending request until it is completed or garbage collected, without a strong reference to it."""
         references = self._references
         references.append(ref(pending))
         if len(references) >= self._limit:

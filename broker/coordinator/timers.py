@@ -1,4 +1,4 @@
-"""Keyed timers of a node's state machines, in one heap."""
+"""Keyed one-shot timers of a node's state machines, in one heap."""
 
 from __future__ import annotations
 
@@ -47,7 +47,11 @@ class Timers:
         self._changed = trio.Event()
 
     def arm(self, key: Hashable, at_ms: int, fire: Callable[[], Any]) -> None:
-        """Call ``fire`` once the wall clock reaches ``at_ms`` (ms since the epoch), measured on the monotonic clock."""
+        """Schedule ``fire`` for the wall clock time ``at_ms`` (ms since the epoch), replacing the timer with this key.
+
+        The time left is measured on the monotonic clock, so that a change of the wall clock does not move the timer.
+        `run` calls ``fire``; at once if ``at_ms`` has passed.
+        """
         due = self._env.monotonic_ms() + max(at_ms - self._env.now_ms(), 0)
         timer = self._armed.get(key)
         if timer is not None:
@@ -77,9 +81,9 @@ class Timers:
             heapq.heapify(self._heap)
 
     def _due(self) -> float | None:
-        """Return the deadline of the next timer (monotonic clock, ms), or None.
+        """Return the deadline of the next timer (monotonic clock, ms), or None if no timer is scheduled.
 
-        Remove or move outdated heap entries.
+        Remove the heap entries of cancelled timers; move those of timers with a later deadline.
         """
         while self._heap:
             due, _, timer = self._heap[0]
