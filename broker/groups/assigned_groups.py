@@ -43,9 +43,9 @@ class AssignedGroups(Generic[G]):
         self._bounded_settings = bounded_settings
 
     def on_metadata_changed(self, image: MetadataImage, touched: frozenset[str], *, has_new: bool) -> None:
-        """Apply a metadata image.
+        """Replace the metadata image; groups that use a topic in ``touched`` recompute their hash at a heartbeat.
 
-        Groups subscribed to a topic in ``touched`` recompute their hash at the next heartbeat.
+        ``touched``: names of created, changed and deleted topics; ``has_new``: topics were created.
         """
         self.topics.on_metadata_changed(image, touched, has_new=has_new)
         for group in self.groups.values():
@@ -68,7 +68,7 @@ class AssignedGroups(Generic[G]):
     def setting(self, group_id: str, name: str) -> int:
         """Return a setting of a group: the group's dynamic config within the broker's bounds, or the broker's default.
 
-        ``name``: name of the setting without the group type, such as ``session.timeout.ms``.
+        ``name``: name of the setting without the group type, such as ``session.timeout.ms``, which ends with its unit.
         """
         key = f"{self.type_name}.{name}"
         return self._bounded_settings[key].effective_value(self.topics.image.config(RESOURCE_GROUP, group_id).get(key))
@@ -79,21 +79,24 @@ class AssignedGroups(Generic[G]):
         fx.timers.append(ScheduleTimer((f"{self.type_name}-session", group_id, member.id), deadline_ms))
 
     def watch_revocation(self, group_id: str, member: Any, now_ms: int, fx: GroupEffects) -> None:
-        """Schedule the rebalance timeout of a member with partitions to revoke.
+        """Add the rebalance timeout of ``member`` to ``fx``.
 
-        Cancel the timer of any other member.
+        It is started if the member has partitions to revoke, else cancelled.
         """
         key = (f"{self.type_name}-rebalance", group_id, member.id)
         due_ms = now_ms + member.rebalance_timeout_ms
         fx.timers.append(ScheduleTimer(key, due_ms) if member.is_revoking else CancelTimer(key))
 
     def cancel_timers(self, group_id: str, member_id: str, fx: GroupEffects) -> None:
-        """Cancel the session and rebalance timers of a removed member."""
+        """Add to ``fx`` the cancellation of the session and rebalance timeouts of a removed member."""
         for name in ("session", "rebalance"):
             fx.timers.append(CancelTimer((f"{self.type_name}-{name}", group_id, member_id)))
 
     def restore_timers(self, now_ms: int) -> Iterator[GroupEffects]:
-        """Yield effects that start the session timeout (in full) of each member of a newly loaded shard."""
+        """Yield effects for a newly loaded shard: each member's session timeout starts in full.
+
+        So does the rebalance timeout of members that have partitions to revoke.
+        """
         fx = GroupEffects()
         for group in self.groups.values():
             for member in group.members.values():

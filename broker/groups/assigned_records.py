@@ -27,7 +27,7 @@ class AssignedRecords(NamedTuple):
         return GroupRecord(self.metadata_key(group_id), self.metadata_value(epoch, metadata_hash, *more))
 
     def target_assignment_epoch_record(self, group_id: str, epoch: int, at_ms: int) -> GroupRecord:
-        """Return the target assignment metadata record: the assignment epoch, and its time ``at_ms``."""
+        """Return the target assignment metadata record: the assignment epoch, and its time (ms since the epoch)."""
         return GroupRecord(self.target_metadata_key(group_id), self.target_metadata_value(epoch, at_ms))
 
     def member_tombstones(self, group_id: str, member_id: str) -> list[GroupRecord]:

@@ -187,13 +187,22 @@ def validate_offset_commit(
     *,
     txn: bool = False,
 ) -> None:
-    """Check that a member of a classic group may commit offsets.
+    """Check that an OffsetCommit or, with ``txn``, a TxnOffsetCommit may commit offsets of a classic group.
 
     A request without generation and member id is a simple consumer's and allowed only while the group has no members.
-    Within a transaction (``txn``), an older producer may omit both, and the state of the group is not checked.
+    Within a transaction, an older producer may omit both, and the state of the group is not checked.
+
+    Args:
+        group: the group; None if it does not exist: it may then be created by a commit without a generation.
+        member_id: member id of the request; may be empty.
+        instance_id: ``group.instance.id`` of the request; None for a dynamic member.
+        generation: generation of the request; negative if omitted.
+        version: API version of the request, on which the error code for a missing group depends.
+        txn: True for TxnOffsetCommit.
 
     Raises:
-        ProtocolError: the error code of the OffsetCommit or TxnOffsetCommit response.
+        ProtocolError: ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+            REBALANCE_IN_PROGRESS: the error code of the response.
     """
     if group is None:
         if generation >= 0:

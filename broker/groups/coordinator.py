@@ -89,7 +89,10 @@ class GroupCoordinator(CoordinatorRuntime[GroupRecord]):
         return GroupStateMachine(self.settings, self._image)
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Submit a new metadata image to all shards: groups are checked, offsets of deleted topics are deleted."""
+        """Submit a new metadata image to all shards.
+
+        Affected groups are marked for a check at the next heartbeat; offsets of deleted topics are deleted.
+        """
         self._image = image
         if not self._shards:
             return

@@ -54,7 +54,11 @@ def _find_modern_group(kinds: GroupStore, group_id: str) -> ConsumerGroup | Stre
 
 
 def delete_group(kinds: GroupStore, pending: Any, group_id: str) -> GroupEffects:
-    """Delete an empty group: write its tombstones and reply with an error code to the request ``pending``."""
+    """Return the effects that delete an empty group of any type: its tombstones, and an error code as the reply.
+
+    The error code is NONE, NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND; on an error no record is written. The persister must
+    have deleted the share state of a share group before (`start_group_deletion`). ``pending``: request of the reply.
+    """
     fx = GroupEffects()
     classic, share = kinds.classic_groups.groups.get(group_id), kinds.find_share_group(group_id)
     new_kind = _find_modern_group(kinds, group_id)
@@ -86,9 +90,10 @@ def delete_group(kinds: GroupStore, pending: Any, group_id: str) -> GroupEffects
 
 
 def delete_offsets(kinds: GroupStore, pending: Any, group_id: str, partitions: list[tuple[str, int]]) -> GroupEffects:
-    """Delete offsets of a group in topics it does not subscribe to.
+    """Return the effects that delete offsets of a group, by (topic, partition), in topics it does not subscribe to.
 
-    The reply to ``pending`` is the set of the subscribed topics, whose offsets are kept, or a `ProtocolError`.
+    The reply to ``pending`` is the set of the subscribed topics, whose offsets are retained, or a `ProtocolError`:
+    GROUP_ID_NOT_FOUND for an unknown or share group, NON_EMPTY_GROUP for members of another protocol type.
     """
     fx = GroupEffects()
     classic = kinds.classic_groups.groups.get(group_id)
@@ -108,8 +113,9 @@ def delete_offsets(kinds: GroupStore, pending: Any, group_id: str, partitions: l
 def _tombstones_for_unused(
     kinds: GroupStore, group_id: str, partitions: list[tuple[str, int]], kept: set[str]
 ) -> Iterator[GroupRecord | None]:
-    """Yield the tombstones of offsets in topics without a subscription; add subscribed topics to ``kept``.
+    """Yield the tombstones of offsets in topics without a subscription; add the subscribed topics to the set ``kept``.
 
+    All topics count as subscribed if the subscription of a member cannot be parsed.
     None is yielded for a partition without a tombstone, so that the caller can count steps.
     """
     classic, new_kind = kinds.classic_groups.groups.get(group_id), _find_modern_group(kinds, group_id)

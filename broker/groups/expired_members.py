@@ -18,8 +18,9 @@ RETRY_MS = 500
 
 
 def on_timer(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-    """Handle an expired timer of a consumer, share or streams group. ``machine``: a `GroupStateMachine`.
+    """Return the effects of an expired timer of a consumer, share or streams group, mostly the removal of a member.
 
+    ``machine``: a `GroupStateMachine`.
     ``key``: name of the timer, group id, and member id for a timer of a member.
     """
     member = _find_member(machine, key)
@@ -45,7 +46,10 @@ def _expire(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
 
 
 def on_write_result(machine: Any, expired: ExpiredMember, error: ErrorCode, now_ms: int) -> GroupEffects:
-    """Schedule the timer again if the write of a removal failed and the member is unchanged."""
+    """Return effects that schedule the timer again in 500 ms if the removal's write failed and the member is unchanged.
+
+    Else the effects are empty.
+    """
     again = error is not ErrorCode.NONE and _find_member(machine, expired.key) is expired.owner
     return GroupEffects(timers=[ScheduleTimer(expired.key, now_ms + RETRY_MS)] if again else [])
 

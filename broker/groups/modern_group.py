@@ -68,7 +68,10 @@ class AssignedGroup(Generic[M, T]):
         return self.hash_checked_epoch is None or self.epoch < self.hash_checked_epoch
 
     def is_assignment_due(self, interval_ms: int, now_ms: int) -> bool:
-        """Return True if ``interval_ms`` (`assignment.interval.ms`) has passed since the last target assignment."""
+        """Return True if ``interval_ms`` (`assignment.interval.ms`) has passed since the last target assignment.
+
+        Also True if the interval is 0 or the time of the last assignment is unknown.
+        """
         return self.target_computed_ms == 0 or interval_ms == 0 or now_ms >= self.target_computed_ms + interval_ms
 
     def update(self, member: M) -> None:
@@ -85,9 +88,9 @@ class AssignedGroup(Generic[M, T]):
         raise NotImplementedError
 
     def assignment_epoch(self, member: M, offset: OffsetToCommit) -> int | None:
-        """Return the epoch in which the partition of ``offset`` was assigned to a member.
+        """Return the member epoch at which the partition of ``offset`` was assigned to ``member``.
 
-        None if it is not assigned to it.
+        Partitions that it still has to revoke count; None if it has not the partition.
         """
         raise NotImplementedError
 
@@ -114,7 +117,7 @@ class ModernGroupMember:
 
     @property
     def is_revoking(self) -> bool:
-        """True if the member has partitions to revoke before its rebalance timeout."""
+        """True if the member has partitions to revoke before its rebalance timeout: never in a share group."""
         return False
 
 
@@ -127,7 +130,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
 
     @property
     def subscribed_topic_names(self) -> SubscriptionCounts:
-        """Number of members that subscribe to each topic, by topic name."""
+        """Numbers of members and regular expressions that subscribe to each topic, by name; does deferred counting."""
         return self.subscriptions.counts
 
     def finish_replay(self) -> Generator[None, None, None]:
@@ -162,7 +165,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
         return names
 
     def subscribed_topics_after(self, old: N, new: N | None) -> Generator[None, None, SubscriptionCounts]:
-        """Return the topic counts after a member has changed or (``new`` None) left, as a job."""
+        """Return a copy of the topic counts with a member's change or (``new`` None) removal, as a job."""
         yield from self.finish_replay()
         counts = dict(self.subscribed_topic_names)
         if new is None or old.subscribed_topic_names is not new.subscribed_topic_names:
@@ -196,7 +199,7 @@ def run_update_with_hashes(
 
 
 def finish_replay_job(groups: Mapping[str, ModernGroup[Any]], group_id: str) -> Iterator[None]:
-    """Call `AssignedGroup.finish_replay` for the group with an id, which the replayed records may have just created."""
+    """Do the deferred counting (`AssignedGroup.finish_replay`) of a group, as a job; nothing if it does not exist."""
     group = groups.get(group_id)
     if group is not None:
         yield from group.finish_replay()

@@ -50,7 +50,10 @@ class GroupLookup(Protocol):
 
 
 def commit_offsets(machine: GroupLookup, event: CommitOffsets, now_ms: int) -> GroupEffects:
-    """Validate a commit and write its records; the reply is one error code for all offsets."""
+    """Return the effects of a commit: its records, none if it is rejected, and one error code as the reply.
+
+    An accepted commit outside of a transaction also restarts the session timeout of a classic member.
+    """
     fx = GroupEffects()
     group = machine.classic_groups.groups.get(event.group_id)
     try:

@@ -33,7 +33,7 @@ class PendingTransactionalOffsets:
     def add(self, producer_id: int, where: GroupTopicPartition, raw: bytes) -> None:
         """Store a pending offset (packed bytes) of a producer's open transaction.
 
-        Replace that of the same partition.
+        It replaces the one that the producer has for the same group and partition.
         """
         self._by_producer.setdefault(producer_id, {})[where] = raw
         topics = self._by_group.setdefault(where.group, {})
@@ -78,7 +78,7 @@ class PendingTransactionalOffsets:
                 yield topic, partition
 
     def has_group(self, group: str) -> bool:
-        """Return True if an open transaction has committed offsets of a group, which its end commits or drops."""
+        """Return True if a group has pending offsets of any open transaction."""
         return group in self._by_group
 
     def groups(self) -> list[str]:

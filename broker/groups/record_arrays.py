@@ -54,10 +54,10 @@ def read_assignment(rows: Iterable[Any]) -> Generator[None, None, Assignment]:
 
 
 def read_names(names: Sequence[str], most_chars: int | None = None) -> Generator[None, None, Set[str]]:
-    """Return the topic names of a record as a set, as a job that yields if they are many.
+    """Return the topic names of a record as a set, as a job that yields if they are more than 1,000.
 
     Raises:
-        OverflowError: many names have more than ``most_chars`` characters together.
+        OverflowError: more than 1,000 names have more than ``most_chars`` characters together (None: no limit).
     """
     if isinstance(names, Set):
         return names

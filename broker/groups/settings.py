@@ -25,7 +25,10 @@ class BoundedSetting(NamedTuple):
     maximum: int
 
     def effective_value(self, own: str | None) -> int:
-        """Return the group's value ``own`` clamped to the broker's bounds; the default if None or not an integer."""
+        """Return the group's value ``own``, clamped to the broker's bounds; the default if None.
+
+        A value that is not a 32-bit integer is logged, and the default returned.
+        """
         if own is None:
             return self.default
         try:

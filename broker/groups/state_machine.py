@@ -205,7 +205,10 @@ class GroupStateMachine:
         return group_id in self.classic_groups.groups or self._is_no_classic_group(group_id)
 
     def handle(self, now_ms: int, event: Any) -> GroupEffects:
-        """Return the records, replies and timers with which the coordinator responds to an event."""
+        """Return the records, replies and timers with which the coordinator responds to an event.
+
+        Replayed state is left unchanged; soft state, such as held JoinGroup requests, may change.
+        """
         if self.event_observer is not None:
             self.event_observer(event)
         if type(event) is GroupRequest:  # the most frequent event
@@ -247,7 +250,10 @@ class GroupStateMachine:
                 raise AssertionError(event)
 
     def _handle_request(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Route a JoinGroup, SyncGroup, Heartbeat, LeaveGroup or ConsumerGroupHeartbeat by the type of its group."""
+        """Return the effects of a JoinGroup, SyncGroup, Heartbeat, LeaveGroup or ConsumerGroupHeartbeat request.
+
+        The type of the group decides which rules apply.
+        """
         request = call.request
         group_id: str = request.group_id
         if type(request) is join_group.JoinGroupRequest and not self.classic_groups.settings.allows_session_timeout(
@@ -289,7 +295,7 @@ class GroupStateMachine:
         return fx
 
     def _expire(self, now_ms: int) -> GroupEffects:
-        """Write the tombstones of expired offsets and empty groups; schedule the next expiration."""
+        """Return effects with the tombstones of expired offsets and groups, and the timer of the next expiration."""
         fx = GroupEffects(timers=[ScheduleTimer(("expire",), now_ms + self.settings.expiry_every_ms)])
         new_kinds: list[ConsumerGroup | StreamsGroup] = [*self.list_consumer_groups(), *self.list_streams_groups()]
         fx.add_records(
@@ -322,7 +328,7 @@ class GroupStateMachine:
         return delete_offsets(self, event.pending_request, event.group_id, event.partitions)
 
     def replay(self, offset: int, record: GroupRecord) -> None:
-        """Replay a record of `__consumer_offsets` at ``offset``."""
+        """Apply a record of `__consumer_offsets` to the state; ``offset``: its offset in the log."""
         key, value = record
         if isinstance(key, offset_records.OffsetCommitKey):
             assert value is None or isinstance(value, offset_records.OffsetCommitValue)

@@ -30,7 +30,7 @@ def _text(text: str) -> bytes:
 
 
 def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
-    """Return the hash of a topic's name, id, partitions, and the racks of the replicas."""
+    """Return the hash of a topic's name, id, partitions, and racks of the replicas, as a signed 64-bit integer."""
     count = len(topic.partitions)
     parts = [b"\x00", topic.id[7::-1], topic.id[:7:-1], _text(topic.name)]
     racks = {number: broker.rack for number, broker in image.brokers.items() if broker.rack is not None}
@@ -102,9 +102,9 @@ class GroupTopicMetadata:
         return [name for name in names if name in topics]
 
     def unhashed(self, *subscriptions: Collection[str]) -> list[str]:
-        """Return the existing topics without a cached hash if hashing them exceeds one time slice.
+        """Return the existing topics of ``subscriptions`` without a cached hash if hashing them exceeds a time slice.
 
-        Else an empty list.
+        Return an empty list if it does not: `hash_of` then computes the hashes at once.
         """
         topics, hashes = self.image.topics, self._hashes
         found = {name: None for names in subscriptions for name in self.existing(names) if name not in hashes}
@@ -154,5 +154,5 @@ class GroupTopicMetadata:
         return sum(len(topics[name].partitions) for name in found)
 
     def partition_count(self, topic_id: bytes) -> int:
-        """Return the number of partitions of an existing topic."""
+        """Return the number of partitions of a topic, which must exist, by its id."""
         return len(self.image.topics[self.image.topic_names[topic_id]].partitions)

@@ -92,7 +92,7 @@ class ClassicGroupMember:
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """Soft state of a classic group."""
+    """Soft state of a classic group: state, generation, members, and member ids that were assigned but not used yet."""
 
     id: str
     state: ClassicGroupState = ClassicGroupState.EMPTY
@@ -152,7 +152,11 @@ class ClassicGroup:
             self.protocol_counts[name] = self.protocol_counts.get(name, 0) + 1
 
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Return True if a member with this protocol type and these protocols may join the group."""
+        """Return True if a member with this protocol type and these protocols may join the group.
+
+        A group in state Empty requires only a type and a protocol; else the type must be the group's, and all present
+        members must support one of the protocols.
+        """
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         everybody = len(self.members)
@@ -164,7 +168,10 @@ class ClassicGroup:
         return any(count == len(self.members) for count in self.protocol_counts.values())
 
     def select_protocol(self) -> str:
-        """Return the protocol with the most votes: each member votes for its first one that all members support."""
+        """Return the protocol with the most votes: each member votes for its first one that all members support.
+
+        There must be such a protocol (`has_common_protocol`).
+        """
         everybody = len(self.members)
         votes = Counter(
             next(n for n, _ in m.protocols if self.protocol_counts[n] == everybody) for m in self.members.values()
@@ -172,7 +179,7 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
-        """Return the member that a request names by member id and, if it is static, by instance id.
+        """Return the member that a request names by member id and, if ``instance_id`` is not None, by instance id.
 
         Raises:
             ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -189,7 +196,7 @@ class ClassicGroup:
         return member
 
     def add(self, member: ClassicGroupMember) -> None:
-        """Add a member; the first member becomes the leader."""
+        """Add a member and remove its id from the pending ids; a group without a leader gets it as the leader."""
         self.members[member.id] = member
         self.pending_join_members.pop(member.id, None)
         protocols, member.protocols = member.protocols, []
@@ -201,7 +208,10 @@ class ClassicGroup:
             self.leader = member.id
 
     def remove(self, member_id: str) -> None:
-        """Remove a member or a pending member id; if it is the leader, the next member becomes the leader."""
+        """Remove a member or a pending member id; if it is the leader, the oldest other member becomes the leader.
+
+        Pending requests of the member are not completed. Do nothing for an unknown id.
+        """
         self.pending_join_members.pop(member_id, None)
         self.pending_sync_members.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -227,9 +237,9 @@ class ClassicGroup:
         return member
 
     def to_record_value(self, shares: Mapping[str, bytes] | None = None) -> offset_records.GroupMetadataValue:
-        """Return the value of the group metadata record.
+        """Return the value of the group metadata record with the group's current state.
 
-        ``shares``: assignments by member id to write instead of the current.
+        ``shares``: assignments by member id to write instead of the current ones, empty for a member not in it.
         """
         protocol = self.protocol or ""
         return offset_records.GroupMetadataValue(
@@ -297,9 +307,9 @@ class ClassicGroup:
 
 
 def subscribed_topics(group: ClassicGroup) -> Generator[None, None, set[str] | None]:
-    """Return the topics that the members of a consumer group subscribe to; None if a subscription cannot be parsed.
+    """Return the topics that the members of a classic group subscribe to, as a job; None if one cannot be parsed.
 
-    Yield for each member, and more often for a subscription to very many topics.
+    A member's subscription is read from its metadata of the embedded consumer protocol.
     """
     out: set[str] = set()
     for member in list(group.members.values()):

@@ -55,7 +55,7 @@ class ClassicGroups:
             self.groups[key.group] = ClassicGroup.from_record_value(key.group, value)
 
     def on_loaded(self, now_ms: int) -> GroupEffects:
-        """Restore the groups after replay: the session timeout of every member starts anew."""
+        """Return effects that restore the groups after replay and start the session timeout of every member anew."""
         self.is_loaded = True
         return GroupEffects(continuation=self._restore(now_ms)) if self.persisted_groups else GroupEffects()
 
@@ -77,7 +77,7 @@ class ClassicGroups:
         yield fx
 
     def on_unloaded(self, error: ErrorCode) -> GroupEffects:
-        """Complete all pending requests with ``error`` because the shard is unloaded."""
+        """Return effects that complete all pending requests with ``error`` because the shard is unloaded."""
         fx = GroupEffects()
         for group in self.groups.values():
             for member in group.members.values():
@@ -91,7 +91,7 @@ class ClassicGroups:
         error: ErrorCode,
         now_ms: int,
     ) -> GroupEffects:
-        """Continue after the record of ``write_context`` was committed, or its write failed with ``error``."""
+        """Return the effects that follow when the record of ``write_context`` is committed or failed with ``error``."""
         fx = GroupEffects()
         if isinstance(write_context, LeaderAssignment):
             group = self.groups.get(write_context.group_id)
@@ -130,7 +130,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ join
 
     def join(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Handle a JoinGroup request."""
+        """Handle a JoinGroup request: reply with an error or the current generation, or hold it for the next one."""
         fx = GroupEffects()
         request: join_group.JoinGroupRequest = call.request
         try:
@@ -268,7 +268,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ sync
 
     def sync(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Handle a SyncGroup request; the group leader's request contains the assignments of all members."""
+        """Handle a SyncGroup request, held until the assignments that the leader sends are committed."""
         fx = GroupEffects()
         try:
             self._sync(call, call.request, fx)
@@ -298,9 +298,9 @@ class ClassicGroups:
             rebalance.store_leader_assignment(group, request, fx)
 
     def _require_current_member(self, request: Any, generation: int) -> tuple[ClassicGroup, ClassicGroupMember]:
-        """Return the group and member of a request.
+        """Return the group and member of a request, which must have the group's current generation.
 
-        Raise ProtocolError unless they exist and its generation is current.
+        Else raise ProtocolError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
         """
         if not request.group_id:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
@@ -315,7 +315,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ heartbeat, leave
 
     def heartbeat(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Handle a Heartbeat request; during the join phase, respond with REBALANCE_IN_PROGRESS."""
+        """Restart the session timeout for a Heartbeat request; during the join phase, reply REBALANCE_IN_PROGRESS."""
         fx = GroupEffects()
         request: hb.HeartbeatRequest = call.request
         code = ErrorCode.NONE
@@ -330,7 +330,7 @@ class ClassicGroups:
         return fx
 
     def leave(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Handle a LeaveGroup request: one member by id up to v2, several by member id or instance id from v3."""
+        """Remove the members of a LeaveGroup request: one by id up to v2, several by member or instance id from v3."""
         request: leave_group.LeaveGroupRequest = call.request
         group = self.groups.get(request.group_id)
         response = leave_group.LeaveGroupResponse()
@@ -378,7 +378,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ timers
 
     def on_timer(self, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-        """Handle an expired timer of a group (``join``, ``sync``) or member (``session``)."""
+        """Handle an expired timer: end a group's ``join`` or ``sync`` phase, or remove the member of a ``session``."""
         fx = GroupEffects()
         group = self.groups.get(key[1])
         if key[0] == "session":

@@ -25,7 +25,7 @@ class PendingMemberIds:
         self._group_chars: dict[str, int] = {}
 
     def add(self, group_id: str, member_id: str) -> list[tuple[str, str]]:
-        """Add a member id; return the (group id, member id) pairs that were removed to stay within the limits."""
+        """Add a member id as the newest; return the (group id, member id) pairs removed to stay within the limits."""
         self.remove(group_id, member_id)
         chars = len(member_id) + PENDING_MEMBER_ID_OVERHEAD_CHARS
         self._all[group_id, member_id] = chars

@@ -51,7 +51,7 @@ class GroupSettings(NamedTuple):
 
 
 class LeaderAssignment(NamedTuple):
-    """Context of the write of the leader's assignment, which takes effect once the record is committed."""
+    """Context of the write of the assignments by member id that a leader sent; they take effect once committed."""
 
     group_id: str
     generation: int
@@ -76,13 +76,13 @@ def append_group_record(group: ClassicGroup, fx: GroupEffects) -> None:
 
 
 def arm_session(group: ClassicGroup, member: ClassicGroupMember, now_ms: int, fx: GroupEffects) -> None:
-    """Restart a member's session timeout."""
+    """Add to ``fx`` the restart of a member's session timeout; 5 minutes until the first JoinGroup response."""
     wait = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
     fx.timers.append(ScheduleTimer(("session", group.id, member.id), now_ms + wait))
 
 
 def cancel_session(group: ClassicGroup, member_id: str, fx: GroupEffects) -> None:
-    """Cancel the session timeout of a removed member."""
+    """Add to ``fx`` the cancellation of the session timeout of a removed member."""
     fx.timers.append(CancelTimer(("session", group.id, member_id)))
 
 
@@ -93,7 +93,7 @@ def join_error(code: ErrorCode, member_id: str, version: int) -> join_group.Join
 
 
 def reply_join(group: ClassicGroup, member: ClassicGroupMember, message: Message, fx: GroupEffects) -> None:
-    """Complete the pending JoinGroup request of a member, if there is one."""
+    """Complete the pending JoinGroup request of a member with ``message``, by a reply in ``fx``, if there is one."""
     parked = group.set_awaiting_join(member, None)
     if parked is not None:
         fx.replies.append(RequestReply(parked.pending_request, message))
@@ -102,18 +102,18 @@ def reply_join(group: ClassicGroup, member: ClassicGroupMember, message: Message
 def reject_join(
     group: ClassicGroup, member: ClassicGroupMember, code: ErrorCode, member_id: str, fx: GroupEffects
 ) -> None:
-    """Complete the pending JoinGroup request of a member, if there is one, with an error code."""
+    """Complete the pending JoinGroup request of a member, if there is one, with an error code and ``member_id``."""
     if member.awaiting_join is not None:
         reply_join(group, member, join_error(code, member_id, member.awaiting_join.version), fx)
 
 
 def reject_sync(member: ClassicGroupMember, code: ErrorCode, fx: GroupEffects) -> None:
-    """Complete the pending SyncGroup request of a member, if there is one, with an error code."""
+    """Complete the pending SyncGroup request of a member, if there is one, with an error code. It stays a member."""
     reply_sync(member, sync_group.SyncGroupResponse(error_code=code), fx)
 
 
 def reply_sync(member: ClassicGroupMember, message: Message, fx: GroupEffects) -> None:
-    """Complete the pending SyncGroup request of a member, if there is one."""
+    """Complete the pending SyncGroup request of a member with ``message``, by a reply in ``fx``, if there is one."""
     if member.awaiting_sync is not None:
         fx.replies.append(RequestReply(member.awaiting_sync.pending_request, message))
         member.awaiting_sync = None
@@ -176,7 +176,7 @@ def update_member_and_hold_join(
 
 
 def store_leader_assignment(group: ClassicGroup, request: sync_group.SyncGroupRequest, fx: GroupEffects) -> None:
-    """Write the assignments of the leader's SyncGroup; they take effect once the record is committed."""
+    """Add to ``fx`` the record with the assignments of the leader's SyncGroup; they apply once it is committed."""
     given = {a.member_id: a.assignment for a in request.assignments}
     shares = {member_id: given.get(member_id, b"") for member_id in group.members}
     fx.records.append(GroupRecord(offset_records.GroupMetadataKey(group.id), group.to_record_value(shares)))
@@ -191,7 +191,10 @@ def on_assignment_outcome(
     now_ms: int,
     fx: GroupEffects,
 ) -> None:
-    """Propagate the committed assignment or, if the write failed, start another rebalance."""
+    """Propagate the committed assignment or, if its write failed, fail the pending SyncGroups and rebalance again.
+
+    Do nothing if another rebalance has started meanwhile.
+    """
     if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != assignment.generation:
         return  # another rebalance has started and failed the pending requests
     if error is ErrorCode.NONE:
@@ -205,7 +208,10 @@ def on_assignment_outcome(
 def propagate_assignment(
     group: ClassicGroup, shares: Mapping[str, bytes], error: ErrorCode, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Set the assignments of all members, complete their pending SyncGroups or fail them, restart their sessions."""
+    """Set the assignments of all members (empty if not in ``shares``), and complete or fail their pending SyncGroups.
+
+    With ``error`` NONE the response has the assignment, else the error code.
+    """
     fx.continue_with(_propagate_assignment(group, shares, error, now_ms), len(group.members))
 
 
@@ -252,7 +258,7 @@ def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now_ms: int,
 def maybe_prepare_rebalance_or_complete_join(
     group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Start a rebalance, or complete the current join phase if all members have joined."""
+    """Start a rebalance or, if the group is in the join phase already, end that phase once all members have joined."""
     if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY):
         prepare_rebalance(group, settings, now_ms, fx)
     else:
@@ -289,7 +295,10 @@ def on_join_timeout(group: ClassicGroup, settings: GroupSettings, now_ms: int, f
 
 
 def complete_join(group: ClassicGroup, now_ms: int, fx: GroupEffects) -> None:
-    """Start the next generation with the members that joined; other dynamic members are removed."""
+    """End the join phase: start the next generation with the members that joined; other dynamic members are removed.
+
+    A group without members becomes empty; one in which only static members are left that did not join waits again.
+    """
     group.remaining_initial_delay_ms = None
     fx.timers.append(CancelTimer(("join", group.id)))
     fx.continue_with(_complete_join(group, now_ms), len(group.members))
@@ -334,9 +343,9 @@ def _complete_join(group: ClassicGroup, now_ms: int) -> Iterator[GroupEffects]:
 
 
 def _maybe_elect_new_leader(group: ClassicGroup) -> bool:
-    """Return True if the leader has rejoined, or make the first member that has rejoined the leader.
+    """Return True if the leader has rejoined; else make the first member that has rejoined the leader.
 
-    False if none has.
+    Return False, and leave the leader unchanged, if no member has rejoined.
     """
     leader = group.members.get(group.leader or "")
     if leader is not None and leader.awaiting_join is not None:

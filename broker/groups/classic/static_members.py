@@ -1,4 +1,6 @@
-"""Static members that rejoin (KIP-345): the old member id is fenced; a stable group does not rebalance where possible.
+"""Static members of classic groups that rejoin (KIP-345): the old member id is fenced.
+
+A stable group does not rebalance if it would select the same protocol.
 
 Source: ``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin`` (apache/kafka 4.3.1).
 """
@@ -30,7 +32,8 @@ def replace_static_member(
 ) -> None:
     """Replace the id of a static member that rejoined without its id.
 
-    In a stable group whose protocol stays the same, the record is written first and there is no rebalance.
+    In a stable group whose protocol stays the same, the record is written first (`on_replacement_outcome` replaces the
+    id) and there is no rebalance. Else the id is replaced at once and a rebalance starts or continues.
     """
     request: join_group.JoinGroupRequest = call.request
     assert request.group_instance_id is not None

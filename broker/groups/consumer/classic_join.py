@@ -30,7 +30,11 @@ MAX_BYTES_AT_ONCE = 16 * 1024
 
 
 def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_ms: int) -> GroupEffects:
-    """Add or update the member of a JoinGroup request; its response is in the returned effects.
+    """Return the effects that add or update the member of a JoinGroup request, with the response as the reply.
+
+    A dynamic member without an id only gets one (MEMBER_ID_REQUIRED) from v4 on. If the member is the last one to
+    change to the classic protocol, the group is converted to a classic group where `group.consumer.migration.policy`
+    allows it.
 
     Raises:
         ProtocolError: the error code of the JoinGroup response.

@@ -31,7 +31,10 @@ LOOKUPS_PER_STEP = 500
 
 
 def handle_classic_request(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
-    """Handle a JoinGroup, SyncGroup, Heartbeat or LeaveGroup request to a consumer group."""
+    """Return the effects of a JoinGroup, SyncGroup, Heartbeat or LeaveGroup request to a consumer group.
+
+    A JoinGroup to a group without members replaces it by a classic group. Errors are returned in the response.
+    """
     request, fx = call.request, GroupEffects()
     group = groups.groups[request.group_id]
     match request:
@@ -95,7 +98,7 @@ def _require_classic_member(
 def _await_join(
     groups: ConsumerGroups, group: ConsumerGroup, member: ConsumerGroupMember, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Schedule the rebalance timeout of a member that gets REBALANCE_IN_PROGRESS, unless it is scheduled already."""
+    """Add the rebalance timeout of a member that gets REBALANCE_IN_PROGRESS to ``fx``, unless it is running already."""
     if (group.id, member.id) not in groups.rejoining_members:
         groups.rejoining_members.add((group.id, member.id))
         fx.timers.append(ScheduleTimer(("consumer-join", group.id, member.id), now_ms + member.rebalance_timeout_ms))
@@ -179,7 +182,10 @@ def _leave_job(
     now_ms: int,
     fx: GroupEffects,
 ) -> Generator[None, None, None]:
-    """Add the result of each member to the response ``answer``; remove all existing ones in one group epoch."""
+    """Add the result of each leaving member to the response ``answer``, and remove the existing ones, as a job.
+
+    All are removed in one group epoch.
+    """
     gone: dict[str, ConsumerGroupMember] = {}
     for number, one in enumerate(members):
         code = ErrorCode.NONE

@@ -52,7 +52,7 @@ class ConsumerGroupMember(ModernGroupMember):
     classic_metadata: ClassicMemberMetadata | None = None
 
     def has_same_metadata(self, other: ConsumerGroupMember) -> bool:
-        """Return True if both have the same subscription, assignor and classic metadata (compared by identity)."""
+        """Return True if both have the same subscription, assignor and classic metadata objects (by identity)."""
         return (
             self.subscribed_topic_names is other.subscribed_topic_names
             and self.classic_metadata is other.classic_metadata
@@ -84,7 +84,7 @@ class ResolvedRegularExpression(NamedTuple):
 
 
 class RegexUpdate(Enum):
-    """Change of a member's subscribed regular expression."""
+    """Effect of a request on a member's subscribed regular expression: unchanged, changed, or changed and resolved."""
 
     SAME = 0
     CHANGED = 1
@@ -196,15 +196,18 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         return -1 if owners is None else owners.get(partition, -1)
 
     def assignment_epoch(self, member: ConsumerGroupMember, offset: OffsetToCommit) -> int | None:
-        """Return the epoch at which the partition of ``offset`` was assigned to a member.
+        """Return the member epoch at which the partition of ``offset`` was assigned to ``member``.
 
-        None if it is not assigned to it.
+        Partitions that the member still has to revoke count; None if it does not have the partition.
         """
         assigned = member.assigned.get(offset.topic_id, {}).get(offset.partition)
         return member.revoking.get(offset.topic_id, {}).get(offset.partition) if assigned is None else assigned
 
     def target_for(self, member_id: str, instance_id: str | None) -> Assignment:
-        """Return the target assignment of a member; that of a static member is looked up by its instance id."""
+        """Return the target assignment of a member, empty if there is none.
+
+        With an ``instance_id``, it is that of the group's present member with the instance id, not of ``member_id``.
+        """
         if instance_id is not None:
             member_id = self.static_member_ids.get(instance_id, "")
         return self.target.get(member_id, EMPTY_ASSIGNMENT)

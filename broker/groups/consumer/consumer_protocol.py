@@ -26,7 +26,7 @@ M = TypeVar("M", bound=Message)
 
 
 def decode_version(raw: bytes) -> int:
-    """Return the version of embedded metadata; a newer version than known is decoded as the newest known.
+    """Return the version with which embedded metadata is to be decoded: its own, but at most the newest known.
 
     Raises:
         WireError: the version is missing or negative.
@@ -75,7 +75,7 @@ def owned_partitions(
 
 
 def encode_assignment(held: Mapping[bytes, Iterable[int]], image: MetadataImage, version: int) -> bytes:
-    """Return partitions by topic id as an embedded assignment, without topics that do not exist."""
+    """Return partitions by topic id as an embedded assignment in ``version``, without topics that do not exist."""
     rows = []
     for topic in iteration_order.uuid_hash_map_order(held):
         name = image.topic_names.get(topic)

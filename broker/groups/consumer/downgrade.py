@@ -33,7 +33,8 @@ def is_downgrade_due(
 ) -> bool:
     """Return True if the group is to be converted because only classic members remain without the members ``gone``.
 
-    ``replaced``: the one member in ``gone`` is replaced by a member with the classic protocol.
+    False also if no member remains, if `group.consumer.migration.policy` forbids it, or if there are more members than
+    `group.max.size`. ``replaced``: the one member in ``gone`` is replaced by a member with the classic protocol.
     """
     left = len(group.members) - len(gone)
     classic = group.classic_member_count - sum(member.classic_metadata is not None for member in gone)
@@ -69,7 +70,9 @@ def downgrade(
     fx: GroupEffects,
     instead: Callable[[], Iterator[GroupEffects | None]] | None = None,
 ) -> None:
-    """Write the converted group, a large one in parts. If a member's metadata is malformed, ``instead`` runs.
+    """Add to ``fx`` the records that convert a group to a classic group; those of a large one as a continuation.
+
+    If a member's metadata is malformed, the effects of ``instead`` are used and the group is not converted.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND: the group cannot be converted and ``instead`` is None; raised by the
@@ -169,7 +172,10 @@ def _to_classic_member(member: ConsumerGroupMember) -> ClassicGroupMember:
 def _restore_classic_group(
     groups: ConsumerGroups, made: list[ClassicGroup], back: GroupDowngrade
 ) -> Iterator[GroupEffects | None]:
-    """Complete the classic group after replay of its record: set all protocols, start sessions or a rebalance."""
+    """Complete the classic group after replay of its record: set all protocols, start sessions.
+
+    Then start a rebalance if ``back.triggers_rebalance``. ``made``: the converted group; empty if there is none.
+    """
     for classic in made:
         fx = GroupEffects()
         group = groups.classic_groups.groups[classic.id]

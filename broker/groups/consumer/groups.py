@@ -31,7 +31,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup]):
         """Soft state: (group id, member id) of classic members that must rejoin after REBALANCE_IN_PROGRESS."""
 
     def arm_session(self, group_id: str, member: ConsumerGroupMember, now_ms: int, fx: GroupEffects) -> None:
-        """Restart the session timeout of a member: the group's setting, or a classic member's own timeout."""
+        """Add to ``fx`` the restart of a member's session timeout: the group's setting, or a classic member's own."""
         if member.classic_metadata is None:
             super().arm_session(group_id, member, now_ms, fx)
         else:
@@ -39,15 +39,15 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup]):
             fx.timers.append(ScheduleTimer(("consumer-session", group_id, member.id), now_ms + wait))
 
     def watch_revocation(self, group_id: str, member: ConsumerGroupMember, now_ms: int, fx: GroupEffects) -> None:
-        """Schedule or cancel a member's rebalance timeout for revocation.
+        """Add to ``fx`` the start (partitions to revoke) or the cancellation of a member's rebalance timeout.
 
-        A classic member has join and sync timers instead.
+        Nothing is added for a classic member, which has join and sync timers instead.
         """
         if member.classic_metadata is None:
             super().watch_revocation(group_id, member, now_ms, fx)
 
     def cancel_timers(self, group_id: str, member_id: str, fx: GroupEffects) -> None:
-        """Cancel all timers of a removed member."""
+        """Add to ``fx`` the cancellation of all timers of a removed member."""
         self.rejoining_members.discard((group_id, member_id))
         super().cancel_timers(group_id, member_id, fx)
         fx.timers += [CancelTimer((name, group_id, member_id)) for name in ("consumer-join", "consumer-sync")]

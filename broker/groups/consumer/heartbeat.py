@@ -38,7 +38,10 @@ from ottla.wire.messages import consumer_group_heartbeat, offset_records
 
 
 def heartbeat(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
-    """Handle a ConsumerGroupHeartbeat request: a member joins, remains or leaves."""
+    """Return the effects of a ConsumerGroupHeartbeat request, with which a member joins, remains or leaves.
+
+    Errors are returned in the response, which is the reply of the effects.
+    """
     request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
     response = consumer_group_heartbeat.ConsumerGroupHeartbeatResponse()
     fx = GroupEffects(replies=[RequestReply(call.pending_request, response)])
@@ -59,9 +62,9 @@ def answer_unchanged_heartbeat(
     now_ms: int,
     fx: GroupEffects,
 ) -> bool:
-    """Respond to a heartbeat that changes nothing, which is the usual case; return True if it is one.
+    """Fill in ``response`` for a heartbeat that changes nothing, the usual case, and restart the session; return True.
 
-    Otherwise return False and leave ``response`` and ``fx`` unchanged.
+    Return False for any other heartbeat, and leave ``response`` and ``fx`` unchanged.
     """
     request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
     group = groups.groups.get(request.group_id)
@@ -165,7 +168,11 @@ class _ConsumerHeartbeat:
         self._update_group(ConsumerGroup(request.group_id))
 
     def _upgrade(self, classic: ClassicGroup) -> Iterator[GroupEffects | None]:
-        """Convert a classic group and update it; its records follow once a target assignment is computed."""
+        """Yield the effects that convert a classic group and update it by the request.
+
+        The first record is yielded only after the target assignment is computed, so that an error leaves the group as
+        it was.
+        """
         group = yield from upgrade.convert_classic_group(self._groups, classic)
         self._fx = fx = GroupEffects()
         self._update_group(group)

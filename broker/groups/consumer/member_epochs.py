@@ -11,7 +11,9 @@ from ottla.broker.groups.member_epochs import check_member_epoch
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, owned: OwnedPartitions) -> None:
-    """Check the epoch of a heartbeat: current, 0 to join, or the previous one with a subset of the assigned partitions.
+    """Check that the epoch of a heartbeat is the member's, or 0 (the member joins again).
+
+    The previous epoch is also valid if the member reports a subset of its assigned partitions: it missed a response.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.

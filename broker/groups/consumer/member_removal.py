@@ -35,7 +35,7 @@ RECORDS_PER_MEMBER = 3
 
 
 def leave_group(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms: int, fx: GroupEffects) -> str:
-    """Generate the records of a ConsumerGroupHeartbeat with which a member leaves; return the member's id.
+    """Add to ``fx`` the records of a ConsumerGroupHeartbeat with which a member leaves; return the member's id.
 
     A static member that leaves temporarily keeps its assignment and gets member epoch -2; any other member is removed.
 
@@ -63,7 +63,10 @@ def leave_group(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, 
 def fence_members(
     groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], now_ms: int, fx: GroupEffects
 ) -> None:
-    """Remove members and bump the group epoch, or convert the group to a classic group if only classic ones remain."""
+    """Add to ``fx`` the removal of members and a new group epoch.
+
+    If only classic members remain, the group is converted to a classic group instead (`is_downgrade_due`).
+    """
     cold = groups.topics.unhashed(group.subscribed_topic_names)
     if group.classic_member_count and is_downgrade_due(groups, group, members):
         back = GroupDowngrade(group, {member.id for member in members}, None, triggers_rebalance=True, now_ms=now_ms)
@@ -102,7 +105,10 @@ def _remove_members(
 
 
 def on_timer(groups: ConsumerGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-    """Handle an expired timer: session or rebalance timeout of a member, or a step of a group's regex resolution."""
+    """Return the effects of an expired timer: a step of a group's regex resolution, or the removal of a member.
+
+    A member is removed when its session or, if it has still partitions to revoke, its rebalance timeout expires.
+    """
     if key[0] == "consumer-regex":
         # lazy: 3.1 ms, 152 kB
         from ottla.broker.groups.consumer.regex_subscriptions import continue_search

@@ -37,7 +37,7 @@ from ottla.broker.groups.subscription_counts import (
 
 
 def write_member(change: MemberChange, fx: GroupEffects) -> tuple[bool, RegexUpdate]:
-    """Write the member's metadata record if it changed.
+    """Add the member's metadata record to ``fx`` if it changed; apply the change of its regular expression.
 
     Returns:
         Whether the subscribed topic names changed, and how the regular expression changed.
@@ -78,7 +78,9 @@ class MemberUpdate(NamedTuple):
         return self.bumps_epoch or self.group.is_metadata_stale
 
     def update_group(self, fx: GroupEffects) -> None:
-        """Bump the epoch if needed, assign or reconcile, and respond; as a continuation of ``fx`` in a large group.
+        """Bump the group epoch if the subscriptions or topics changed, assign or reconcile, and respond.
+
+        All results are added to ``fx``; in a large group as its continuation.
 
         Raises:
             ProtocolError: FENCED_MEMBER_EPOCH; in the continuation UNKNOWN_SERVER_ERROR, from `compute_targets`.
@@ -95,7 +97,10 @@ class MemberUpdate(NamedTuple):
         run_update_with_hashes(self.groups.groups, group.id, self.groups.topics, names, fx, update)
 
     def new_epoch(self, fx: GroupEffects) -> Generator[None, None, tuple[int, bool]]:
-        """Return the group epoch, bumped after a change, and if all members have the same subscription, as a job."""
+        """Add the record of a new group epoch to ``fx`` if subscriptions or topics changed, as a job.
+
+        Return the group epoch, and whether all members have the same subscription.
+        """
         group, old, new = self.group, self.member, self.updated
         names = yield from group.subscribed_topics_after(old, new)
         regexes = dict(group.subscribed_regex_counts)
@@ -119,8 +124,9 @@ class MemberUpdate(NamedTuple):
         return epoch, is_homogeneous_subscription(regexes, (yield from distinct_counts_job(names)), members)
 
     def _assign_or_reconcile(self, epoch: int, fx: GroupEffects, *, homogeneous: bool | None) -> None:
-        """Compute the target assignment of ``epoch`` if it is due, else reconcile the member with the current target.
+        """Compute the target assignment of ``epoch``, or reconcile the member with the current target.
 
+        It is computed if it is older than ``epoch`` and `consumer.assignment.interval.ms` have passed since.
         ``homogeneous``: whether all members subscribe to the same topics; None if it must be computed.
         """
         groups, group, updated = self.groups, self.group, self.updated
@@ -139,7 +145,7 @@ class MemberUpdate(NamedTuple):
         fx.continue_with(self._assign(plan), plan.work_units(wanted))
 
     def _assign(self, plan: target_assignment.ConsumerAssignmentInput) -> Iterator[GroupEffects | None]:
-        """Compute the target assignment, write its records, then reconcile the member and respond."""
+        """Compute the target assignment in steps; yield its records, then the reconciled member and its response."""
         new = yield from target_assignment.compute_targets(plan, self.groups.topics)
         for rows in target_assignment.target_records(plan, new):
             yield GroupEffects(records=rows)
@@ -156,7 +162,9 @@ class MemberUpdate(NamedTuple):
         return self.group.target_epoch, self.group.target_for(self.updated.id, self.updated.instance_id)
 
     def reconcile(self, goal: tuple[int, Assignment], fx: GroupEffects) -> ConsumerGroupMember:
-        """Reconcile the member with a target assignment (epoch, partitions), if needed; return the member.
+        """Return the member reconciled with a target assignment (epoch, partitions); unchanged if it is so already.
+
+        The record of a changed current assignment is added to ``fx``.
 
         Raises:
             ProtocolError: FENCED_MEMBER_EPOCH, from `reconcile`.

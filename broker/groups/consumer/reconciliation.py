@@ -39,7 +39,9 @@ class ConsumerMemberTarget(NamedTuple):
 
 
 def reconcile(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> ConsumerGroupMember:
-    """Return the member after its next transition; unchanged if it must wait for revocations.
+    """Return the member after its next transition towards ``goal``; unchanged while it has not revoked its partitions.
+
+    ``member`` itself is not modified.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH: the member's state is unknown.
@@ -99,7 +101,8 @@ def _without_unsubscribed(member: ConsumerGroupMember, goal: ConsumerMemberTarge
 def _next_assignment(member: ConsumerGroupMember, goal: ConsumerMemberTarget, epoch: int) -> ConsumerGroupMember:
     """Return the member with retained, revoked and newly assigned partitions.
 
-    It has ``epoch`` until all are revoked.
+    While it has partitions to revoke, its member epoch is ``epoch`` and no new partition is assigned; else the epoch is
+    that of the target.
     """
     kept: dict[bytes, dict[int, int]] = {}
     revoking: dict[bytes, dict[int, int]] = {}

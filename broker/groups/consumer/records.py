@@ -172,7 +172,7 @@ def _partition_work(value: object) -> int:
 
 
 def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = None) -> Iterator[GroupRecord]:
-    """Yield the tombstones of a group.
+    """Yield the tombstones of a group with its members and regular expressions, in Kafka's order.
 
     ``renamed``: old and new id of a static member that was replaced in records not replayed yet.
     """

@@ -38,7 +38,10 @@ RegexSearch = Generator[None, None, dict[str, ResolvedRegularExpression]]
 
 
 def update_regex(change: MemberChange, fx: GroupEffects) -> RegexUpdate:
-    """Apply a change of a member's regular expression; start a resolution of the group's expressions if one is due.
+    """Return the change of a member's regular expression; start a resolution of the group's expressions if one is due.
+
+    Added to ``fx``: the tombstone of an expression that no member uses any more, and the timer of the resolution.
+    A resolution is due for a new expression, for new topics, and after ten minutes, but at most every ten seconds.
 
     Raises:
         ProtocolError: INVALID_REGULAR_EXPRESSION.
@@ -95,9 +98,9 @@ def _compiled(regex: str) -> Any:
 def _search(
     topics: GroupTopicMetadata, regexes: Iterable[str], sees: Callable[[str], bool] | None, now_ms: int
 ) -> RegexSearch:
-    """Return the topics that each expression matches, among those for which ``sees`` returns True (None: all).
+    """Return the topics that each expression matches, among those for which ``sees`` is True (None: all), as a job.
 
-    Yield between two steps. If the topics are very many, their hashes are computed as well.
+    An invalid expression matches none. If the topics are very many, their hashes are computed as well.
     """
     out: dict[str, ResolvedRegularExpression] = {}
     image = topics.image
@@ -119,7 +122,9 @@ def _search(
 
 
 def continue_search(groups: ConsumerGroups, group_id: str, now_ms: int) -> GroupEffects:
-    """Run `NAMES_PER_STEP` steps of the resolution of a group's expressions; write the result after the last.
+    """Run `NAMES_PER_STEP` steps of the resolution of a group's expressions.
+
+    The returned effects have the timer for the next steps or, after the last, the records of the result.
 
     The resolution runs on a timer, not as a continuation, for which all other events of the shard would wait.
     """
@@ -143,7 +148,10 @@ def continue_search(groups: ConsumerGroups, group_id: str, now_ms: int) -> Group
 def _write_resolved(
     groups: ConsumerGroups, group: ConsumerGroup, found: dict[str, ResolvedRegularExpression], fx: GroupEffects
 ) -> None:
-    """Write the resolved expressions; bump the group epoch if their topics or the metadata hash changed."""
+    """Add to ``fx`` the records of the resolved expressions, and of a new group epoch if their topics changed.
+
+    The epoch is also bumped if the metadata hash changed.
+    """
     names, bump = dict(group.subscribed_topic_names), False
     for regex, resolved in found.items():
         if regex not in group.subscribed_regex_counts:

@@ -38,7 +38,9 @@ def require_static_member(group: ConsumerGroup, member_id: str, instance_id: str
 def get_or_replace_static_member(
     group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, fx: GroupEffects
 ) -> ConsumerGroupMember:
-    """Return the static member of a ConsumerGroupHeartbeat; one that rejoins with a new id replaces its predecessor.
+    """Return the static member of a ConsumerGroupHeartbeat; for an unknown instance id, a new member.
+
+    A member that joins replaces the one that has left temporarily or is classic: see `replace_member`.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID.
@@ -63,7 +65,10 @@ def get_or_replace_static_member(
 def replace_member(
     group: ConsumerGroup, old: ConsumerGroupMember, member_id: str, fx: GroupEffects
 ) -> ConsumerGroupMember:
-    """Write and return the member under another id, in epoch 0, with the same target and current assignment."""
+    """Return a copy of ``old`` with another member id and epoch 0; add to ``fx`` the records that replace ``old``.
+
+    The new member has the same target and current assignment.
+    """
     new = replace(old, id=member_id, epoch=0, previous_epoch=0)
     fx.records += records.member_tombstones(group.id, old.id)
     fx.records += [

@@ -58,7 +58,11 @@ class ConsumerAssignmentInput(NamedTuple):
 def capture_input(
     group: ConsumerGroup, epoch: int, updated: ConsumerGroupMember, *, homogeneous: bool, name: str
 ) -> ConsumerAssignmentInput:
-    """Return a snapshot of the group, which may change while the computation runs in time slices."""
+    """Return a snapshot of the group, which may change while the computation runs in time slices.
+
+    ``epoch``: group epoch of the new target; ``updated``: member that sent the heartbeat; ``name``: name of the
+    assignor.
+    """
     before = group.static_member_ids.get(updated.instance_id) if updated.instance_id is not None else None
     return ConsumerAssignmentInput(
         group.id,
@@ -129,7 +133,10 @@ def has_target_changed(old: Assignment | None, new: Assignment) -> bool:
 
 
 def target_records(plan: ConsumerAssignmentInput, new: Mapping[str, Assignment]) -> Iterator[list[GroupRecord]]:
-    """Yield the target assignment records of the changed members, in parts."""
+    """Yield the target assignment records of the changed members, in parts of one append each.
+
+    For more than `RECORDS_PER_STEP` (500) changed members, records with only their retained partitions come first.
+    """
     changed = [name for name, target in new.items() if has_target_changed(plan.target.get(name), target)]
     yield from records.slice_records(_changed_target_records(plan, new, changed))
 

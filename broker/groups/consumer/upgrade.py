@@ -42,10 +42,10 @@ def work_units(classic: ClassicGroup) -> int:
 
 
 def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Generator[None, None, ConsumerGroup]:
-    """Return the converted group without writing records, as a job.
+    """Return a new consumer group with the members of the classic group, as a job; neither is changed or written.
 
     Raises:
-        ProtocolError: GROUP_ID_NOT_FOUND: the group cannot be converted.
+        ProtocolError: GROUP_ID_NOT_FOUND: it cannot be converted; UNKNOWN_SERVER_ERROR: it has no generation yet.
     """
     _check(groups, classic)
     group = ConsumerGroup(classic.id)
