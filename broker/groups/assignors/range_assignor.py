@@ -41,7 +41,7 @@ def _in_order(spec: GroupSpec) -> list[str]:
 
 
 def assign_range(spec: GroupSpec) -> AssignmentJob:
-    """Assign each topic's partitions to its subscribers in contiguous ranges."""
+    """Return the target assignment by member id, with each topic's partitions in contiguous ranges, as a job."""
     topics: dict[bytes, _TopicAssignment] = {}
     order = _in_order(spec)
     for member_id in order:

@@ -35,8 +35,7 @@ class ShareGroupSpec(NamedTuple):
     """Share group as input of the assignor.
 
     Members are in Kafka's iteration order; ``homogeneous``: all members subscribe to the same topics; ``partitions``:
-    the
-    partitions by topic id whose share state is initialized.
+    the partitions with initialized share state, by topic id.
     """
 
     members: Mapping[str, ShareMemberSubscription]
@@ -84,9 +83,9 @@ class _ShareQuota(NamedTuple):
 
     @classmethod
     def compute(cls, targets: int, members: int) -> _ShareQuota:
-        """Return the quotas for ``targets`` partitions and ``members`` members.
+        """Return the quotas for ``targets`` partitions and ``members`` members; ``members`` must not be 0.
 
-        A remainder is spread over the members.
+        The quotas of partitions per member differ by at most 1 and are listed by member index.
         """
         sharing = (members + targets - 1) // targets if targets else 0
         exact = sharing * targets / members
@@ -164,9 +163,9 @@ class _ShareBalancer(Generic[P]):
                 held.remove(partition)
 
     def revoke_overshared(self, lost: Callable[[int], None]) -> Iterator[None]:
-        """Revoke partitions that are assigned to more members than the quota.
+        """Revoke partitions from members where they are assigned to more members than the quota, as a job.
 
-        ``lost`` is called with each affected member.
+        ``lost`` is called with the index of each member that loses one.
         """
         for partition in self.by_partition:
             readers = self.by_partition[partition]
@@ -180,7 +179,7 @@ class _ShareBalancer(Generic[P]):
             yield
 
     def assign_undershared(self) -> Iterator[None]:
-        """Assign partitions with fewer members than the quota to the members below their quota, round robin."""
+        """Assign partitions with fewer members than the quota to members below their quota, round robin, as a job."""
         waiting, assigned = iter(self.members_below_quota), False
         for partition in self.by_partition:
             readers = self.by_partition[partition]

@@ -23,7 +23,7 @@ from ottla.broker.groups.java_collections import iteration_order
 
 
 def assign_uniform(spec: GroupSpec) -> AssignmentJob:
-    """Return the uniform target assignment by member id, for equal or different subscriptions of the members."""
+    """Return a job that computes the uniform target assignment by member id, for equal or different subscriptions."""
     if spec.homogeneous:
         return _homogeneous(spec)
     return assign_heterogeneous(spec)

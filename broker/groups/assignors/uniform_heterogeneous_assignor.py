@@ -47,7 +47,7 @@ class _SubscriberBalancer:
         return self._sizes[members[-1]] - self._sizes[members[0]]
 
     def next_least_loaded(self) -> int:
-        """Return the index of the next subscriber with the fewest partitions."""
+        """Return the member index of the next subscriber with the fewest partitions, and advance."""
         members = self._members
         if self._next_least >= self._least_end:
             self._least_level += 1
@@ -58,7 +58,7 @@ class _SubscriberBalancer:
         return members[self._next_least - 1]
 
     def next_most_loaded(self) -> int:
-        """Return the index of the next subscriber with the most partitions; -1 if there is none."""
+        """Return the member index of the next subscriber with the most partitions, and advance; -1 if there is none."""
         members = self._members
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
@@ -123,7 +123,7 @@ class _HeterogeneousAssignment:
             yield
 
     def mutable_assignment(self, number: int) -> MutableAssignment:
-        """Return a member's target assignment for modification: a copy of the current one, made at the first call."""
+        """Return a member's target (by index) for modification: a copy of the current one, made at the first call."""
         if number not in self.mutable_assignments:
             self.mutable_assignments[number] = mutable_copy(self.spec.members[self.ids[number]].assignment)
         return self.mutable_assignments[number]
@@ -142,7 +142,7 @@ class _HeterogeneousAssignment:
         self.sizes[number] += 1
 
     def sorted_topics(self, topics: list[bytes]) -> list[bytes]:
-        """Sort topics by partitions per subscriber (descending), number of subscribers, and id (as signed halves)."""
+        """Return topics sorted by partitions per subscriber (descending), number of subscribers, id (signed halves)."""
 
         def key(topic: bytes) -> tuple[float, int, int, int]:
             high, low = (int.from_bytes(part, "big", signed=True) for part in (topic[:8], topic[8:]))
@@ -153,7 +153,11 @@ class _HeterogeneousAssignment:
 
 
 def assign_heterogeneous(spec: GroupSpec) -> AssignmentJob:
-    """Return the target assignment by member id, as even as different subscriptions allow."""
+    """Return the target assignment by member id, as even as different subscriptions allow, as a job.
+
+    Raises:
+        PartitionAssignorException: the current target of a member has a partition that does not exist.
+    """
     work = _HeterogeneousAssignment(spec)
     yield from work.initialize()
     if not work.owners:

@@ -14,7 +14,11 @@ from ottla.wire.messages import consumer_group_heartbeat, join_group
 
 
 def reject_foreign_request(call: GroupRequest) -> GroupEffects:
-    """Reply with the error code for a request of another group protocol: such members cannot join a share group."""
+    """Return effects that reply to a request of another group protocol with an error: it cannot join a share group.
+
+    The reply is a response to a ConsumerGroupHeartbeat (GROUP_ID_NOT_FOUND), else a `ProtocolError`:
+    INCONSISTENT_GROUP_PROTOCOL for a JoinGroup, UNKNOWN_MEMBER_ID for other requests.
+    """
     request = call.request
     if isinstance(request, consumer_group_heartbeat.ConsumerGroupHeartbeatRequest):
         why = f"Group {request.group_id} is not a consumer group."

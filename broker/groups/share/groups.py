@@ -40,9 +40,9 @@ class ShareGroups(AssignedGroups[ShareGroup]):
         """Soft state: time of the last request to initialize share state, by group id and topic id."""
 
     def remove_topics(self, ids: frozenset[bytes]) -> Iterator[GroupRecord | None]:
-        """Yield records that remove deleted topics from the state partition metadata of all groups.
+        """Yield the records that remove deleted topics (``ids``) from the state partition metadata of all groups.
 
-        None where unaffected.
+        None is yielded before each group, so that the caller can count steps.
         """
         for group in list(self.groups.values()):
             yield None
@@ -68,7 +68,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
         return ShareGroup(group_id)
 
     def on_timer(self, key: tuple[str, ...]) -> GroupEffects:
-        """Handle an expired session timer: remove the member."""
+        """Return effects that remove the member of an expired session timer; empty if it is gone already."""
         fx = GroupEffects()
         group = self.groups.get(key[1])
         if group is not None and key[2] in group.members:
@@ -76,7 +76,11 @@ class ShareGroups(AssignedGroups[ShareGroup]):
         return fx
 
     def fence_member(self, group: ShareGroup, member_id: str, fx: GroupEffects) -> None:
-        """Remove a member and bump the group epoch."""
+        """Add to ``fx`` the removal of a member and a new group epoch, in a large group as its continuation.
+
+        Raises:
+            ProtocolError: UNKNOWN_MEMBER_ID.
+        """
         member = group.require_member(member_id)
 
         def remove(rest: GroupEffects) -> Generator[None, None, None]:
@@ -91,7 +95,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
 
     @staticmethod
     def is_deleting_state(group: ShareGroup, now_ms: int) -> bool:
-        """Return True while the persister deletes the state of a group that is being deleted."""
+        """Return True while the persister deletes the state of a group that is being deleted, at most for 30 s."""
         return (
             group.state_deletion_started_ms is not None
             and now_ms - group.state_deletion_started_ms < INITIALIZE_RETRY_MS
@@ -100,8 +104,9 @@ class ShareGroups(AssignedGroups[ShareGroup]):
     def partitions_to_initialize(
         self, group: ShareGroup, names: Collection[str], now_ms: int
     ) -> dict[bytes, NamedTopicPartitions]:
-        """Return the partitions of topics ``names`` without share state, by topic id, unless they are initializing.
+        """Return the partitions of topics ``names`` without share state, by topic id.
 
+        Those whose initialization was requested in the last 30 s are left out.
         Empty while the persister deletes the state of the group, since it might delete the new state as well.
         """
         if self.is_deleting_state(group, now_ms):
@@ -123,9 +128,9 @@ class ShareGroups(AssignedGroups[ShareGroup]):
     def mark_initializing(
         self, group: ShareGroup, new: Mapping[bytes, NamedTopicPartitions], now_ms: int, fx: GroupEffects
     ) -> None:
-        """Write partitions as initializing to the state partition metadata.
+        """Add to ``fx`` the state partition metadata record with the partitions ``new`` as initializing.
 
-        Their topics are no longer to be deleted.
+        Topics with initializing partitions are removed from those to be deleted.
         """
         self.initializing_since_ms.update(((group.id, topic), now_ms) for topic in new)
         initializing = merge_partitions(group.initializing, new)
@@ -133,8 +138,9 @@ class ShareGroups(AssignedGroups[ShareGroup]):
         fx.records.append(records.state_partition_metadata_record(group.id, initializing, group.initialized, deleting))
 
     def on_initialized(self, pending: Any, group_id: str, partitions: TopicIdPartitions, *, done: bool) -> GroupEffects:
-        """Handle the result of an initialization by the persister (``done``: success); the reply is True.
+        """Return the effects of an initialization's result from the persister (``done``: success); the reply is True.
 
+        The partitions are removed from the initializing ones and, on success, added to the initialized ones.
         Partitions that are no longer initializing are ignored: their state may have been deleted meanwhile.
         """
         fx = GroupEffects(replies=[RequestReply(pending, True)])

@@ -40,7 +40,10 @@ PARTITIONS_PER_WORK_UNIT = 5
 
 @dataclass(slots=True)
 class ShareHeartbeatResult:
-    """Response to a ShareGroupHeartbeat, group epoch, and partitions whose share state the caller must initialize."""
+    """Result of a ShareGroupHeartbeat: the response, and the partitions whose share state the caller must initialize.
+
+    ``epoch``: group epoch, which is the state epoch of the initialization.
+    """
 
     response: share_group_heartbeat.ShareGroupHeartbeatResponse
     epoch: int = 0
@@ -48,7 +51,9 @@ class ShareHeartbeatResult:
 
 
 def heartbeat(groups: ShareGroups, pending: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
-    """Handle a ShareGroupHeartbeat; the reply is a `ShareHeartbeatResult`, sent before continuations have run.
+    """Return the effects of a ShareGroupHeartbeat; the reply is a `ShareHeartbeatResult`.
+
+    For a large group the result is filled in by the continuation of the effects, after which the reply is sent.
 
     Raises:
         ProtocolError: error of the response.
@@ -73,7 +78,7 @@ class _ShareHeartbeat:
         self._fx = fx
 
     def run(self) -> None:
-        """Update the member by its request, then the group.
+        """Update the member by its request, then the group; add records, timers and the response to the effects.
 
         Raises:
             ProtocolError: error of the response.
@@ -128,9 +133,9 @@ class _ShareHeartbeat:
         *,
         bump: bool,
     ) -> None:
-        """Bump the epoch if needed, and assign or respond.
+        """Bump the group epoch if ``bump`` or the topics changed; then compute a due target assignment, and respond.
 
-        ``new``: topic counts of the group if they must be checked, or None.
+        ``new``: topic counts of the group with the member's change; None if neither subscriptions nor topics changed.
         """
         groups, fx = self._groups, self._fx
         epoch, names = group.epoch, group.subscribed_topic_names if new is None else new
@@ -167,7 +172,10 @@ class _ShareHeartbeat:
         )
 
     def _new_epoch(self, group: ShareGroup, names: SubscriptionCounts, *, bump: bool) -> tuple[int, bool]:
-        """Return the group epoch and whether it was bumped: on request, or because the metadata hash changed."""
+        """Return the group epoch, and if it was bumped: because of ``bump``, or because the metadata hash changed.
+
+        The record of a new epoch is added to the effects.
+        """
         metadata_hash = self._groups.topics.hash_of(names)
         bump = bump or metadata_hash != group.metadata_hash
         epoch = group.epoch + bump
@@ -186,7 +194,7 @@ class _ShareHeartbeat:
         *,
         bump: bool,
     ) -> Iterator[GroupEffects | None]:
-        """Compute the target assignment, write the changed targets, assign the member its target and respond."""
+        """Compute the target assignment in steps; yield the changed targets, then the member's update."""
         old = dict(group.target)
         new = yield from assign_simple(_group_spec(self._groups, group, updated, names))
         fx = GroupEffects()
@@ -211,7 +219,10 @@ class _ShareHeartbeat:
         bump: bool,
         fx: GroupEffects,
     ) -> None:
-        """Assign the member its target, fill in the response, and initialize partitions without share state."""
+        """Assign the member its target, fill in the response, and request share state for partitions without it.
+
+        The session timeout is restarted. ``goal``: target epoch and assignment.
+        """
         groups, request = self._groups, self._request
         moved = updated
         if bump or updated.epoch != goal[0]:
@@ -238,7 +249,7 @@ class _ShareHeartbeat:
 
 
 def _with_target(groups: ShareGroups, member: ShareGroupMember, epoch: int, target: Assignment) -> ShareGroupMember:
-    """Return the member assigned its target, limited to its subscribed topics."""
+    """Return the member with the partitions of ``target`` in its subscribed topics, and the member epoch ``epoch``."""
     wanted = set(groups.topics.ids(member.subscribed_topic_names))
     assigned = {topic: numbers for topic, numbers in target.items() if topic in wanted}
     if epoch == member.epoch:

@@ -25,9 +25,9 @@ class ShareOffsetsToAlter(NamedTuple):
 
 
 class ShareOffsetsToDelete(NamedTuple):
-    """Result of `delete_offsets` and `start_group_deletion`: share state that the persister must delete.
+    """Result of `delete_offsets` and `start_group_deletion`: share state to delete, and topics without any.
 
-    Unknown topics.
+    The caller must have the persister delete the state of ``partitions``. ``unknown_topics`` are topic names.
     """
 
     partitions: TopicIdPartitions
@@ -43,9 +43,10 @@ def _require_empty_group(group: ShareGroup) -> ShareGroup:
 def alter_offsets(
     groups: ShareGroups, pending: Any, now_ms: int, *, group_id: str, topics: Mapping[str, frozenset[int]]
 ) -> GroupEffects:
-    """Start to change the start offsets of existing partitions; create the group if it does not exist.
+    """Return effects that mark existing partitions as initializing, before their start offsets are changed.
 
-    The reply is a `ShareOffsetsToAlter`.
+    The group is created if it does not exist; topics that do not exist are left out. The reply is a
+    `ShareOffsetsToAlter`, with which the caller calls the persister.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; COORDINATOR_LOAD_IN_PROGRESS while it is being deleted.
@@ -67,9 +68,9 @@ def alter_offsets(
 
 
 def delete_offsets(groups: ShareGroups, pending: Any, _: int, *, group_id: str, topics: list[str]) -> GroupEffects:
-    """Start to delete the share state of topics: write them as deleting; the persister then deletes their state.
+    """Return effects that mark topics as deleting, before the persister deletes their share state.
 
-    The reply is a `ShareOffsetsToDelete`.
+    The reply is a `ShareOffsetsToDelete`, with which the caller calls the persister.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -99,9 +100,9 @@ def delete_offsets(groups: ShareGroups, pending: Any, _: int, *, group_id: str, 
 def complete_offset_deletion(
     groups: ShareGroups, pending: Any, _: int, *, group_id: str, topics: frozenset[bytes]
 ) -> GroupEffects:
-    """Remove deleting topics from the state partition metadata after the persister deleted their state.
+    """Return effects that remove ``topics`` from the deleting ones after the persister has deleted their state.
 
-    The reply is True.
+    The reply is True, also if the group does not exist any more.
     """
     fx = GroupEffects(replies=[RequestReply(pending, True)])
     group = groups.groups.get(group_id)
@@ -114,7 +115,7 @@ def complete_offset_deletion(
 
 
 def start_group_deletion(groups: ShareGroups, pending: Any, now_ms: int, *, group_id: str) -> GroupEffects:
-    """Start the deletion of a group: the persister must delete all its share state first.
+    """Return effects that mark all share state of a group as deleting, before the group itself is deleted.
 
     This includes initializing partitions and those of earlier failed deletions: a group created again with this id
     starts in an epoch that the persister rejects if it has state of a later one. For topics being deleted, all

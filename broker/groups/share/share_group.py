@@ -43,7 +43,7 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
         """Soft state: time (ms) at which the persister was asked to delete the group's state; None if it was not."""
 
     def update_job(self, member: ShareGroupMember) -> Iterator[None]:
-        """Replay a record of a member: add the member, or replace it by its new state. Yield between two steps."""
+        """Replay a record of a member: add the member, or replace it by its new state, as a job."""
         old = self.members.get(member.id)
         self.members[member.id] = member
         self.count_subscription(old, member)

@@ -14,7 +14,10 @@ from ottla.wire.messages import join_group
 
 
 def handle_foreign_request(groups: StreamsGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
-    """Reject a request of another group protocol; a classic JoinGroup replaces a streams group without members."""
+    """Return the effects of a request of another group protocol to a streams group: an error as the reply.
+
+    Only a JoinGroup to a group without members is accepted: it replaces the group by a classic group.
+    """
     group = groups.groups[call.request.group_id]
     if not isinstance(call.request, join_group.JoinGroupRequest) or group.members:
         return reject_foreign_request(call)

@@ -41,7 +41,9 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
         self._is_modern_group = taken
 
     def get_or_create_group(self, group_id: str, fx: GroupEffects) -> StreamsGroup:
-        """Return the streams group with an id, or a new one, which replaces an empty classic group.
+        """Return the streams group with an id, or a new one, which its first records will create.
+
+        The tombstone of an empty classic group with the id is added to ``fx``.
 
         Raises:
             ProtocolError: GROUP_ID_NOT_FOUND: the id belongs to a group of another type.
@@ -65,7 +67,10 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
     # ------------------------------------------------------------------ timers
 
     def delay_first_assignment(self, group: StreamsGroup, now_ms: int, fx: GroupEffects) -> None:
-        """Start the initial rebalance delay of a group without members, in which more members can join."""
+        """Start the initial rebalance delay of a group without members, in which more members can join.
+
+        Add its timer to ``fx``; do nothing if the group has members, is delayed already, or the delay is 0.
+        """
         wait = self.setting(group.id, "initial.rebalance.delay.ms")
         if not group.members and wait > 0 and group.id not in self.delayed_groups:
             self.delayed_groups.add(group.id)
@@ -78,7 +83,7 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
             fx.timers.append(CancelTimer((INITIAL_DELAY_TIMER, group_id)))
 
     def fence_member(self, group: StreamsGroup, member_id: str, fx: GroupEffects) -> None:
-        """Remove a member and bump the group epoch."""
+        """Add to ``fx`` the removal of a member, which must exist, and a new group epoch."""
         fx.records += records.member_tombstones(group.id, member_id)
         fx.records.append(
             records.epoch_record(group.id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.configs)

@@ -54,7 +54,9 @@ class StreamsHeartbeatResult:
 
 
 def heartbeat(groups: StreamsGroups, pending: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
-    """Handle a StreamsGroupHeartbeat; the reply is a `StreamsHeartbeatResult`, sent before continuations have run.
+    """Return the effects of a StreamsGroupHeartbeat; the reply is a `StreamsHeartbeatResult`.
+
+    For a large group the response is filled in by the continuation of the effects, after which the reply is sent.
 
     Raises:
         ProtocolError: error of the response.
@@ -99,7 +101,7 @@ class _StreamsHeartbeat:
         )
 
     def run(self) -> None:
-        """Update the member by its request, then the group.
+        """Update the member by its request, then the group; add records, timers and the response to the effects.
 
         Raises:
             ProtocolError: error of the response.
@@ -188,7 +190,7 @@ class _StreamsHeartbeat:
         )
 
     def _topology(self, group: StreamsGroup) -> StreamsTopology:
-        """Return the topology of the group, which the first heartbeat with a topology sets.
+        """Return the topology of the group; that of the first heartbeat with one is added to the effects as a record.
 
         Raises:
             ProtocolError: INVALID_REQUEST: the request has another topology; UNKNOWN_SERVER_ERROR: there is no
@@ -207,7 +209,10 @@ class _StreamsHeartbeat:
         return group.topology
 
     def _configured(self, group: StreamsGroup, topology: StreamsTopology) -> tuple[ConfiguredTopology, int]:
-        """Return the configured topology and the metadata hash; recomputed if the group's topics may have changed."""
+        """Return the configured topology and the metadata hash.
+
+        Both are computed at the first heartbeat, and again when the metadata hash of the group is stale.
+        """
         known = group.configured
         if group.topology is not None and known is not None and not group.is_metadata_stale:
             return known, group.metadata_hash
@@ -227,7 +232,7 @@ class _StreamsHeartbeat:
         configured: ConfiguredTopology,
         fx: GroupEffects,
     ) -> None:
-        """Reconcile the member with its target, and fill in the response."""
+        """Reconcile the member with its target ``goal``, fill in the response, and restart the session timeout."""
         groups, request = self._groups, self._request
         moved = updated if updated.is_reconciled_to(goal.epoch) else reconcile(updated, goal, group)
         if moved != updated:

@@ -20,7 +20,9 @@ ReportedTasks = tuple[ReportedRole, ReportedRole, ReportedRole]
 
 
 def check_epoch(member: StreamsGroupMember, epoch: int, rows: ReportedTasks) -> None:
-    """Check that the epoch of a heartbeat is current, or the previous one with a subset of the assigned tasks.
+    """Check that the epoch of a heartbeat is the member's current one.
+
+    The previous epoch is also valid if the member reports a subset of its assigned tasks: it missed a response.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
@@ -41,7 +43,7 @@ def _is_part(role: ReportedRole, has: Mapping[str, Collection[int]]) -> bool:
 
 
 def check_tasks_exist(subtopologies: Mapping[str, ConfiguredSubtopology], rows: ReportedTasks) -> None:
-    """Check that the subtopology and partition number of each reported task exist.
+    """Check that the subtopology and partition number of each reported task (``rows``) exist.
 
     Raises:
         ProtocolError: INVALID_REQUEST.

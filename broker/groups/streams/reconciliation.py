@@ -46,9 +46,9 @@ def check_member_state(member: StreamsGroupMember, owned: TasksTuple | None) -> 
 
 
 def reconcile(member: StreamsGroupMember, goal: StreamsMemberTarget, group: StreamsGroup) -> StreamsGroupMember:
-    """Return the member after its next transition; unchanged if it must wait.
+    """Return the member after its next transition towards ``goal``; unchanged while it has not revoked its tasks.
 
-    `check_member_state` is to be called before.
+    ``group`` shows which processes have which tasks. `check_member_state` is to be called before.
     """
     match member.state:
         case StreamsMemberState.STABLE:
@@ -117,7 +117,10 @@ def _merge_tasks(some: TasksBySubtopology, more: TasksBySubtopology) -> TasksByS
 def _next_tasks(
     member: StreamsGroupMember, goal: StreamsMemberTarget, group: StreamsGroup, epoch: int
 ) -> StreamsGroupMember:
-    """Return the member with retained, revoked and newly assigned tasks; it has ``epoch`` until all are revoked."""
+    """Return the member with retained, revoked and newly assigned tasks.
+
+    While it has tasks to revoke, its member epoch is ``epoch`` and no new task is assigned; else it is the target's.
+    """
     had, target = member.assigned, goal.target
     active_had = {name: frozenset(since) for name, since in had.active.items()}
     active = _reconcile_role(active_had, target.active, member, group, active=True)

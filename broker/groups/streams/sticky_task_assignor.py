@@ -48,7 +48,7 @@ class _Task(NamedTuple):
 
 
 class _ProcessState:
-    """Process of a Streams application: number of tasks by member, and the tasks assigned to it."""
+    """Process of a Streams application in the computation: number of tasks by member, and tasks assigned so far."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -93,7 +93,7 @@ class _ProcessState:
 
 
 class _TaskQuota:
-    """Quota of tasks per member: an equal share of the remaining tasks among the members below the quota."""
+    """Quota of tasks per member, rounded up: an equal share of the remaining tasks among members below the quota."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
@@ -104,7 +104,7 @@ class _TaskQuota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def record_count(self, count: int) -> None:
-        """Recompute the quota if ``count``, a member's number of tasks, has reached it."""
+        """Recompute the quota for the other members if ``count``, a member's number of tasks, has reached it."""
         if count == self.tasks_per_member:
             self._members -= 1
             self._tasks -= count
@@ -287,7 +287,7 @@ class _StickyAssignment:
 
 
 def assign_sticky(spec: StreamsGroupSpec) -> TaskAssignmentJob:
-    """Return the target tasks by member id, as a job."""
+    """Return the target tasks by member id, as a job; there are no warm-up tasks. The group must have members."""
     assert spec.members
     work = _StickyAssignment(spec)
     yield from work.assign_active()

@@ -138,7 +138,7 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
     # ------------------------------------------------------------------ replay
 
     def update_job(self, member: StreamsGroupMember) -> Iterator[None]:
-        """Replay a record of a member: add the member, or replace it by its new state. Yield between two steps."""
+        """Replay a record of a member: add the member, or replace it by its new state, as a job."""
         old = self.members.get(member.id)
         self.members[member.id] = member
         if old is not None:
@@ -191,9 +191,9 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
     # ------------------------------------------------------------------ derived state
 
     def assignment_epoch(self, member: StreamsGroupMember, offset: OffsetToCommit) -> int | None:
-        """Return the epoch at which a member was assigned the active task that reads a partition.
+        """Return the member epoch at which the active task that reads the partition of ``offset`` was assigned.
 
-        None if it was not.
+        Tasks that ``member`` still has to revoke count; None if it does not have the task.
         """
         subtopology = self.topology.subtopology_by_source.get(offset.topic, "") if self.topology is not None else ""
         assigned = member.assigned.active.get(subtopology, {}).get(offset.partition)

@@ -60,9 +60,10 @@ def capture_input(
     configs: Mapping[str, str],
     now_ms: int,
 ) -> StreamsAssignmentInput:
-    """Return a snapshot of the group.
+    """Return a snapshot of the group, from which the target of the group epoch ``epoch`` is computed.
 
-    ``updated``: the member that sent the heartbeat, in its new state; None without one.
+    ``updated``: the member that sent the heartbeat, in its new state; None without one. ``configs``: configuration of
+    the assignor.
     """
     known = iteration_order.timeline_hash_map_order(group.members)
     if updated is not None and updated.id not in group.members:
@@ -84,7 +85,7 @@ def work_units(todo: StreamsAssignmentInput) -> int:
 
 
 def compute_targets(todo: StreamsAssignmentInput) -> Generator[None, None, dict[str, TasksTuple]]:
-    """Return the target tasks by member id, without tasks if the topology is not ready, as a job."""
+    """Return the target tasks by member id, as a job; all members have none while the topology is not ready."""
     if not todo.configured.is_ready:
         return dict.fromkeys(todo.members, EMPTY_TASKS)
     members = {
@@ -99,7 +100,7 @@ def compute_targets(todo: StreamsAssignmentInput) -> Generator[None, None, dict[
 def compute_and_write_targets(
     todo: StreamsAssignmentInput, updated_id: str | None, finish: OnTargetReady
 ) -> Iterator[GroupEffects | None]:
-    """Compute the target, write the changed targets and the target epoch, and call ``finish``.
+    """Compute the target in steps; yield the records of the changed targets and of the target epoch, call ``finish``.
 
     ``updated_id``: member whose target is passed to ``finish``; None for empty tasks.
     """
@@ -117,7 +118,11 @@ def compute_and_write_targets(
 
 
 def on_timer(groups: StreamsGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-    """Handle the end of a group's initial rebalance delay, or an expired session or rebalance timeout of a member."""
+    """Return the effects of an expired timer: the first target assignment, or the removal of a member.
+
+    The former follows the initial rebalance delay; the latter a session timeout, or a rebalance timeout of a member
+    that has still tasks to revoke.
+    """
     fx = GroupEffects()
     group = groups.groups.get(key[1])
     if key[0] == INITIAL_DELAY_TIMER:
@@ -132,9 +137,9 @@ def on_timer(groups: StreamsGroups, key: tuple[str, ...], now_ms: int) -> GroupE
 
 
 def _assign_after_delay(groups: StreamsGroups, group: StreamsGroup, now_ms: int, fx: GroupEffects) -> None:
-    """Compute the first target after the initial delay if the topology is configured.
+    """Add to ``fx`` the computation of the first target after the initial delay.
 
-    Else the next heartbeat does so.
+    Without members, a configured topology or a due assignment nothing is added: the next heartbeat computes it.
     """
     configured = group.configured
     if not group.members or configured is None or group.epoch <= group.target_epoch:

@@ -52,7 +52,7 @@ class StreamsTopology:
                 yield
 
     def has_same_content(self, other: StreamsTopology) -> bool:
-        """Return True if both topologies have the same epoch and subtopologies, in any order."""
+        """Return True if both topologies have the same epoch and equal subtopologies, which may be in any order."""
         return self.epoch == other.epoch and self.subtopologies == other.subtopologies
 
 
