@@ -39,7 +39,7 @@ class ShareAcknowledgementBatch(NamedTuple):
     acknowledge_types: Sequence[int]
 
     def type_at(self, offset: int) -> int:
-        """Return the acknowledge type of the record at an offset."""
+        """Return the acknowledge type of the record at an offset: 0 gap, 1 accept, 2 release, 3 reject, 4 renew."""
         return (
             self.acknowledge_types[offset - self.first_offset]
             if len(self.acknowledge_types) > 1
@@ -49,7 +49,7 @@ class ShareAcknowledgementBatch(NamedTuple):
     def type_boundaries(self, first: int, last: int) -> list[int]:
         """Return the first offset of each run of equal types from ``first`` to ``last``, and the offset after ``last``.
 
-        At most one boundary more than `MAX_SHARE_BATCH_CUTS` allows is returned.
+        The list is longer than `MAX_SHARE_BATCH_CUTS` + 2 if there are too many runs; it then has not all of them.
         """
         if len(self.acknowledge_types) == 1 or first > last:
             return [first, last + 1]
@@ -62,7 +62,10 @@ _SAME_TYPE_RUN = re.compile(b"|".join(b"%c+" % kind for kind in range(5)))
 
 
 class RecordStateChange(NamedTuple):
-    """Pending state change of a run of records in a batch, and the state batch to write for it."""
+    """Pending state change of records ``first_offset`` to ``last_offset`` (inclusive) of a batch.
+
+    ``state_batch``: what the persister must write for it.
+    """
 
     batch: InFlightBatch
     first_offset: int
@@ -88,11 +91,11 @@ class RecordStateChanges:
     changes: list[RecordStateChange] = field(default_factory=list)
 
     def state_batches(self) -> tuple[PersisterStateBatch, ...]:
-        """Return the state batches for the persister; adjacent ones with the same state are merged."""
+        """Return the state batches that the persister must write; adjacent ones with the same state are merged."""
         return merge_adjacent(row.state_batch for row in self.changes)
 
     def add(self, batch: InFlightBatch, first: int, last: int, state: InFlightState) -> None:
-        """Add a change that has been made to records ``first`` to ``last`` of a batch."""
+        """Add a change that has been made to records ``first`` to ``last`` (inclusive); ``state``: their new state."""
         written = PersisterStateBatch(first, last, state.delivery_count, state.state)
         self.changes.append(RecordStateChange(batch, first, last, state, written))
 
@@ -104,12 +107,13 @@ def _invalid_record_state(text: str) -> ProtocolError:
 def acknowledge_records(
     share: SharePartition, member_id: str, batches: Sequence[ShareAcknowledgementBatch], now_ms: int
 ) -> RecordStateChanges:
-    """Acknowledge a member's records; the changes are pending until `complete_changes`.
+    """Change the states of a member's acquired records as acknowledged; return the changes to write.
 
-    Batches before the start offset are ignored, since their records are final.
+    They are pending until the caller has written them and calls `complete_changes`. Batches before the start offset are
+    ignored, since their records are final. A renewal only extends the acquisition lock and returns no change.
 
     Raises:
-        ProtocolError: INVALID_RECORD_STATE, INVALID_REQUEST: no record was changed.
+        ProtocolError: INVALID_RECORD_STATE (not acquired by the member), INVALID_REQUEST: all changes are rolled back.
     """
     changes = RecordStateChanges()
     try:
@@ -221,7 +225,10 @@ def _apply_acknowledge_type(
 
 
 def release_acquired_records(share: SharePartition, member_id: str) -> RecordStateChanges:
-    """Release all records acquired by a member; the changes are pending until `complete_changes`."""
+    """Change all records acquired by a member to available, or to archived at the delivery count limit.
+
+    Return the changes; they are pending until the caller has written them and calls `complete_changes`.
+    """
     changes = RecordStateChanges()
     for batch, (first, last, state) in _split_releasable(share, lambda state: _is_acquired_by(state, member_id)):
         gone = last < share.start_offset
@@ -257,7 +264,10 @@ def _is_acquired_by(state: InFlightState, member_id: str) -> bool:
 
 
 def complete_changes(share: SharePartition, changes: RecordStateChanges, now_ms: int, *, written: bool) -> bool:
-    """Complete pending changes (``written``) or roll them back; return True if the start offset advanced."""
+    """Complete pending changes (``written``) or roll them back; return True if the start offset advanced.
+
+    ``now_ms``: time of the monotonic clock; a rolled-back record whose lock has expired becomes available.
+    """
     for row in changes.changes:
         for first, last, state in row.runs():
             state.complete_state_transition(now_ms, written=written)
@@ -273,7 +283,7 @@ def complete_changes(share: SharePartition, changes: RecordStateChanges, now_ms:
 
 
 def next_lock_expiry_ms(share: SharePartition) -> int | None:
-    """Return the earliest expiry of an acquisition lock, on the clock of `acquire_records`; None without locks."""
+    """Return the earliest expiry of an acquisition lock (monotonic clock, ms); None without locks."""
     ends = (state.lock_until_ms for batch in share for state in batch.states() if _is_locked(state))
     return min((end for end in ends if end is not None), default=None)
 
@@ -283,9 +293,10 @@ def _is_locked(state: InFlightState) -> bool:
 
 
 def expire_locks(share: SharePartition, now_ms: int) -> list[PersisterStateBatch]:
-    """Release the records whose acquisition lock has expired; return the state batches to write.
+    """Release the records whose acquisition lock has expired at ``now_ms`` (monotonic clock); return what to write.
 
-    The caller calls `advance_start_offset` after the write.
+    The change is final at once, also if the write of the returned state batches fails. After the write the caller calls
+    `advance_start_offset`.
     """
     out: list[PersisterStateBatch] = []
     touched: dict[int, InFlightBatch] = {}

@@ -50,9 +50,11 @@ class FetchedOffsets(NamedTuple):
 def acquire_records(
     share: SharePartition, request: AcquireRequest, fetched: FetchedOffsets, now_ms: int
 ) -> list[AcquiredRange]:
-    """Acquire available and new records of a read for a member; return the acquired ranges.
+    """Acquire available and new records of a read for a member; return the acquired ranges, empty if there are none.
 
-    The acquisition locks expire ``lock_duration_ms`` after ``now_ms`` (monotonic clock).
+    The acquisition locks expire ``lock_duration_ms`` after ``now_ms`` (monotonic clock). Records of aborted
+    transactions are archived instead. The state is changed at once and not written: a new leader may deliver the
+    records again.
     """
     if request.max_records <= 0 or not fetched.batch_offsets or fetched.batch_offsets[-1][1] < share.start_offset:
         return []
@@ -130,9 +132,9 @@ class _RecordAcquisition:
     # ------------------------------------------------------------------ in-flight records
 
     def _acquire_cached(self, known: list[InFlightBatch], first: int) -> bool:
-        """Acquire available in-flight records, and new ones in gaps between them.
+        """Acquire available in-flight records, and new ones in gaps between them, up to the limit.
 
-        Return False if no more may follow.
+        Return False if no new record may be acquired after them, because a batch that failed often is delivered alone.
         """
         gap = first
         for batch in known:

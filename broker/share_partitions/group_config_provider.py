@@ -45,7 +45,10 @@ class ShareGroupConfigProvider:
         return self._config.text(broker) if broker in BROKER_KEYS else GROUP_KEYS[name].default or ""
 
     def number(self, group_id: str, name: str) -> int:
-        """Return a numeric setting of a group, clamped to the broker's current bounds."""
+        """Return a numeric setting of a group, clamped to the broker's current bounds; its name ends with its unit.
+
+        ``name``: name of the group config, such as ``share.record.lock.duration.ms``.
+        """
         value = int(self._text(group_id, name))
         for bound, limit in group_bounds(name):
             end = self._config.number(limit)
@@ -78,7 +81,10 @@ class ShareGroupConfigProvider:
         return self._text(group_id, "share.isolation.level") == "read_committed"
 
     def start_offset(self, group_id: str, replica: HostedPartition) -> int:
-        """Return the initial start offset of a share partition by the group's ``share.auto.offset.reset``.
+        """Return the start offset of a share partition without one, by the group's ``share.auto.offset.reset``.
+
+        It is the log start offset (earliest), the high watermark (latest), or the offset of the first record since a
+        time.
 
         Raises:
             ProtocolError: OFFSET_NOT_AVAILABLE: no record at or after the time, or the high watermark of a new leader

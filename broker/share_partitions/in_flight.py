@@ -65,7 +65,7 @@ class InFlightState:
         self._archived = False
 
     def copy(self) -> InFlightState:
-        """Return a copy of the state without its pending change."""
+        """Return a copy of delivery state, count, member and lock as they are now; the copy has no pending change."""
         return InFlightState(self.state, self.delivery_count, self.member_id, self.lock_until_ms)
 
     def copy_with_pending(self) -> InFlightState:
@@ -75,7 +75,7 @@ class InFlightState:
         return out
 
     def is_equivalent(self, other: InFlightState) -> bool:
-        """Return True if both states are equal and have no pending change."""
+        """Return True if both states have equal values, and neither has a pending change."""
         return (
             self.rollback_state is other.rollback_state is None
             and self.state is other.state
@@ -90,7 +90,10 @@ class InFlightState:
         return self.state is RecordState.AVAILABLE and self.rollback_state is None
 
     def acquire(self, member_id: str, lock_until_ms: int) -> None:
-        """Acquire the records for a member and increment the delivery count."""
+        """Acquire the records, which must be available, for a member, and increment the delivery count.
+
+        ``lock_until_ms``: expiry of the acquisition lock on the monotonic clock.
+        """
         assert self.is_available
         self.state = RecordState.ACQUIRED
         self.delivery_count += 1
@@ -98,7 +101,7 @@ class InFlightState:
         self.lock_until_ms = lock_until_ms
 
     def try_update_state(self, state: RecordState, delivery_limit: int) -> bool:
-        """Change acquired records to ``state``; return False if they are not acquired or have a pending change.
+        """Change acquired records to ``state``; return False, without a change, if they are not acquired or pending.
 
         Archived replaces Available once the delivery count has reached ``delivery_limit``.
         """
@@ -111,7 +114,10 @@ class InFlightState:
         return True
 
     def start_state_transition(self, state: RecordState, delivery_limit: int) -> bool:
-        """Change the state as `try_update_state`, as a pending change; return False if that is impossible."""
+        """Change the state as `try_update_state`, as a pending change; return False if that returns False.
+
+        `complete_state_transition` completes the change or rolls it back.
+        """
         before = RollbackState(self.state, self.member_id, delivery_limit)
         if not self.try_update_state(state, delivery_limit):
             return False
@@ -119,9 +125,9 @@ class InFlightState:
         return True
 
     def complete_state_transition(self, now_ms: int, *, written: bool) -> None:
-        """Complete a pending change (``written``) or roll it back.
+        """Complete the pending change (``written``) or roll it back; there must be one.
 
-        If the lock has expired, release the records instead.
+        If the lock has expired at ``now_ms`` (monotonic clock) by then, the rollback releases the records instead.
         """
         before, self.rollback_state = self.rollback_state, None
         assert before is not None
@@ -136,7 +142,7 @@ class InFlightState:
             self.state, self.member_id = before.state, before.member_id
 
     def archive(self) -> None:
-        """Archive records that were deleted or must not be delivered; this overrides a pending change."""
+        """Archive records that were deleted or must not be delivered; a pending change is not rolled back after it."""
         self._archived = True
         self.state = RecordState.ARCHIVED
         self.member_id = NO_MEMBER
@@ -179,7 +185,10 @@ class InFlightBatch:
         return len(self._run_starts) - 1
 
     def track_offset_states(self) -> None:
-        """Track the records as runs from now on. A pending change of the whole batch does not apply to the runs."""
+        """Track the records as runs with their own states from now on; do nothing if they are already.
+
+        A pending change of the whole batch does not apply to the runs.
+        """
         if self.batch_state is not None:
             self._states, self.batch_state = [self.batch_state.copy()], None
 
@@ -187,11 +196,14 @@ class InFlightBatch:
         return self._run_starts[at + 1] - 1 if at + 1 < len(self._run_starts) else self.last_offset
 
     def state_at(self, offset: int) -> InFlightState:
-        """Return delivery state, delivery count and lock of the record at ``offset``, by binary search in the runs."""
+        """Return the state of the run that contains ``offset``; changes to it apply to all records of the run."""
         return self._states[bisect_right(self._run_starts, offset) - 1]
 
     def runs(self, first: int, last: int) -> list[InFlightRun]:
-        """Return the runs of records ``first`` to ``last``; a run that extends beyond them is truncated."""
+        """Return the runs of records ``first`` to ``last`` (inclusive) in the batch.
+
+        A run that extends beyond them is returned truncated, but with the state that all of its records share.
+        """
         if self.batch_state is not None:
             first, last = max(first, self.first_offset), min(last, self.last_offset)
             return [InFlightRun(first, last, self.batch_state)] if first <= last else []
@@ -242,5 +254,5 @@ class InFlightBatch:
         self._run_starts, self._states = firsts, states
 
     def states(self) -> list[InFlightState]:
-        """Return the states of the runs in order."""
+        """Return the states of the runs in order: one state while the whole batch has the same."""
         return self._states

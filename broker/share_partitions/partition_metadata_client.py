@@ -26,7 +26,8 @@ class PartitionMetadataClient:
         """Return the high watermark of a partition, with ListOffsets if another broker leads it.
 
         Raises:
-            ProtocolError: the partition is unknown or has no leader, or the leader does not respond.
+            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION (also without a leader), NETWORK_EXCEPTION (no valid response), or
+                the error of the leader.
         """
         known = self._dependencies.image().topics.get(topic)
         registration = None if known is None else known.partitions.get(partition)
@@ -44,7 +45,7 @@ class PartitionMetadataClient:
         answer = await self._connections.call(broker_id, ListOffsetsRequest(-1, 0, [wanted]), 10)
         row = next((row for topic in answer.topics for row in topic.partitions), None)
         if row is None:
-            raise WireError(f"broker {broker_id} says nothing of what it was asked")
+            raise WireError(f"invalid response of broker {broker_id}: the requested partition is missing")
         if row.error_code:
             raise ProtocolError(ErrorCode(row.error_code))
         return int(row.offset)

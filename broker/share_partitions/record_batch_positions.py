@@ -26,12 +26,12 @@ class RecordBatchPosition(NamedTuple):
 
     @property
     def offsets(self) -> tuple[int, int]:
-        """First and last offset of the batch."""
+        """First and last offset of the batch, both inclusive."""
         return self.header.base_offset, self.header.last_offset
 
     @property
     def end(self) -> int:
-        """Position after the batch in the range."""
+        """Position (bytes) after the batch in the range."""
         return self.position + self.header.size_bytes
 
 
@@ -69,7 +69,10 @@ def find_batches(part: FileSlice, new_from: int, max_records: int) -> list[Recor
 def aborted_batch_offsets(
     batches: Sequence[RecordBatchPosition], aborted: Sequence[AbortedTxn]
 ) -> list[tuple[int, int]]:
-    """Return first and last offset of the data batches that were written by aborted transactions."""
+    """Return first and last offset (inclusive) of those of ``batches`` that were written by aborted transactions.
+
+    Control batches are left out.
+    """
     spans: dict[int, list[AbortedTxn]] = {}
     for entry in aborted:
         spans.setdefault(entry.producer_id, []).append(entry)
@@ -88,7 +91,10 @@ def aborted_batch_offsets(
 def slice_acquired(
     part: FileSlice, batches: Sequence[RecordBatchPosition], acquired: Sequence[AcquiredRange]
 ) -> FileSlice:
-    """Return the part of a file range from the batch with the first acquired record to the batch with the last one."""
+    """Return the part of a file range from the batch with the first acquired record to the batch with the last one.
+
+    ``batches``: the batches of ``part``; ``acquired``: ascending ranges, at least one.
+    """
     first, last = acquired[0].first_offset, acquired[-1].last_offset
     begin = max((batch.position for batch in batches if batch.header.base_offset <= first), default=0)
     end = max((batch.end for batch in batches if batch.header.base_offset <= last), default=len(part))

@@ -37,7 +37,7 @@ class InvalidShareState(Exception):
 
 
 class SharePartition:
-    """In-flight records of one share partition at its leader."""
+    """In-flight records of one share partition (a group's view of a partition) at its leader, in memory only."""
 
     def __init__(
         self,
@@ -46,6 +46,8 @@ class SharePartition:
         limits: SharePartitionLimits | None = None,
     ) -> None:
         """Initialize with the persisted start offset and state batches, or with the initial start offset of the group.
+
+        ``remembered``: persisted state batches, ascending; ``limits``: None for the default limits.
 
         Raises:
             InvalidShareState: a batch begins before the start offset, is empty or too large, or has an unknown state.
@@ -96,16 +98,16 @@ class SharePartition:
 
     @property
     def last_batch(self) -> InFlightBatch:
-        """In-flight batch with the highest offsets."""
+        """In-flight batch with the highest offsets; there must be one."""
         return self._batches[self._firsts[-1]]
 
     @property
     def first_batch(self) -> InFlightBatch:
-        """In-flight batch with the lowest offsets."""
+        """In-flight batch with the lowest offsets; there must be one."""
         return self._batches[self._firsts[0]]
 
     def add_batch(self, batch: InFlightBatch) -> None:
-        """Add an in-flight batch, in order of its first offset."""
+        """Add an in-flight batch; it replaces one with the same first offset. Start and end offset stay unchanged."""
         if batch.first_offset not in self._batches:
             self._firsts.insert(bisect_left(self._firsts, batch.first_offset), batch.first_offset)
         self._batches[batch.first_offset] = batch
@@ -116,7 +118,7 @@ class SharePartition:
         return self._batches[self._firsts[at - 1]] if at else None
 
     def batches_between(self, first: int, last: int) -> list[InFlightBatch]:
-        """Return the in-flight batches whose first offset is from ``first`` to ``last``."""
+        """Return the in-flight batches whose first offset is from ``first`` to ``last`` (inclusive), ascending."""
         begin, end = bisect_left(self._firsts, first), bisect_right(self._firsts, last)
         return [self._batches[at] for at in self._firsts[begin:end]]
 
@@ -137,7 +139,7 @@ class SharePartition:
         return False
 
     def split_run(self, batch: InFlightBatch, first: int, last: int) -> InFlightState:
-        """Split a run of a batch so that records ``first`` to ``last`` are a run; return its state."""
+        """Split a run of a batch so that records ``first`` to ``last`` (inclusive) are a run; return its own state."""
         self.split_runs_at(batch, (first, last + 1))
         return batch.state_at(first)
 
@@ -153,18 +155,18 @@ class SharePartition:
         return batch.first_offset < self.start_offset <= batch.last_offset
 
     def count_from_start_offset(self, first: int, last: int) -> int:
-        """Return the number of records from ``first`` to ``last`` that are at or after the start offset."""
+        """Return how many of the offsets ``first`` to ``last`` (inclusive) are at or after the start offset."""
         return max(0, last - max(self.start_offset, first) + 1)
 
     @property
     def in_flight_count(self) -> int:
-        """Number of records from start to end offset, including final ones."""
+        """Number of offsets from start to end offset, both inclusive; final records count. 0 without a batch."""
         return self.end_offset - self.start_offset + 1 if self._firsts else 0
 
     # ------------------------------------------------------------------ next fetch
 
     def mark_available(self) -> None:
-        """Note that an in-flight record has become available, so that the next fetch offset is searched for."""
+        """Record that an in-flight record has become available, so that `next_fetch_offset` searches for it."""
         self._has_available_records = True
 
     @property
@@ -178,7 +180,10 @@ class SharePartition:
             self._gap_start = offset if self.has_gap and offset <= self._gap_end else None
 
     def next_fetch_offset(self) -> int:
-        """Return the offset of the first available record; if there is none, the offset after the end offset."""
+        """Return the offset at which the next fetch starts: that of the first available record or unread gap.
+
+        If there is none, it is the offset after the end offset or, with nothing in flight, the end offset itself.
+        """
         if not self._firsts or self.start_offset > self.last_batch.last_offset:
             self._has_available_records = False
             return self.end_offset
@@ -201,14 +206,15 @@ class SharePartition:
         return self.end_offset + 1
 
     def can_acquire(self) -> bool:
-        """Return True if a fetch may acquire records: some are available, or more may be in flight."""
+        """Return True if a fetch may acquire records: some are available, or the in-flight limit is not reached."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight_count < self.limits.max_record_locks
 
     # ------------------------------------------------------------------ advancing the start offset
 
     def advance_past_archived(self) -> bool:
-        """Advance the start offset if the in-flight limit is reached and no record is acquired; return True if moved.
+        """Advance the start offset if the in-flight limit is reached and no record is acquired or pending.
 
+        Return True if it moved.
         Kafka would acquire no further record in this state.
         """
         if self.can_acquire():
@@ -301,7 +307,8 @@ class SharePartition:
     ) -> bool:
         """Archive the records in ``[first, end)`` that are in state ``only``; return True if there were any.
 
-        ``counts``: whether they are added to ``delivery_complete_count``.
+        ``batches``: in-flight batches to look at, ascending; ``counts``: add the records to
+        ``delivery_complete_count``.
         """
         found = False
         for batch in batches:

@@ -63,7 +63,11 @@ class SharePartitionDependencies(NamedTuple):
 
 
 def to_consumer_error(error: ProtocolError) -> ProtocolError:
-    """Return the error of the consumer's response for an error of the persister (C-232)."""
+    """Return the error for the consumer's response from an error of the persister.
+
+    COORDINATOR_NOT_AVAILABLE replaces coordinator errors, NOT_LEADER_OR_FOLLOWER fenced epochs, UNKNOWN_SERVER_ERROR
+    all others but three that consumers understand.
+    """
     if error.code in _COORDINATOR_ERRORS:
         return ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
     if error.code in _FENCED_ERRORS:
@@ -86,7 +90,10 @@ async def _read_state(reading: Awaitable[ShareGroupOffset]) -> ShareGroupOffset:
 
 
 class SharePartitionLeader:
-    """Share partition that this broker leads: its in-flight records, persistence and acquisition locks."""
+    """Share partition that this broker leads: its in-flight records, persistence and acquisition locks.
+
+    Its state is loaded in the background from its creation on; until then no record can be acquired.
+    """
 
     def __init__(
         self, dependencies: SharePartitionDependencies, key: SharePartitionKey, replica: HostedPartition
@@ -111,7 +118,10 @@ class SharePartitionLeader:
         return "share", self.key
 
     async def _load(self, reading: Awaitable[ShareGroupOffset]) -> None:
-        """Load the state from the persister, which fences older leaders, after earlier calls of this broker."""
+        """Load the state from the persister, which fences older leaders, after earlier calls of this broker.
+
+        On an error ``load_error`` is set and the share partition removed. Waiting share fetches are completed.
+        """
         try:
             state = await _read_state(reading)
             start = state.start_offset
@@ -140,7 +150,7 @@ class SharePartitionLeader:
     # ------------------------------------------------------------------ acquisition
 
     def next_fetch_offset(self) -> int | None:
-        """Return the offset of the next fetch; None if no record can be acquired."""
+        """Return the offset of the next fetch; None if it is not loaded, is closed, or no record can be acquired."""
         rules = self.share_partition
         if rules is None or self.is_closed:
             return None
@@ -158,7 +168,7 @@ class SharePartitionLeader:
         )
 
     def acquire_records(self, request: AcquireRequest, fetched: FetchedOffsets) -> list[AcquiredRange]:
-        """Acquire records of a read for a member, and start the timer of their acquisition locks."""
+        """Acquire records of a read for a member, and start the timer of their acquisition locks; return the ranges."""
         assert self.share_partition is not None
         now = self._now_ms()
         out = acquire_records(self.share_partition, request, fetched, now)
@@ -167,7 +177,7 @@ class SharePartitionLeader:
         return out
 
     def update_log_start_offset(self, offset: int) -> None:
-        """Archive available records before a new log start offset."""
+        """Archive available records before a new log start offset, and advance the start offset to it."""
         if self.share_partition is not None:
             self.share_partition.update_log_start_offset(offset)
 
@@ -176,9 +186,10 @@ class SharePartitionLeader:
     def acknowledge(
         self, member_id: str, batches: Sequence[acknowledgement.ShareAcknowledgementBatch]
     ) -> PendingBrokerRequest:
-        """Acknowledge records of a member.
+        """Acknowledge records of a member and start to write their states.
 
-        The result completes with `WRITTEN` after the write, or a `ProtocolError`.
+        The returned request completes with `WRITTEN` after the write, or with a `ProtocolError`: nothing was
+        acknowledged, or the write failed and the change was rolled back.
         """
         pending, rules = PendingBrokerRequest(), self.share_partition
         if rules is None or self.is_closed:
@@ -194,7 +205,7 @@ class SharePartitionLeader:
         return pending
 
     def release(self, member_id: str) -> None:
-        """Release all records acquired by a member, and write their state."""
+        """Release all records acquired by a member, and start to write their states in the background."""
         if self.share_partition is not None and not self.is_closed:
             self._write(
                 acknowledgement.release_acquired_records(self.share_partition, member_id), PendingBrokerRequest()
@@ -220,7 +231,10 @@ class SharePartitionLeader:
         self._dependencies.wake_purgatory(self.purgatory_key)
 
     def _start_write(self, batches: tuple[PersisterStateBatch, ...]) -> Awaitable[None]:
-        """Start a write with the persister, after all earlier calls: a later read returns its result."""
+        """Enqueue a write of start offset and state batches at the persister, after all earlier calls; return its wait.
+
+        The order is fixed by this call, not by when the result is awaited.
+        """
         rules = self.share_partition
         assert rules is not None
         state = (rules.start_offset, rules.delivery_complete_count, batches)
@@ -247,7 +261,10 @@ class SharePartitionLeader:
         return int(self._dependencies.env.monotonic_ms())
 
     def _arm_lock_timer(self, end_ms: int) -> None:
-        """Set the lock timer, unless it expires earlier; a lock that was released meanwhile causes an empty check."""
+        """Set the lock timer to ``end_ms`` (monotonic clock), unless it is set to an earlier time.
+
+        A lock that was released meanwhile causes a check without effect.
+        """
         if self._lock_timer_ms is None or end_ms < self._lock_timer_ms:
             self._lock_timer_ms = end_ms
             env = self._dependencies.env
@@ -283,7 +300,10 @@ class SharePartitionLeader:
             self._dependencies.wake_purgatory(self.purgatory_key)  # more records may be acquired
 
     def close(self) -> None:
-        """Close the share partition: delayed fetches complete, so that consumers look up the new leader."""
+        """Close the share partition: delayed share fetches complete, so that consumers look up the new leader.
+
+        No record is acquired, acknowledged or released any more; the state is not written.
+        """
         if self.is_closed:
             return
         self.is_closed = True

@@ -94,7 +94,9 @@ class SharePartitionManager:
         return self._by_key.get(SharePartitionKey(group_id, *place))
 
     def get_or_load(self, group_id: str, place: TopicIdPartition) -> SharePartitionLeader:
-        """Return the share partition of a group; start to load it from the persister if needed.
+        """Return the share partition of a group; create it and start to load its state if this leader has none yet.
+
+        It may not be loaded yet. One of an earlier leader epoch is closed and replaced.
 
         Raises:
             ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
@@ -137,6 +139,8 @@ class SharePartitionManager:
     ) -> None:
         """Initialize the persisted state of a group's partitions at ``start_offset``; ``epoch``: state epoch.
 
+        Wait until all writes are committed.
+
         Raises:
             ProtocolError: the first error of the persister; not all partitions are initialized.
         """
@@ -156,8 +160,9 @@ class SharePartitionManager:
     ) -> None:
         """Initialize the persisted state of a group's partitions at individual offsets; call ``failed`` for each error.
 
-        If `delete_state` is called for the group meanwhile, the remaining initializations fail, since they would follow
-        the deletion.
+        Wait until all writes are committed or failed. If `delete_state` is called for the group meanwhile, the
+        remaining initializations fail with COORDINATOR_LOAD_IN_PROGRESS, since they would follow the deletion.
+        ``epoch``: state epoch.
         """
         overtaken: list[ProtocolError] = []
 
@@ -179,7 +184,10 @@ class SharePartitionManager:
                 self._initializations.pop(group_id, None)
 
     async def delete_state(self, group_id: str, places: Mapping[bytes, Iterable[int]]) -> ProtocolError | None:
-        """Delete the persisted state of a group's partitions; return the first error, or None."""
+        """Delete the persisted state of a group's partitions and stop their initialization; return the first error.
+
+        None if all are deleted; after an error, those not yet deleted remain.
+        """
         for underway in self._initializations.get(group_id, ()):
             # its initialization would follow the deletion
             underway.append(ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -223,7 +231,7 @@ class SharePartitionManager:
             yield None
 
     def _run_removal(self, removal: Job[None]) -> None:
-        """Run a removal for one time slice, and the rest in the background, where one removal runs at a time."""
+        """Run a removal job for one time slice, and the rest in the background; queue it behind running removals."""
         self._removals.append(removal)
         if len(self._removals) == 1:
             rest = TimeSlice(self._env, BACKGROUND_SLICE_MS).start(self._run_removals())

@@ -53,7 +53,8 @@ class ShareSession:
     def must_include(self, place: TopicIdPartition, *, brings: bool, failed: bool) -> bool:
         """Return True if the response must include a partition, and record that it does.
 
-        ``brings``: the partition has records for the member; ``failed``: it has an error.
+        ``brings``: the partition has records for the member, and moves to the end of the fetch order; ``failed``: it
+        has an error, and is included in the next response as well.
         """
         due = self.partitions.get(place, False)
         if place in self.partitions:
@@ -90,8 +91,10 @@ class ShareSessionCache:
     def open(self, peer: Peer, group_id: str, member_id: str, places: Collection[TopicIdPartition]) -> ShareSession:
         """Open a session on the connection ``peer``; it replaces an existing session of the member.
 
+        Records acquired in the replaced session stay acquired. When the connection ends, the session is closed.
+
         Raises:
-            ProtocolError: SHARE_SESSION_LIMIT_REACHED.
+            ProtocolError: SHARE_SESSION_LIMIT_REACHED; an existing session of the member is then closed.
         """
         key = group_id, member_id
         if len(places) > MAX_SHARE_SESSION_PARTITIONS:
@@ -133,7 +136,7 @@ class ShareSessionCache:
         """Add the partitions of a request to a session and remove those it forgets, within the limits.
 
         Raises:
-            ProtocolError: SHARE_SESSION_LIMIT_REACHED.
+            ProtocolError: SHARE_SESSION_LIMIT_REACHED; the session is left unchanged.
         """
         if max(len(places), len(forgotten)) > MAX_SHARE_SESSION_PARTITIONS:
             raise ProtocolError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -149,7 +152,10 @@ class ShareSessionCache:
         return sum(len(session.partitions) for session in self._by_member.values())
 
     def close(self, group_id: str, member_id: str) -> None:
-        """Close the session of a member and release its records; do nothing without a session."""
+        """Close the session of a member and start to release its acquired records; do nothing without a session.
+
+        If it was the last one of the group, call the ``group_closed_listeners``.
+        """
         session = self._remove((group_id, member_id))
         if session is not None:
             self._on_released(group_id, member_id, list(session.partitions))
