@@ -73,20 +73,23 @@ class ShareCoordinator(CoordinatorRuntime[ShareRecord]):
         return 0 if topic is None else len(topic.partitions)
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Process a metadata delta: the states of deleted topics are deleted in all shards."""
+        """Submit the deletion of the states of deleted topics to all shards."""
         gone = frozenset(topic.id for topic in delta.deleted_topics())
         if gone:
             self.submit_to_all(TopicsDeleted(gone))
 
     async def prune_periodically(self) -> None:
-        """Every `PRUNE_INTERVAL_MS`, delete the obsolete records of `__share_group_state`, until cancelled."""
+        """Every `PRUNE_INTERVAL_MS` (5 min), delete the obsolete records of `__share_group_state`, until cancelled."""
         while True:
             await self._env.sleep(PRUNE_INTERVAL_MS / 1000)
             for shard in list(self):
                 self._prune(shard)
 
     def _prune(self, shard: Shard[ShareRecord]) -> None:
-        """Delete the obsolete records of a shard's log, unless it has uncommitted records."""
+        """Delete the records of a shard's log before the oldest snapshot needed, unless it has uncommitted records.
+
+        Do nothing for a shard that is not active. Only whole segments are deleted from the disk.
+        """
         if shard.state is not CoordinatorState.ACTIVE or not shard.is_committed or not shard.replica.is_leader:
             return
         needed = state_machine_of(shard).states.lowest_needed_offset()

@@ -89,7 +89,9 @@ class Persister:
         """Pending calls by share partition, oldest first."""
 
     async def initialize(self, at: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """Initialize the state of a share partition.
+        """Initialize the state of a share partition; return once the coordinator has committed it.
+
+        ``start_offset``: -1 if the first leader is to choose it.
 
         Raises:
             ProtocolError: the error of the share coordinator, or of the last attempt.
@@ -108,6 +110,8 @@ class Persister:
 
     def read(self, at: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
         """Read the state of a share partition, which fences older leader epochs; enqueued at once, after earlier calls.
+
+        Timestamps and ``delivery_complete_count`` are missing (0 and -1) if the coordinator is another broker.
 
         Raises:
             ProtocolError: when awaited: the error of the share coordinator, or of the last attempt.
@@ -166,7 +170,7 @@ class Persister:
         )
 
     async def delete(self, at: SharePartitionKey) -> None:
-        """Delete the state of a share partition.
+        """Delete the state of a share partition; return once the coordinator has committed that, or had no state.
 
         Raises:
             ProtocolError: the error of the share coordinator, or of the last attempt.
@@ -182,7 +186,9 @@ class Persister:
         await self._call_in_order(at, lambda pending: state_machine.DeleteShareState(pending, at), request)
 
     async def read_summary(self, at: SharePartitionKey) -> tuple[int, int, int]:
-        """Return start offset, number of final records after it (both -1 without a state), and leader epoch.
+        """Return start offset, number of final records from it on (both -1 without a state), and last leader epoch.
+
+        No epoch is fenced. The call does not wait for earlier calls for the share partition.
 
         Raises:
             ProtocolError: the error of the share coordinator, or of the last attempt.
@@ -203,7 +209,10 @@ class Persister:
     # ------------------------------------------------------------------ calls of the coordinator
 
     def _enqueue(self, at: SharePartitionKey) -> _PersisterCall:
-        """Append a call to the queue of a share partition: the order must not depend on which task runs first."""
+        """Append a new call to the queue of a share partition and return it.
+
+        The order of calls must not depend on which task runs first.
+        """
         calls = self._calls.setdefault(at, [])
         own = _PersisterCall(list(calls))
         calls.append(own)
@@ -297,7 +306,7 @@ class Persister:
         answer = await self._connections.call(broker_id, request)
         row = next((row for topic in answer.results for row in topic.partitions), None)
         if row is None:
-            raise WireError(f"broker {broker_id} says nothing of what it was asked")
+            raise WireError(f"invalid response of broker {broker_id}: the requested partition is missing")
         if row.error_code:
             raise ProtocolError(ErrorCode(row.error_code), row.error_message)
         return row

@@ -65,7 +65,7 @@ class SharePartitionStates:
         self._first_snapshot_offset: int | None = None
 
     def replay(self, offset: int, record: ShareRecord) -> None:
-        """Replay a record of `__share_group_state` at ``offset``."""
+        """Apply a record of `__share_group_state` to the states; ``offset``: its offset in the log."""
         key, value = record
         at = SharePartitionKey(key.group_id, key.topic_id, key.partition)
         if isinstance(key, share_state_records.ShareSnapshotKey):
@@ -127,11 +127,11 @@ class SharePartitionStates:
             self.state_epochs[at] = max(state_epoch, self.state_epochs.get(at, state_epoch))
 
     def is_snapshot_due(self, at: SharePartitionKey) -> bool:
-        """Return True if the next write of a share partition must be a snapshot record."""
+        """Return True if the next write of a share partition must be a snapshot: the last one has enough updates."""
         return self.updates_since_snapshot.get(at, 0) >= self._updates_per_snapshot
 
     def lowest_needed_offset(self) -> int | None:
-        """Return the lowest offset of the log still needed; None if no record is obsolete."""
+        """Return the lowest offset of the log that is needed (oldest last snapshot); None if no record is obsolete."""
         lowest = min(self._snapshot_offsets.values(), default=self._first_snapshot_offset)
         return lowest if lowest else None
 
@@ -167,7 +167,7 @@ def snapshot_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareReco
 
 
 def update_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
-    """Return the update record with the changes of a share partition since the last snapshot."""
+    """Return an update record with the fields of ``state``, of which ``batches`` are only those to change."""
     rows = [
         share_state_records.ShareUpdateValueStateBatch(
             b.first_offset, b.last_offset, b.delivery_state, b.delivery_count

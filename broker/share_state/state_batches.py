@@ -76,7 +76,7 @@ def combine_state_batches(
 def _append(done: list[PersisterStateBatch], batch: PersisterStateBatch, *, joins: bool = True) -> None:
     """Append a batch to ``done``.
 
-    If ``joins`` and it continues the last batch in the same state, extend that instead.
+    If ``joins`` and the batch adjoins the last one and has its delivery state and count, extend the last one instead.
     """
     before = done[-1] if joins and done else None
     if before is not None and before.last_offset + 1 == batch.first_offset and before.progress == batch.progress:
@@ -86,7 +86,7 @@ def _append(done: list[PersisterStateBatch], batch: PersisterStateBatch, *, join
 
 
 def merge_adjacent(batches: Iterable[PersisterStateBatch]) -> tuple[PersisterStateBatch, ...]:
-    """Return ascending batches with adjacent ones in the same state merged."""
+    """Return ascending batches with adjacent ones of the same delivery state and count merged."""
     out: list[PersisterStateBatch] = []
     for new in batches:
         _append(out, new)

@@ -45,7 +45,10 @@ class InitializeShareState(NamedTuple):
 
 
 class ReadShareState(NamedTuple):
-    """Event: read a state for a new leader, which fences older ones; the reply is a `ShareGroupOffset` or an error."""
+    """Event: read a state for a new leader; the reply is a `ShareGroupOffset` or an error.
+
+    The leader epoch is stored if it is new, so that requests with an older one are rejected (FENCED_LEADER_EPOCH).
+    """
 
     pending_request: Any
     key: SharePartitionKey
@@ -53,7 +56,11 @@ class ReadShareState(NamedTuple):
 
 
 class WriteShareState(NamedTuple):
-    """Event: write delivery states and start offset; the reply is True or an error."""
+    """Event: write start offset and changed delivery states of a share partition; the reply is True or an error.
+
+    Start offset -1 leaves the stored one unchanged. Older epochs than stored get FENCED_LEADER_EPOCH or
+    FENCED_STATE_EPOCH.
+    """
 
     pending_request: Any
     key: SharePartitionKey
@@ -65,7 +72,7 @@ class WriteShareState(NamedTuple):
 
 
 class DeleteShareState(NamedTuple):
-    """Event: delete the state of a share partition; the reply is True or an error."""
+    """Event: delete the state of a share partition; the reply is True, also without a state, or an error."""
 
     pending_request: Any
     key: SharePartitionKey
@@ -208,9 +215,7 @@ class ShareStateMachine:
         if len(event.batches) > MAX_WRITTEN_SHARE_BATCHES:
             raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MAX_WRITTEN_SHARE_BATCHES} batches were given.")
         if len(state.batches) + len(event.batches) > MAX_STORED_SHARE_BATCHES:
-            raise _refusal(
-                ErrorCode.INVALID_REQUEST, f"More than {MAX_STORED_SHARE_BATCHES} batches would be remembered."
-            )
+            raise _refusal(ErrorCode.INVALID_REQUEST, f"More than {MAX_STORED_SHARE_BATCHES} batches would be stored.")
         self._check_leader(event.key, event.leader_epoch)
         self._check_epoch(event.key, event.state_epoch)
         self._check_topic(event.key)
@@ -222,7 +227,10 @@ class ShareStateMachine:
     def _update_or_snapshot(
         self, event: WriteShareState, state: ShareGroupOffset, leader_epoch: int, now_ms: int
     ) -> ShareRecord:
-        """Return an update record of a write, or a snapshot record once enough updates were written."""
+        """Return the record of a write: an update or, once enough updates followed the last snapshot, a snapshot.
+
+        ``state``: the stored state, to which the write is applied in a snapshot.
+        """
         if not self.states.is_snapshot_due(event.key):
             changed = replace(
                 state,

@@ -17,7 +17,9 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def check_producer(txn: TransactionMetadata | None, producer_id: int, epoch: int) -> TransactionMetadata:
-    """Check that the transaction has this producer id and epoch, and that its end is not being written; return it.
+    """Return ``txn`` if it has this producer id and epoch and is not in PrepareCommit or PrepareAbort.
+
+    ``txn``: None if the transactional id is unknown.
 
     Raises:
         ProtocolError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -34,9 +36,10 @@ def check_producer(txn: TransactionMetadata | None, producer_id: int, epoch: int
 def prepare_add_partitions(
     txn: TransactionMetadata, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
 ) -> TransactionMetadata | None:
-    """Return the ongoing transaction with added partitions; None if it has them already.
+    """Return the transaction in state Ongoing with added partitions; None if it is ongoing and has them already.
 
-    ``client_version``: transaction.version of the producer.
+    An idle transactional id starts a transaction at ``now_ms``. ``client_version``: transaction.version of the
+    producer.
     """
     if txn.state is S.ONGOING and partitions <= txn.partitions:
         return None

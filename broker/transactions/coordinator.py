@@ -104,9 +104,9 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionRecord]):
         return None
 
     def _epoch_of(self, due: MarkersRequested) -> int | None:
-        """Return the coordinator epoch for markers (leader epoch of the shard's partition).
+        """Return the coordinator epoch for markers: the leader epoch of the `__transaction_state` partition.
 
-        None if no longer coordinator.
+        None if this broker no longer coordinates the transaction.
         """
         shard = self._shard_ending(due)
         return None if shard is None else shard.replica.leader_epoch

@@ -21,7 +21,10 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def prepare_abort_or_commit(txn: TransactionMetadata, now_ms: int, *, commits: bool) -> TransactionMetadata:
-    """Return the transaction in state PrepareCommit or PrepareAbort, with the same producer epoch."""
+    """Return the transaction in state PrepareCommit or PrepareAbort, with the same producer epoch.
+
+    It is the transition for producers that have no epoch for each transaction (transaction.version 0 and 1).
+    """
     return txn.transition_to(
         S.PREPARE_COMMIT if commits else S.PREPARE_ABORT,
         next_producer_id=NO_PRODUCER_ID,
@@ -75,7 +78,10 @@ def prepare_fence_producer_epoch(
 
 
 def prepare_complete(txn: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """Return the transaction in state CompleteCommit or CompleteAbort, with the next producer id if there is one."""
+    """Return the transaction in state CompleteCommit or CompleteAbort, without partitions.
+
+    If the epochs are exhausted, it has the next producer id, with epoch 0.
+    """
     goes_over = txn.client_transaction_version >= EPOCH_BUMP_VERSION and txn.next_producer_id != NO_PRODUCER_ID
     return txn.transition_to(
         S.COMPLETE_COMMIT if txn.state is S.PREPARE_COMMIT else S.COMPLETE_ABORT,

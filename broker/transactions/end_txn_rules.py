@@ -22,7 +22,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class EndTxnDecision(Enum):
-    """Action of the coordinator for a valid EndTxn request."""
+    """Action of the coordinator for a valid EndTxn: write the decision, or reply to a retry of a completed one."""
 
     PREPARE = "the decision is written"
     ALREADY_COMPLETE = "it has ended like that already"

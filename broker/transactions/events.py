@@ -22,7 +22,7 @@ class InitProducerId(NamedTuple):
 
 
 class AddPartitions(NamedTuple):
-    """Event: add partitions to a transaction; the reply is NONE."""
+    """Event: add partitions to a transaction, which starts if none is open; the reply is NONE."""
 
     pending_request: Any
     transactional_id: str

@@ -39,6 +39,8 @@ def new_transaction(timeout_ms: int, now_ms: int, fresh: NewProducerId) -> Trans
 def check_expected_producer(txn: TransactionMetadata, expected: ExpectedProducer) -> None:
     """Check that the expected producer id is the current one, or the previous one with an exhausted epoch.
 
+    ``expected``: producer id and epoch of the request; None passes, as does any for a new transactional id.
+
     Raises:
         ProtocolError: PRODUCER_FENCED.
     """
@@ -54,6 +56,9 @@ def prepare_init_producer_id(
     txn: TransactionMetadata, expected: ExpectedProducer, timeout_ms: int, now_ms: int, fresh: NewProducerId
 ) -> TransactionMetadata:
     """Return the transactional id in state Empty with the producer id and epoch for an InitProducerId request.
+
+    The epoch is the next one, which fences the present producer. It is the present one for a repeated recovery request,
+    and 0 with a new producer id if the epochs are exhausted.
 
     Raises:
         ProtocolError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR if the epochs are exhausted and the request is not from the

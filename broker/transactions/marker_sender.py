@@ -81,7 +81,7 @@ class MarkerSenderDependencies(NamedTuple):
 
 
 class TxnMarkerSender:
-    """Queues of transaction markers to write, by leader."""
+    """Sender of transaction markers, with a queue for each partition leader; `run` must be running."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class TxnMarkerSender:
         self._batch_enqueued = trio.Event()
 
     def deliver(self, due: MarkersRequested) -> None:
-        """Enqueue the markers of a transaction for its remaining partitions."""
+        """Enqueue the markers of a transaction for the partitions that have none yet; `run` sends them."""
         self._enqueue(MarkerBatch(due, tuple(sorted(due.pending_transition.remaining_partitions))))
 
     def _enqueue(self, batch: MarkerBatch) -> None:
@@ -137,9 +137,10 @@ class TxnMarkerSender:
     # ------------------------------------------------------------------ leaders
 
     def _route(self, batch: MarkerBatch, nursery: trio.Nursery) -> None:
-        """Append each partition of a batch to the queue of its leader.
+        """Append each partition of a batch to the queue of its leader; start a task that sends from a new queue.
 
-        Retry those without a leader, skip deleted ones.
+        Partitions without a reachable leader are retried later; deleted ones count as written. Drop the batch if this
+        broker no longer coordinates its transaction.
         """
         if self._epoch_of(batch.markers) is None:
             return
@@ -246,9 +247,9 @@ class TxnMarkerSender:
     async def _process_response(
         self, batches: list[MarkerBatch], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery
     ) -> None:
-        """Complete the partitions whose marker is written or refused for good; send the others again later.
+        """Report the partitions whose marker is written or unsupported; send others again later, with a back-off.
 
-        ``answer``: None if the request failed.
+        Partitions with a newer coordinator or producer epoch are dropped. ``answer``: None if the request failed.
         """
         codes: dict[tuple[int, str, int], int] = {}
         for marker in () if answer is None else answer.markers:

@@ -36,7 +36,10 @@ class TransactionRecord(NamedTuple):
 
 
 def encode(record: TransactionRecord, level: int) -> tuple[bytes, bytes | None]:
-    """Return key and value as bytes, in the value version for the finalized transaction.version ``level``."""
+    """Return key and value as bytes, None as the value of a tombstone.
+
+    ``level``: finalized transaction.version, which decides the version of the value: 0 at level 0, else 1.
+    """
     key = _VERSION.pack(_KEY_TYPE) + compiler.encode(TransactionLogKey(record.transactional_id), 0)
     txn = record.transaction
     if txn is None:

@@ -91,7 +91,7 @@ class TransactionStateMachine:
     # ------------------------------------------------------------------ events and replay
 
     def handle(self, now_ms: int, event: Any) -> TransactionEffects:
-        """Return the records, replies and timers with which the coordinator responds to an event."""
+        """Return the records, replies and timers for an event; a new transition is pending from now on."""
         match event:
             case ShardLoaded():
                 return self._on_loaded(now_ms)
@@ -218,7 +218,7 @@ class TransactionStateMachine:
     def _on_write_result(
         self, transitions: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> TransactionEffects:
-        """Apply the result of a write to its transitions; very many are processed in slices."""
+        """Return the effects of a write's result on its transitions; very many are processed in a continuation."""
         if len(transitions) <= MAX_RESULTS_PER_SLICE:
             return self._apply_results(transitions, error, now_ms)
         left = list(transitions)
@@ -269,7 +269,10 @@ class TransactionStateMachine:
     def _on_committed(
         self, transactional_id: str, pending: PendingTransition, now_ms: int, fx: TransactionEffects
     ) -> None:
-        """Finish a committed transition; after PrepareCommit or PrepareAbort, request the markers of the partitions."""
+        """Finish a committed transition; after PrepareCommit or PrepareAbort, start the completion.
+
+        Its markers are requested from the marker sender or, without partitions, its record is added to ``fx``.
+        """
         if pending.is_written:
             del self.pending_transitions[transactional_id]
             after = pending.after
@@ -300,7 +303,7 @@ class TransactionStateMachine:
     # ------------------------------------------------------------------ timers
 
     def _on_loaded(self, now_ms: int) -> TransactionEffects:
-        """Start the timers after loading, and resume transactions in PrepareCommit or PrepareAbort."""
+        """Return effects that start the timers after loading and resume prepared commits and aborts."""
         settings = self.settings
         timers: list[Any] = [
             ScheduleTimer(("abort",), now_ms + settings.abort_timed_out_interval_ms),

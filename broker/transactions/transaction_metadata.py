@@ -89,9 +89,9 @@ class TransactionMetadata(NamedTuple):
         return is_epoch_exhausted(self.producer_epoch)
 
     def transition_to(self, state: TransactionState, **changes: Any) -> TransactionMetadata:
-        """Return the state after a transition, with changed fields.
+        """Return a copy in another state, with the fields ``changes`` and this producer id as the previous one.
 
-        The current state must be a valid previous state.
+        This object is unchanged. Its state must be a valid previous state of ``state``.
         """
         assert self.state in VALID_PREVIOUS_STATES[state], f"{self.state.state_name} -> {state.state_name}"
         made = self._replace(state=state, previous_producer_id=self.producer_id, **changes)
@@ -101,5 +101,5 @@ class TransactionMetadata(NamedTuple):
 
 
 def is_epoch_exhausted(epoch: int) -> bool:
-    """Return True if the only epoch after this one is reserved for fencing."""
+    """Return True if no further epoch can be assigned: at most the largest, 32767, follows, which is for fencing."""
     return epoch >= MAX_PRODUCER_EPOCH - 1

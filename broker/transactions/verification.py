@@ -88,7 +88,7 @@ class TransactionVerifierDependencies(NamedTuple):
 
 
 class TransactionVerifier:
-    """Verifier of transactional writes: sends verification requests to the transaction coordinators."""
+    """Verifier of transactional writes: asks the coordinators whether partitions belong to a transaction."""
 
     def __init__(self, dependencies: TransactionVerifierDependencies) -> None:
         self._dependencies = dependencies
@@ -110,9 +110,9 @@ class TransactionVerifier:
         self._retry_backoff_s = config.number("add.partitions.to.txn.retry.backoff.ms") / 1000
 
     async def verify(self, wanted: VerificationRequest) -> VerificationResult:
-        """Verify as `verify_once`.
+        """Verify as `verify_once`; repeat an ADD while the previous transaction causes CONCURRENT_TRANSACTIONS.
 
-        An ADD is retried for a while on CONCURRENT_TRANSACTIONS of the previous transaction.
+        It is repeated up to `add.partitions.to.txn.retry.backoff.max.ms`, at most `request.timeout.ms`.
         """
         env = self._dependencies.env
         begun_ms = env.monotonic_ms()
@@ -127,7 +127,11 @@ class TransactionVerifier:
             await env.sleep(self._retry_backoff_s)
 
     async def verify_once(self, wanted: VerificationRequest) -> VerificationResult:
-        """Create verification guards for partitions without an ongoing transaction, and verify these partitions."""
+        """Verify with the coordinator (or ADD) the partitions whose log has no open transaction of the producer.
+
+        For each of them a verification guard is created in its log; the append must present it. Rejected partitions are
+        in ``errors`` of the result. Without `transaction.partition.verification.enable` only an ADD is sent.
+        """
         refused: ErrorsByPartition = {}
         txns: dict[TopicPartition, TxnAppendContext] = {}
         adds = wanted.operation is TransactionSupportedOperation.ADD
@@ -154,7 +158,7 @@ class TransactionVerifier:
     async def _verify_with_coordinator(
         self, wanted: VerificationRequest, partitions: list[TopicPartition]
     ) -> ErrorsByPartition:
-        """Send the partitions to the coordinator; return the error codes of rejected ones, as for the producer."""
+        """Have the coordinator verify the partitions; return the error codes of rejected ones, for the producer."""
         topics: dict[str, add_partitions_to_txn.AddPartitionsToTxnTopic] = {}
         for topic, number in partitions:
             topics.setdefault(topic, add_partitions_to_txn.AddPartitionsToTxnTopic(topic)).partitions.append(number)
@@ -186,7 +190,7 @@ class TransactionVerifier:
         return next(_errors_by_transaction(answer, [transaction]))
 
     def _coordinator(self, transactional_id: str) -> int | None:
-        """Return the id of the broker that coordinates a transactional id; None if there is none."""
+        """Return the id of the broker that coordinates a transactional id; None without an unfenced one."""
         image = self._dependencies.metadata.image
         topic = image.topics.get(TOPIC)
         if topic is None:
@@ -216,7 +220,7 @@ def _errors_by_transaction(
     answer: add_partitions_to_txn.AddPartitionsToTxnResponse,
     transactions: Iterable[add_partitions_to_txn.AddPartitionsToTxnTransaction],
 ) -> Iterator[ErrorsByPartition]:
-    """Yield the error codes of each transaction's partitions in a response; partitions not included succeeded."""
+    """Yield for each of ``transactions``, in order, the error codes in a response; omitted partitions succeeded."""
     if answer.error_code:
         code = ErrorCode(answer.error_code)
         hidden = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # not meaningful to a producer

@@ -177,7 +177,7 @@ def _subtopology(row: streams_group_records.Subtopology, counts: PartitionCounts
 def _check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology]) -> None:
     tasks = sum(subtopology.task_count for subtopology in subtopologies.values())
     if tasks > MAX_STREAMS_TASKS:
-        why = f"The topology has {tasks} tasks, and at most {MAX_STREAMS_TASKS} are dealt out here."
+        why = f"The topology has {tasks} tasks (at most {MAX_STREAMS_TASKS} are supported)."
         raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
 
 
