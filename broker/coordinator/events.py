@@ -21,15 +21,16 @@ class ShardUnloaded(NamedTuple):
 
 
 class TimerExpired(NamedTuple):
-    """Event: the timer with this key has expired."""
+    """Event: the timer that the state machine set with this key (`ScheduleTimer`) has expired."""
 
     key: tuple[str, ...]
 
 
 class WriteResult(NamedTuple):
-    """Event: the records of an `Effects` were committed (``error`` is NONE) or their write failed.
+    """Event: the records of an `Effects` were committed (``error`` is NONE) or their write failed or timed out.
 
-    ``context`` is the value of `Effects.on_commit_outcome`. Also for effects without records.
+    ``context`` is the value of `Effects.on_commit_outcome`. After a timeout the records may still be committed. The
+    event follows effects without records as well.
     """
 
     context: Any

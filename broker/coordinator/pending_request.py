@@ -17,7 +17,7 @@ class PendingBrokerRequest:
         self.answer: Any = None
 
     def deliver(self, answer: Any) -> None:
-        """Complete the request with a reply; later replies are ignored."""
+        """Complete the request with a reply, which must not be None; later replies are ignored."""
         if self.answer is None:
             self.answer = answer
             if self._event is not None:

@@ -81,7 +81,7 @@ class Decode(Protocol[R_co]):
 
 
 class Serde(NamedTuple, Generic[R]):
-    """Serialization of a coordinator's records of type R."""
+    """Functions that encode and decode a coordinator's records of type R, and the base sequence of its batches."""
 
     encode: Callable[[R], tuple[bytes, bytes | None]]
     decode: Decode[R]

@@ -81,7 +81,10 @@ _cached_partition_for_key = lru_cache(maxsize=8192)(_partition_for_key)
 
 
 class CoordinatorRuntime(Generic[R]):
-    """Shards of the partitions of one internal topic that this node leads."""
+    """Runtime of a coordinator: loads and unloads the shards of one internal topic, and submits events to them.
+
+    There is a shard for each partition that this node leads. `run` must be running.
+    """
 
     def __init__(
         self,
@@ -190,7 +193,7 @@ class CoordinatorRuntime(Generic[R]):
             shard.unload()
 
     def on_high_watermark_updated(self, replica: HostedPartition) -> None:
-        """Send the replies of a partition's shard whose records are now committed."""
+        """Send the replies of a partition's shard whose records are now committed; ignore one without a shard."""
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
             shard.on_high_watermark_updated()
@@ -198,7 +201,7 @@ class CoordinatorRuntime(Generic[R]):
     # ------------------------------------------------------------------ requests
 
     def partition_for(self, key: str) -> int:
-        """Return the partition of the internal topic that holds a key."""
+        """Return the partition (from 0) of the internal topic that holds a key (group or transactional id)."""
         topic = self._latest_image().topics.get(self._topic)
         return partition_for_key(key, self._default_partitions if topic is None else len(topic.partitions))
 
@@ -210,7 +213,8 @@ class CoordinatorRuntime(Generic[R]):
         """Return the active shard of a partition.
 
         Raises:
-            ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+            ProtocolError: NOT_COORDINATOR: this node does not lead the partition, or the shard has failed;
+                COORDINATOR_LOAD_IN_PROGRESS.
         """
         shard = self._shards.get(partition)
         if shard is None or not self.is_served(shard):
@@ -259,7 +263,7 @@ class CoordinatorRuntime(Generic[R]):
         return iter([self._shards[number] for number in sorted(self._shards)])
 
     def active_shards(self) -> Iterator[Shard[R]]:
-        """Yield every active shard.
+        """Yield every active shard in order of their partitions; failed ones are skipped.
 
         Raises:
             ProtocolError: COORDINATOR_LOAD_IN_PROGRESS: the iteration has reached a shard that is still loading.

@@ -47,7 +47,7 @@ MAX_EVENTS_PER_PASS = 50
 
 
 class Shard(Generic[R]):
-    """Coordinator of one partition of an internal topic."""
+    """Coordinator shard: the state machine of one partition of an internal topic, its queue, timers and replies."""
 
     def __init__(
         self,
@@ -372,7 +372,7 @@ class Shard(Generic[R]):
             return []
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Fail all pending requests with ``error``, cancel the timers, and process no further event."""
+        """Fail all pending and queued requests with ``error``, cancel the timers, and process no further event."""
         if self.state in (CoordinatorState.CLOSED, CoordinatorState.FAILED):
             self.state = CoordinatorState.CLOSED
             return

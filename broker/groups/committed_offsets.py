@@ -27,7 +27,7 @@ _NONE: Mapping[int, bytes] = {}
 
 
 class OffsetToCommit(NamedTuple):
-    """Offset of a partition in an OffsetCommit or TxnOffsetCommit request."""
+    """Offset to commit for a partition, from an OffsetCommit or TxnOffsetCommit request, with its resolved topic id."""
 
     topic: str
     topic_id: bytes
@@ -74,9 +74,10 @@ class CommittedOffsets:
     def replay(
         self, offset: int, key: offset_records.OffsetCommitKey, value: offset_records.OffsetCommitValue | None
     ) -> None:
-        """Replay an offset commit record; None as ``value`` is a tombstone.
+        """Replay an offset commit record: store the committed offset.
 
-        ``offset``: the record's offset in the log.
+        None as ``value`` is a tombstone: committed and pending offsets of the partition are removed. ``offset``: the
+        record's offset in the log.
         """
         if value is None:
             self._remove(key.group, key.topic, key.partition)
@@ -136,7 +137,7 @@ class CommittedOffsets:
         return None if raw is None else unpack_offset(raw)
 
     def topic_offsets(self, group: str, topic: str) -> Mapping[int, bytes]:
-        """Return a group's committed offsets in a topic: partition -> packed bytes (see `unpack_offset`)."""
+        """Return a group's committed offsets in a topic, if any: partition -> packed bytes (see `unpack_offset`)."""
         topics = self._stored.get(group)
         return _NONE if topics is None else topics.get(topic, _NONE)
 
@@ -226,7 +227,8 @@ def offset_commit_records(
 ) -> Iterator[GroupRecord]:
     """Yield the records of `__consumer_offsets` that commit offsets of a group, one for each partition.
 
-    ``expire_ms`` is the time in ms at which the offsets expire, or -1 if `offsets.retention.minutes` applies.
+    ``now_ms``: commit time; ``expire_ms``: time at which the offsets expire, -1 if `offsets.retention.minutes` applies
+    (both in ms since the epoch).
     """
     for new in offsets:
         yield GroupRecord(

@@ -36,7 +36,10 @@ LEAVE_GROUP_MEMBER_EPOCH = -1
 
 
 class AssignedGroup(Generic[M, T]):
-    """State of a consumer, share or streams group: members M and, by member id, target assignments T."""
+    """State of a consumer, share or streams group, replayed from its records.
+
+    It has members of type M and, by member id, target assignments of type T.
+    """
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
@@ -185,7 +188,13 @@ def run_update_with_hashes(
 ) -> None:
     """Run an update of a group after computing unknown topic hashes; as a continuation of ``fx`` if it takes long.
 
-    ``names``: the topics that the update reads, in several collections.
+    Args:
+        groups: groups of the type by id, in which the group is looked up after a continuation, to finish its counting.
+        group_id: id of the group.
+        topics: cache of the topic hashes.
+        names: topics that the update reads, in several collections.
+        fx: effects to which the update is applied.
+        update: the update.
     """
     cold = topics.unhashed(*names)
 
@@ -206,7 +215,10 @@ def finish_replay_job(groups: Mapping[str, ModernGroup[Any]], group_id: str) -> 
 
 
 def run_update(fx: GroupEffects, update: Update, *, is_long: bool) -> None:
-    """Run an update at once or, if ``is_long``, as a continuation of ``fx`` that writes the records of ``fx`` first."""
+    """Run an update at once or, if ``is_long``, add it to ``fx`` as a continuation.
+
+    The continuation takes over the records of ``fx`` and writes them, with those of the update, when it has finished.
+    """
     if not is_long:
         for _ in update(fx):
             pass

@@ -80,8 +80,10 @@ def commit_offsets(machine: GroupLookup, event: CommitOffsets, now_ms: int) -> G
 def _validate(machine: GroupLookup, group: ClassicGroup | None, event: CommitOffsets) -> CommitOffsets:
     """Validate a commit by the rules of its group's type; return it with ``offsets`` that can be iterated again.
 
+    ``group``: the classic group with the id; None if there is none.
+
     Raises:
-        ProtocolError: the commit is rejected.
+        ProtocolError: GROUP_ID_NOT_FOUND for a share group, or an error of the validation for the group's type.
     """
     member_ids, txn = (event.member_id, event.instance_id), event.txn is not None
     if machine.find_share_group(event.group_id) is not None:

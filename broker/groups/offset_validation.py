@@ -29,7 +29,9 @@ def validate_offset_commit(
 ) -> None:
     """Check that the member epoch of a commit is current, or not older than the assignment of each committed partition.
 
-    A request without a member is allowed while the group has no members, and in a transaction (``txn``).
+    A request without a member is allowed while the group has no members, and in a transaction (``txn``). ``epoch``:
+    member epoch or generation of the request, negative if omitted; ``version``: API version, which must be 9 or later
+    unless the member uses the classic protocol.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
@@ -53,7 +55,7 @@ def _stale_epoch_error(member: Any, *, txn: bool = False) -> ProtocolError:
 
 
 def validate_offset_fetch(group: AssignedGroup[Any, Any], member_id: str | None, epoch: int) -> None:
-    """Check that an OffsetFetch request names no member, or a member and its current epoch.
+    """Check that an OffsetFetch request names no member (None and a negative epoch), or a member and its current epoch.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.

@@ -49,7 +49,7 @@ class PendingTransactionalOffsets:
                 del self._by_producer[producer_id]
 
     def pop(self, producer_id: int) -> dict[GroupTopicPartition, bytes]:
-        """Remove and return the pending offsets (packed bytes) of a producer at the end of its transaction."""
+        """Remove and return a producer's pending offsets (packed bytes) at its transaction's end; empty without any."""
         positions = self._by_producer.pop(producer_id, {})
         for where in positions:
             self._remove_producer(producer_id, where)
@@ -67,7 +67,7 @@ class PendingTransactionalOffsets:
             del self._by_group[where.group]
 
     def producers_by_partition(self, group: str, topic: str) -> dict[int, set[int]]:
-        """Return partition -> producer ids of the pending offsets that a group has in a topic."""
+        """Return partition -> ids of producers with a pending offset for the group and topic; empty without any."""
         topics = self._by_group.get(group)
         return {} if topics is None else topics.get(topic, {})
 

@@ -86,14 +86,18 @@ def _type_and_version(record: GroupRecord) -> tuple[int, int]:
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value of a record as bytes; None as the value of a tombstone."""
+    """Return key and value of a record as bytes; None as the value of a tombstone.
+
+    Raises:
+        WireError: a field does not fit its schema, such as a string that is too long.
+    """
     kind, version = _type_and_version(record)
     key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
     return key, None if record.value is None else _TYPE.pack(version) + compiler.encode(record.value, version)
 
 
 def encode_job(record: GroupRecord) -> Job[tuple[bytes, bytes | None]]:
-    """Return key and value as `encode` does, as a job that yields within a value with many elements."""
+    """Return key and value of a record as bytes, as `encode`, as a job that yields within a value of many elements."""
     if record.value is None:
         return encode(record)
     kind, version = _type_and_version(record)

@@ -182,7 +182,9 @@ REPLAYS: dict[type[Message], tuple[GroupType, Replay]] = {
 
 
 def replay_record(machine: Any, record: GroupRecord) -> Generator[None, None, Group | None]:
-    """Replay a record of a consumer, share or streams group, as a job.
+    """Replay a record of a consumer, share or streams group, as a job; create the group if it does not exist.
+
+    A record of a consumer or streams group also removes a simple (classic) group with its id.
 
     Args:
         machine: the `GroupStateMachine`.

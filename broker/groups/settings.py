@@ -82,7 +82,10 @@ class StreamsGroupSettings(NamedTuple):
 
 
 def read_interval_settings(config: NodeConfig, kind: str) -> dict[str, BoundedSetting]:
-    """Return the session, heartbeat and assignment intervals (ms) of the group type ``kind`` with their bounds."""
+    """Return the session, heartbeat and assignment intervals (ms) of a group type, by dynamic config name.
+
+    ``kind``: ``consumer``, ``share`` or ``streams``; a name is for example ``share.session.timeout.ms``.
+    """
     keys = {name: (f"{kind}.{name}", f"{kind}.min.{name}", f"{kind}.max.{name}") for name in _INTERVALS}
     return {
         f"{kind}.{name}": BoundedSetting(*(config.number(f"group.{key}") for key in three))

@@ -111,7 +111,10 @@ class GroupTopicMetadata:
         return list(found) if sum(_hashing_work(topics[name]) for name in found) > MAX_HASHED_PER_SLICE else []
 
     def topic_hashes_job(self, names: list[str], at_once: int = MAX_HASHED_PER_SLICE) -> Generator[None, None, None]:
-        """Compute and cache the hashes of topics, as a job that yields every ``at_once`` units of work."""
+        """Compute and cache the hashes of the existing topics of ``names``, as a job.
+
+        It yields after every ``at_once`` units of work: 1 for a topic and 1 for 8 of its partitions.
+        """
         work = 0
         for name in names:
             topic = self.image.topics.get(name)
@@ -123,7 +126,10 @@ class GroupTopicMetadata:
                 work = 0
 
     def hash_of(self, names: Collection[str]) -> int:
-        """Return the metadata hash (``computeGroupHash``) of the existing topics of ``names``; 0 if none exists."""
+        """Return the metadata hash (``computeGroupHash``) of the existing topics of ``names``; 0 if none exists.
+
+        Hashes of topics that are not cached are computed and cached.
+        """
         parts, topics = [], self.image.topics
         for name in iteration_order.sort_strings(self.existing(names)):
             known = self._hashes.get(name)
