@@ -74,7 +74,7 @@ class RecordStateChange(NamedTuple):
     state_batch: PersisterStateBatch
 
     def runs(self) -> list[InFlightRun]:
-        """Return the changed records as runs: they may have been split, and their batch with them, since the change."""
+        """Return the runs that have the changed records now: runs and batch may have been split since the change."""
         if self.batch.is_whole_run(self.first_offset, self.last_offset):
             return [InFlightRun(self.first_offset, self.last_offset, self.state)]
         before = self.state.rollback_state

@@ -39,7 +39,7 @@ class AcquireRequest(NamedTuple):
 
 
 class FetchedOffsets(NamedTuple):
-    """Offsets of a read: fetch offset, and first and last offset of each record batch."""
+    """Offsets of a read: fetch offset, and first and last offset (inclusive) of each record batch, ascending."""
 
     fetch_offset: int
     batch_offsets: Sequence[tuple[int, int]]
@@ -70,7 +70,10 @@ def acquire_records(
 
 
 def _acquisition_bounds(share: SharePartition, max_records: int, fetched: FetchedOffsets) -> tuple[int, int]:
-    """Return the last offset that may be acquired, and how many records may be: at most ``max_records``."""
+    """Return the last offset (inclusive) that may be acquired, and how many records: at most ``max_records``.
+
+    The number is 0 or negative if no record may be acquired.
+    """
     last = fetched.batch_offsets[-1][1]
     most = min(max_records, share.limits.max_record_locks - share.in_flight_count)
     if most <= 0 and fetched.fetch_offset <= share.end_offset:  # no new records, but available ones may be acquired
@@ -214,7 +217,10 @@ class _RecordAcquisition:
     # ------------------------------------------------------------------ new records
 
     def _acquire_new(self, first: int, last: int) -> None:
-        """Acquire new records from ``first`` on, up to the end of the record batch in which the limit is reached."""
+        """Acquire new records from ``first`` on, up to the end of the record batch in which the limit is reached.
+
+        They become in-flight batches, and the end offset advances. ``last``: last offset of the read, inclusive.
+        """
         share, most = self._share, self._most - self._count
         if not len(share):
             first = max(first, share.end_offset)
@@ -259,7 +265,7 @@ class _RecordAcquisition:
         return AcquiredRange(first, last, 1)
 
     def _acquire_strictly(self, first: int, last: int, most: int) -> AcquiredRange:
-        """Add a whole new record batch as in-flight, and acquire only ``most`` of its records."""
+        """Add records ``first`` to ``last`` as a batch, and acquire only the first ``most``; return their range."""
         batch = InFlightBatch(first, last, InFlightState(RecordState.AVAILABLE, 0))
         batch.track_offset_states()
         self._share.add_batch(batch)

@@ -222,12 +222,16 @@ class InFlightBatch:
             yield InFlightRun(first, self._run_end(at), self._states[at])
 
     def is_whole_run(self, first: int, last: int) -> bool:
-        """Return True if records ``first`` to ``last`` are exactly one run."""
+        """Return True if records ``first`` to ``last`` (inclusive) are exactly one run."""
         at = bisect_right(self._run_starts, first) - 1
         return self._run_starts[at] == first and self._run_end(at) == last
 
     def split_runs_at(self, begins: Sequence[int]) -> None:
-        """Split runs so that one begins at each of the ascending offsets; an offset after the batch is ignored."""
+        """Split runs so that one begins at each of the ascending offsets; an offset after the batch is ignored.
+
+        Each part of a run has its own copy of the state, with its pending change. `track_offset_states` is called
+        before.
+        """
         low, high = bisect_right(self._run_starts, begins[0]) - 1, bisect_right(self._run_starts, begins[-1])
         firsts = sorted({*self._run_starts[low:high], *begins})
         if firsts[-1] > self.last_offset:

@@ -68,7 +68,11 @@ class SharePartition:
         self._load_state_batches(remembered)
 
     def _load_state_batches(self, remembered: Iterable[PersisterStateBatch]) -> None:
-        """Add the persisted batches as in-flight. Records in gaps between them are fetched as new records."""
+        """Add the persisted batches as in-flight. Records in gaps between them are fetched as new records.
+
+        Raises:
+            InvalidShareState: a batch is invalid.
+        """
         expected, gap = self.start_offset, None
         for first, last, count, state in remembered:
             if first < self.start_offset or last < first:
@@ -264,7 +268,10 @@ class SharePartition:
         return state.rollback_state is None and state.state.is_final
 
     def _final_prefix(self) -> tuple[int, int]:
-        """Return the last offset of the leading final records (-1: none), and the number of them that is counted."""
+        """Return the last offset of the leading final records (-1: none).
+
+        Also return how many of their offsets are at or after the start offset.
+        """
         last, counted = -1, 0
         for batch in self:
             if self._gap_start is not None and self.has_gap and batch.last_offset >= self._gap_start:
@@ -281,6 +288,7 @@ class SharePartition:
     def update_log_start_offset(self, offset: int) -> None:
         """Advance the start offset to a new log start offset: available records before it are archived.
 
+        Do nothing if it is not after the start offset.
         Acquired records before it are archived on release or when their lock expires; acknowledgements do not change
         them.
         """

@@ -241,9 +241,9 @@ class SharePartitionLeader:
         return self._dependencies.persister.write(self.key, self._state_epoch, self.leader_epoch, *state)
 
     async def _await_persisted(self, writing: Awaitable[None]) -> ProtocolError | None:
-        """Wait for a write; return None, or the error for the consumer.
+        """Wait for a write; return None on success, else the error for the consumer.
 
-        The share partition is removed if the group or partition no longer exists.
+        The share partition is removed if the group or partition no longer exists, or its epoch is fenced.
         """
         try:
             await writing

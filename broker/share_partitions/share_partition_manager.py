@@ -80,7 +80,7 @@ class SharePartitionManager:
         replicas.on_resigned.append(self.on_resignation)
 
     async def run(self) -> None:
-        """Run the share coordinator until cancelled; then close the connections to other brokers."""
+        """Run the share coordinator of this broker until cancelled; then close the connections to other brokers."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.coordinator.run)

@@ -44,7 +44,10 @@ class ShareSession:
         """Removes the listener for the end of the connection."""
 
     def update(self, places: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Add the partitions of a request to the session, and remove those it forgets."""
+        """Add the partitions of a request to the session, and remove those it forgets.
+
+        The next response includes the new ones, even without records.
+        """
         for place in places:
             self.partitions.setdefault(place, True)
         for place in forgotten:

@@ -34,7 +34,11 @@ class ShareRecord(NamedTuple):
 
 
 def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value of a record as bytes; None as the value of a tombstone."""
+    """Return key and value of a record as bytes; None as the value of a tombstone.
+
+    Raises:
+        WireError: a field does not fit its schema, such as a string that is too long.
+    """
     kind = 0 if isinstance(record.key, share_state_records.ShareSnapshotKey) else 1
     key = _TYPE.pack(kind) + compiler.encode(record.key, 0)
     if record.value is None:

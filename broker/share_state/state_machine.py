@@ -33,9 +33,9 @@ class ShareCoordinatorSettings(NamedTuple):
 
 
 class InitializeShareState(NamedTuple):
-    """Event: initialize a share partition; ``start_offset`` -1 leaves it to the first leader.
+    """Event: initialize a share partition, replacing its state; ``start_offset`` -1 leaves it to the first leader.
 
-    The reply is True or an error.
+    The reply is True or an error, such as FENCED_STATE_EPOCH.
     """
 
     pending_request: Any

@@ -38,8 +38,8 @@ def prepare_abort_or_commit_with_epoch_bump(
 ) -> TransactionMetadata:
     """Return the transaction in state PrepareCommit or PrepareAbort, with the next producer epoch.
 
-    If the epochs are exhausted, it has a new id as ``next_producer_id``. An idle transactional id starts an empty
-    transaction.
+    If the epochs are exhausted, it has a new id as ``next_producer_id``; an abort in the largest epoch keeps that
+    epoch. For an idle transactional id it is an empty transaction.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR for a commit with the last epoch, as in Kafka; or as `NewProducerId`.

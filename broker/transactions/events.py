@@ -12,7 +12,10 @@ from ottla.broker.transactions.transaction_metadata import TopicPartition
 
 
 class InitProducerId(NamedTuple):
-    """Event: initialize or recover a producer; the reply is its (producer id, epoch)."""
+    """Event: initialize or recover a producer; the reply is its (producer id, epoch).
+
+    An ongoing transaction is aborted first: the reply is CONCURRENT_TRANSACTIONS, and the producer tries again.
+    """
 
     pending_request: Any
     transactional_id: str
@@ -44,7 +47,10 @@ class VerifyPartitions(NamedTuple):
 
 
 class EndTransaction(NamedTuple):
-    """Event: commit or abort; the reply is the (producer id, epoch) of the next transaction, (-1, -1) if unchanged."""
+    """Event: commit or abort a transaction; the reply follows once that decision is committed in the log.
+
+    The reply is the (producer id, epoch) of the next transaction, (-1, -1) unless ``bumps_epoch``.
+    """
 
     pending_request: Any
     transactional_id: str
@@ -63,7 +69,7 @@ class MarkersRequested(NamedTuple):
 
 
 class MarkersWritten(NamedTuple):
-    """Event: markers were written to these partitions of a transaction, or the partitions were deleted."""
+    """Event: these partitions of a transaction need no marker any more: it is written, or the partition is deleted."""
 
     transactional_id: str
     pending_transition: PendingTransition

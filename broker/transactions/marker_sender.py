@@ -96,7 +96,7 @@ class TxnMarkerSender:
             env: environment (clock, network).
             around: functions and settings of the node.
             epoch_of: returns the coordinator epoch for a transaction; None if this broker no longer coordinates it.
-            marked: called with the partitions that have their marker.
+            marked: called with partitions that need no marker any more.
         """
         self._env = env
         self._dependencies = around
@@ -206,7 +206,7 @@ class TxnMarkerSender:
         del self._queues[leader]
 
     async def _request(self, batches: list[MarkerBatch]) -> WriteTxnMarkersRequest:
-        """Return a request with one marker for each transaction that this broker still coordinates."""
+        """Return a request with one marker for each transaction that this broker still coordinates; it may be empty."""
         markers: dict[int, WritableTxnMarker] = {}
         for number, (due, partitions, _) in enumerate(batches, 1):
             if not number % MAX_BATCHES_PER_SLICE:

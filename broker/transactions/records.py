@@ -108,7 +108,7 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> Transa
 
 
 def _check(value: TransactionLogValue) -> TransactionState:
-    """Check the fields of a record, which a client may have written; return the transaction's state.
+    """Check the fields of a record's value, which a client may have written; return the transaction's state.
 
     Raises:
         WireError: a field has a value that no coordinator writes.

@@ -75,7 +75,10 @@ class TransactionStateMachine:
     # ------------------------------------------------------------------ reading
 
     def committed_transaction(self, transactional_id: str) -> TransactionMetadata | None:
-        """Return the last state of a transactional id whose record is committed; None if the id is unknown."""
+        """Return the last state of a transactional id whose record is committed; None if the id is unknown.
+
+        A new id whose first record is pending has its initial state: Empty, with epoch -1.
+        """
         pending = self.pending_transitions.get(transactional_id)
         return self._transactions.get(transactional_id) if pending is None else pending.visible_transaction()
 
@@ -121,7 +124,7 @@ class TransactionStateMachine:
             )
 
     def replay(self, offset: int, record: TransactionRecord) -> None:
-        """Replay a record of `__transaction_state`; mark the pending transition that it belongs to as written."""
+        """Apply a record of `__transaction_state` to the state; mark its pending transition, if any, as written."""
         transactional_id, txn = record
         self._ongoing.pop(transactional_id, None)
         self._prepared.pop(transactional_id, None)

@@ -65,7 +65,10 @@ class VerificationRequest(NamedTuple):
 
 
 class VerificationResult(NamedTuple):
-    """Error codes of rejected partitions, and for each other one the context (verification guard) to append with."""
+    """Result of a verification: error codes of rejected partitions, and contexts (guards) for the append.
+
+    ``txns`` has the context of each partition whose log had no open transaction; others are appended without one.
+    """
 
     errors: ErrorsByPartition
     txns: dict[TopicPartition, TxnAppendContext]
@@ -202,7 +205,10 @@ class TransactionVerifier:
 
 
 def _to_producer_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
-    """Return the coordinator's error code in the form that the producer's version understands."""
+    """Return the coordinator's error code in the form that the producer's version understands.
+
+    PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH; for VERIFY, TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE.
+    """
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and operation is TransactionSupportedOperation.VERIFY:
@@ -260,7 +266,10 @@ class _CoordinatorQueue:
         self._sending: trio.Event | None = None
 
     async def verify(self, transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
-        """Enqueue a transaction, wait for its result, and return the error codes of its rejected partitions."""
+        """Enqueue a transaction, wait for its result, and return the error codes of its rejected partitions.
+
+        All have NETWORK_EXCEPTION if the coordinator cannot be reached.
+        """
         mine = _QueuedTransaction(transaction, PendingBrokerRequest())
         self._enqueue(mine)
         while mine.pending_request.answer is None:

@@ -121,7 +121,7 @@ class _ShareBalancer(Generic[P]):
         self.members_below_quota: JavaHashMap[int, None] = JavaHashMap(_integer_hash, table_size_for(len(drafts)))
 
     def add(self, member: int, partition: P) -> None:
-        """Record a partition as assigned to a member."""
+        """Record a partition as assigned to a member, in ``by_partition`` and ``by_member``; drafts are unchanged."""
         self.by_partition.compute_if_absent(partition, lambda: JavaHashMap(_integer_hash)).put(member, None)
         self.by_member.compute_if_absent(member, lambda: JavaHashMap(self._hash_of)).put(partition, None)
 
@@ -139,7 +139,10 @@ class _ShareBalancer(Generic[P]):
         return self.count(member) > self._desired.get(member, 0)
 
     def add_missing_targets(self, initial_capacity: int | None = None) -> None:
-        """Add the target partitions that are not assigned to any member, with an empty set of members."""
+        """Add the target partitions without an entry in ``by_partition``, with an empty set of members.
+
+        ``initial_capacity``: number of buckets of such a set; None for 16.
+        """
         for partition in self._targets:
             self.by_partition.compute_if_absent(partition, lambda: JavaHashMap(_integer_hash, initial_capacity or 16))
 
@@ -152,7 +155,7 @@ class _ShareBalancer(Generic[P]):
         return True
 
     def revoke_above_quota(self, members: Iterator[int]) -> None:
-        """Revoke partitions from the members above their quota, in the order of their assignment."""
+        """Revoke partitions from those of ``members`` above their quota, also in the drafts, first added first."""
         for member in members:
             held = self.by_member[member]
             for partition in list(held):

@@ -100,7 +100,11 @@ class _HeterogeneousAssignment:
         self.mutable_assignments: dict[int, MutableAssignment] = {}
 
     def initialize(self) -> Generator[None, None, None]:
-        """Collect the subscribers of each topic and the partitions that members retain, as a job."""
+        """Collect the subscribers of each topic and the partitions that members retain, as a job.
+
+        Raises:
+            PartitionAssignorException: a member's current target has a partition that does not exist.
+        """
         for number, claim in enumerate(self.spec.members.values()):
             for topic in claim.topics:
                 if topic not in self.owners:

@@ -115,24 +115,24 @@ class ClassicGroup:
     state_since_ms: int = -1
 
     def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
-        """Change the state; the current state must be a valid previous state of the new one."""
+        """Change the state and record the time; the current state must be a valid previous state of the new one."""
         assert self.state in VALID_PREVIOUS_STATES[state], f"{self.id}: {self.state} to {state}"
         self.state = state
         self.state_since_ms = now_ms
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The largest of the members' rebalance timeouts."""
+        """The largest of the members' rebalance timeouts; 0 without members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """True during the initial rebalance delay of an empty group."""
+        """True during the initial rebalance delay, in which members join a group that was empty."""
         return self.remaining_initial_delay_ms is not None
 
     @property
     def has_all_members_joined(self) -> bool:
-        """True if every member has a pending JoinGroup and every assigned member id has been used."""
+        """True if every member has a pending JoinGroup and no assigned member id is unused; also without members."""
         return not self.pending_join_members and self.awaiting_join_count == len(self.members)
 
     def set_awaiting_join(self, member: ClassicGroupMember, call: GroupRequest | None) -> GroupRequest | None:
@@ -142,7 +142,7 @@ class ClassicGroup:
         return before
 
     def set_protocols(self, member: ClassicGroupMember, protocols: list[tuple[str, bytes]]) -> None:
-        """Replace the protocols of a member and adjust the number of members by protocol."""
+        """Replace the protocols (name, metadata) of a member and adjust the number of members by protocol."""
         for name, _ in member.protocols:
             self.protocol_counts[name] -= 1
             if not self.protocol_counts[name]:
@@ -224,7 +224,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
 
     def replace_static_member(self, old_id: str, new_id: str) -> ClassicGroupMember:
-        """Replace the id of a static member in place, and return the member. Pending requests are left unchanged."""
+        """Replace the id of a static member (also as leader) and return its object; its requests stay pending."""
         member = self.members[old_id]
         self.members = {new_id if k == old_id else k: m for k, m in self.members.items()}
         self.pending_sync_members = {new_id if k == old_id else k: None for k in self.pending_sync_members}
@@ -265,7 +265,7 @@ class ClassicGroup:
 
     @classmethod
     def from_record_value(cls, group_id: str, value: offset_records.GroupMetadataValue) -> ClassicGroup:
-        """Return the group that a GroupMetadata record of `__consumer_offsets` describes."""
+        """Return a new group with the members of a GroupMetadata record, as `restore` initializes it."""
         group = cls(group_id)
         for _ in group.restore(value):
             pass

@@ -31,7 +31,7 @@ class NewGroupJoin(NamedTuple):
 
 
 class ClassicGroups:
-    """Classic groups of one partition of `__consumer_offsets`."""
+    """Classic groups of one partition of `__consumer_offsets`, and their rules: most methods return effects."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
@@ -44,7 +44,7 @@ class ClassicGroups:
         """True once the shard is loaded: records that are replayed from then on were written by this broker."""
 
     def replay(self, key: offset_records.GroupMetadataKey, value: offset_records.GroupMetadataValue | None) -> None:
-        """Replay a group metadata record; None as ``value`` is a tombstone."""
+        """Replay a group metadata record; None as ``value`` is a tombstone, which removes the group."""
         if value is None:
             self.persisted_groups.pop(key.group, None)
             self.groups.pop(key.group, None)
@@ -111,7 +111,7 @@ class ClassicGroups:
         return self.join(call, now_ms)
 
     def on_disconnect(self, group_id: str, pending: object, now_ms: int) -> GroupEffects:
-        """Handle the disconnection of a client with a pending request: a member remains and may rejoin, as in Kafka.
+        """Return the effects of a disconnection during a request: the member remains and may rejoin, as in Kafka.
 
         A new dynamic member that joined before v4 never received its id and is removed; Kafka waits five minutes.
         """

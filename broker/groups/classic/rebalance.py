@@ -32,7 +32,7 @@ else:
 
 
 class GroupSettings(NamedTuple):
-    """Group coordinator settings of a broker."""
+    """Group coordinator settings of a broker: limits of classic groups, retention, and those of other types."""
 
     initial_rebalance_delay_ms: int = 3000
     min_session_timeout_ms: int = 6000
@@ -46,7 +46,7 @@ class GroupSettings(NamedTuple):
     streams: StreamsGroupSettings = StreamsGroupSettings()
 
     def allows_session_timeout(self, session_timeout_ms: int) -> bool:
-        """Return True if the session timeout is within the broker's bounds."""
+        """Return True if a session timeout is within the broker's bounds (`group.min.session.timeout.ms`, ``max``)."""
         return self.min_session_timeout_ms <= session_timeout_ms <= self.max_session_timeout_ms
 
 
@@ -380,7 +380,7 @@ def _remove_unsynced_members(
 
 
 def remove_member(group: ClassicGroup, member: ClassicGroupMember, fx: GroupEffects) -> None:
-    """Remove a member; its pending requests fail with UNKNOWN_MEMBER_ID."""
+    """Remove a member, without a rebalance, and its session timeout; its requests fail with UNKNOWN_MEMBER_ID."""
     reject_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "", fx)
     reject_sync(member, ErrorCode.UNKNOWN_MEMBER_ID, fx)
     group.remove(member.id)

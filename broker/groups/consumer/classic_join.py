@@ -143,7 +143,10 @@ def _updated_member(
 
 
 def _downgrade(update: MemberUpdate, fx: GroupEffects) -> Generator[None, None, None]:
-    """Downgrade the group after its last consumer protocol member rejoined with the classic protocol, as a job."""
+    """Add to ``fx`` the conversion to a classic group, as a job.
+
+    It follows when the last member with the consumer protocol has rejoined with the classic protocol.
+    """
     group, epoch, moved = update.group, update.group.epoch, update.updated
     if update.looks_at_topics:
         epoch, _ = yield from update.new_epoch(fx)
@@ -165,7 +168,10 @@ def _answer(
     *,
     stays: bool,
 ) -> None:
-    """Set the generation (the member epoch) in the response and, if the group ``stays``, the timer for SyncGroup."""
+    """Fill in the response; its generation is the member epoch. ``moved``: the reconciled member.
+
+    If the group ``stays`` a consumer group, restart the session timeout and set the timer for SyncGroup.
+    """
     assert moved.classic_metadata is not None
     response.member_id = moved.id
     response.generation_id = moved.epoch

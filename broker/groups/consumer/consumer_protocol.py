@@ -46,19 +46,19 @@ def _decode(cls: type[M], raw: bytes) -> Generator[None, None, M]:
 
 
 def decode_subscription(raw: bytes) -> Generator[None, None, consumer_protocol.ConsumerProtocolSubscription]:
-    """Decode the embedded subscription of a member, as a job.
+    """Decode the embedded subscription of a member (version and message), as a job.
 
     Raises:
-        WireError: the bytes are malformed, or more than `LARGEST_BYTES`.
+        WireError: the bytes are malformed, more than `LARGEST_BYTES`, or would take far more memory.
     """
     return _decode(consumer_protocol.ConsumerProtocolSubscription, raw)
 
 
 def decode_assignment(raw: bytes) -> Generator[None, None, consumer_protocol.ConsumerProtocolAssignment]:
-    """Decode the embedded assignment of a member, which may be empty, as a job.
+    """Decode the embedded assignment of a member (version and message), as a job; no bytes are an empty assignment.
 
     Raises:
-        WireError: the bytes are malformed, or more than `LARGEST_BYTES`.
+        WireError: the bytes are malformed, more than `LARGEST_BYTES`, or would take far more memory.
     """
     if not raw:
         return consumer_protocol.ConsumerProtocolAssignment()

@@ -119,7 +119,9 @@ def _write(
 def _to_classic_group(
     groups: ConsumerGroups, back: GroupDowngrade, before: ConsumerGroupMember | None
 ) -> Generator[GroupEffects | None, None, ClassicGroup]:
-    """Build the classic group with its members and their assignments; yield None between two steps.
+    """Return a new classic group with the members and their assignments, as a job; it is not stored.
+
+    ``before``: static member that ``back.joining_member`` replaces; None if there is none.
 
     Raises:
         WireError: the metadata of a member is malformed, or the members have no common protocol.

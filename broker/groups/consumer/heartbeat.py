@@ -148,8 +148,10 @@ class _ConsumerHeartbeat:
     def run(self) -> None:
         """Update the member by its request, then the group; create or convert the group for a joining member.
 
+        Records, timers and the filled-in response are added to the effects.
+
         Raises:
-            ProtocolError: error of the response.
+            ProtocolError: error of the response, such as GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
         """
         request = self._request
         known = self._groups.groups.get(request.group_id)
@@ -230,7 +232,7 @@ class _ConsumerHeartbeat:
         return known
 
     def _updated_member(self, member: ConsumerGroupMember, names: Set[str]) -> ConsumerGroupMember:
-        """Return the member with the fields of the request; omitted fields are unchanged."""
+        """Return a copy of the member with the fields of the request; omitted fields are unchanged."""
         request = self._request
         return replace(
             member,

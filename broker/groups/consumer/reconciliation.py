@@ -63,7 +63,7 @@ def reconcile(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> Consum
 
 
 def check_member_state(member: ConsumerGroupMember, owned: OwnedPartitions) -> None:
-    """Check that the member's state is known, or that the member reports to own no partitions.
+    """Check that the member's state is known, or that the member reports to own no partitions (an empty list).
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
@@ -81,9 +81,9 @@ def _owns_any(owned: OwnedPartitions, held: PartitionEpochs) -> bool:
 
 
 def _without_unsubscribed(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> ConsumerGroupMember:
-    """Return the member with the partitions of unsubscribed topics moved to revocation.
+    """Return the member without the partitions of unsubscribed topics; other partitions are unchanged.
 
-    Other partitions are unchanged.
+    They are moved to revocation, unless the member reports to own none of the partitions that it has to revoke.
     """
     gone = [topic for topic in member.assigned if topic not in goal.subscribed]
     if not gone:

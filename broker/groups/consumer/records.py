@@ -63,7 +63,7 @@ def member_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
 def with_metadata(
     group: ConsumerGroup, member: ConsumerGroupMember, value: consumer_group_records.ConsumerGroupMemberMetadataValue
 ) -> Generator[None, None, ConsumerGroupMember]:
-    """Return a member with the fields of its metadata record (type 5), as a job."""
+    """Return a copy of ``member`` with the fields of its metadata record (type 5), as a job."""
     names = yield from group.shared_subscription(member, (yield from read_names(value.subscribed_topic_names)))
     return replace(
         member,
@@ -114,7 +114,7 @@ def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> Gro
 def with_assignment(
     member: ConsumerGroupMember, value: consumer_group_records.ConsumerGroupCurrentMemberAssignmentValue
 ) -> Generator[None, None, ConsumerGroupMember]:
-    """Return a member with the fields of its current assignment record (type 8), as a job."""
+    """Return a copy of ``member`` with the fields of its current assignment record (type 8), as a job."""
 
     def epochs(row: consumer_group_records.TopicPartitions) -> dict[int, int]:
         known = row.assignment_epochs
@@ -151,7 +151,10 @@ def partition_metadata_tombstone(group_id: str) -> GroupRecord:
 
 
 def slice_records(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
-    """Yield records in parts of about `MAX_RECORDS_PER_SLICE`, fewer if they contain many partitions."""
+    """Yield records in parts of at most `MAX_RECORDS_PER_SLICE`, fewer if they contain many partitions.
+
+    The last part may be empty.
+    """
     part: list[GroupRecord] = []
     weight = 0
     for record in records:

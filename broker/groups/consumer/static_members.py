@@ -24,7 +24,7 @@ def require_static_member(group: ConsumerGroup, member_id: str, instance_id: str
     """Return the static member with an instance id; its member id must be ``member_id``.
 
     Raises:
-        ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        ProtocolError: UNKNOWN_MEMBER_ID (no such instance id), FENCED_INSTANCE_ID (another member id).
     """
     member = group.static_member(instance_id)
     if member is None:

@@ -102,7 +102,7 @@ def sort_strings_job(texts: Iterable[str], most_chars: int | None = None) -> Gen
     """Return the distinct strings in the order of Java's ``Collections.sort``, as a job.
 
     Raises:
-        OverflowError: the strings have more than ``most_chars`` characters in total.
+        OverflowError: the distinct strings have more than ``most_chars`` characters in total (None: no limit).
     """
     distinct: dict[str, None] = {}
     is_plain, rest, chars = True, iter(texts), 0

@@ -161,7 +161,10 @@ class _ShareHeartbeat:
         self._result.epoch = group.epoch
 
     def _updated_member(self, member: ShareGroupMember, names: Set[str]) -> ShareGroupMember:
-        """Return the member with the fields of the request; omitted fields are unchanged."""
+        """Return a copy of the member with the fields of the request and the subscription ``names``.
+
+        Omitted fields are unchanged.
+        """
         request = self._request
         return replace(
             member,

@@ -96,7 +96,7 @@ def group_tombstones(group: ShareGroup) -> Iterator[GroupRecord]:
 def with_metadata(
     group: ShareGroup, member: ShareGroupMember, value: share_group_records.ShareGroupMemberMetadataValue
 ) -> Generator[None, None, ShareGroupMember]:
-    """Return a member with the fields of its metadata record (type 10), as a job."""
+    """Return a copy of ``member`` with the fields of its metadata record (type 10), as a job."""
     names = yield from group.shared_subscription(member, (yield from read_names(value.subscribed_topic_names)))
     return replace(
         member,
@@ -110,7 +110,7 @@ def with_metadata(
 def with_assignment(
     member: ShareGroupMember, value: share_group_records.ShareGroupCurrentMemberAssignmentValue
 ) -> Generator[None, None, ShareGroupMember]:
-    """Return a member with the fields of its current assignment record (type 14), as a job."""
+    """Return a copy of ``member`` with the fields of its current assignment record (type 14), as a job."""
     assigned = yield from read_assignment(value.assigned_partitions)
     return replace(member, epoch=value.member_epoch, previous_epoch=value.previous_member_epoch, assigned=assigned)
 

@@ -62,7 +62,10 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
 
     @property
     def has_unassigned_partitions(self) -> bool:
-        """True if the targets of a subscribed topic do not contain exactly its initialized partitions."""
+        """True if, for a subscribed topic, the members' targets together are not exactly its initialized partitions.
+
+        False without members.
+        """
         if not self.members:
             return False
         assigned: dict[bytes, set[int]] = {}

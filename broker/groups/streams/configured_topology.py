@@ -65,12 +65,14 @@ class ConfiguredTopology(NamedTuple):
 
     @property
     def is_ready(self) -> bool:
-        """True if tasks can be assigned."""
+        """True if tasks can be assigned: there is no ``problem``."""
         return self.problem is None
 
 
 def configure_topology(topology: StreamsTopology, image: MetadataImage) -> ConfiguredTopology:
     """Return the topology configured with the existing topics of the metadata image.
+
+    Missing or wrongly partitioned topics are no error: they are the ``problem`` of the result.
 
     Raises:
         ProtocolError: STREAMS_INVALID_TOPOLOGY; UNKNOWN_SERVER_ERROR for invalid indices or partition counts, as in
@@ -106,7 +108,11 @@ def _abbreviate(names: Iterable[str]) -> str:
 
 
 def _copartition_groups(row: streams_group_records.Subtopology) -> list[frozenset[str]]:
-    """Return the sets of topics of a subtopology that must have equal numbers of partitions."""
+    """Return the sets of topics of a subtopology that must have equal numbers of partitions.
+
+    Raises:
+        ProtocolError: UNKNOWN_SERVER_ERROR: an index of a topic is invalid.
+    """
 
     def at(names: list[str], places: list[int]) -> list[str]:
         if any(not 0 <= place < len(names) for place in places):
@@ -132,7 +138,14 @@ def _check_sources(topology: StreamsTopology, image: MetadataImage) -> None:
 def _decide_partition_counts(
     topology: StreamsTopology, image: MetadataImage, groups: list[frozenset[str]]
 ) -> PartitionCounts:
-    """Return the number of partitions of every source, repartition and changelog topic of the topology."""
+    """Return the number of partitions of every source, repartition and changelog topic; existing topics keep theirs.
+
+    ``groups``: sets of topics that must have equally many partitions.
+
+    Raises:
+        ProtocolError: STREAMS_INVALID_TOPOLOGY, UNKNOWN_SERVER_ERROR.
+        TopicConfigurationException: topics of a set cannot have equally many partitions.
+    """
     counts = PartitionCounts(image)
     rows = list(topology.subtopologies.values())
     counts.decided.update(repartition_topic_counts(rows, counts))
@@ -184,7 +197,11 @@ def _check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology]) -> None:
 def _missing(
     topology: StreamsTopology, subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
 ) -> dict[str, ConfiguredInternalTopic]:
-    """Return the missing internal topics by name, and check the partition counts of the existing ones."""
+    """Return the missing internal topics by name, and check the partition counts of the existing ones.
+
+    Raises:
+        TopicConfigurationException: an existing topic has another number of partitions than required.
+    """
     needed: dict[str, ConfiguredInternalTopic] = {}
     for subtopology in subtopologies.values():
         needed.update(subtopology.repartition_source_topics)

@@ -77,7 +77,10 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
             fx.timers.append(ScheduleTimer((INITIAL_DELAY_TIMER, group.id), now_ms + wait))
 
     def cancel_initial_delay(self, group_id: str, fx: GroupEffects) -> None:
-        """Cancel the timer that delays the first assignment of a new streams group; do nothing if it has expired."""
+        """End the initial rebalance delay of a group, and add the cancellation of its timer to ``fx``.
+
+        Do nothing if the group is not delayed.
+        """
         if group_id in self.delayed_groups:
             self.delayed_groups.discard(group_id)
             fx.timers.append(CancelTimer((INITIAL_DELAY_TIMER, group_id)))

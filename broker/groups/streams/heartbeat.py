@@ -171,7 +171,11 @@ class _StreamsHeartbeat:
         return group, group.members.get(request.member_id) or StreamsGroupMember(request.member_id)
 
     def _updated_member(self, member: StreamsGroupMember) -> StreamsGroupMember:
-        """Return the member with the fields of the request; omitted fields are unchanged."""
+        """Return a copy of the member with the fields of the request; omitted fields are unchanged.
+
+        Raises:
+            ProtocolError: UNKNOWN_SERVER_ERROR: a client tag is repeated.
+        """
         request, endpoint, tags = self._request, self._request.user_endpoint, self._request.client_tags
         named = {} if tags is None else {tag.key: tag.value for tag in tags}
         if tags is not None and len(named) < len(tags):

@@ -49,9 +49,10 @@ def _invalid(why: str) -> ProtocolError:
 def repartition_topic_counts(
     rows: Sequence[streams_group_records.Subtopology], counts: PartitionCounts
 ) -> dict[str, int]:
-    """Return the number of partitions of each repartition topic: as the application set it, or as its sources have.
+    """Return the number of partitions of each repartition topic, by name.
 
-    ``rows``: the subtopologies; ``counts``: the known numbers of partitions.
+    It is set by the application, or that of the largest source of a subtopology that writes to the topic. ``rows``: the
+    subtopologies; ``counts``: the known numbers of partitions, which are left unchanged.
 
     Raises:
         ProtocolError: STREAMS_INVALID_TOPOLOGY: a number cannot be computed.
@@ -101,9 +102,10 @@ def _largest_source(
 def enforce_copartitioning(
     group: Set[str], fixed: Mapping[str, int], flexible: Set[str], counts: PartitionCounts
 ) -> dict[str, int]:
-    """Return the number of partitions of the repartition topics in a copartition group.
+    """Return the number of partitions, equal for all, of the repartition topics in a copartition group, by name.
 
-    ``fixed``: repartition topics of the whole topology with a number set by the application; ``flexible``: all others.
+    ``group``: topics that must have equally many partitions; ``fixed``: repartition topics of the whole topology with a
+    number set by the application; ``flexible``: the other repartition topics; ``counts``: the known numbers.
 
     Raises:
         TopicConfigurationException: the topics cannot be copartitioned.

@@ -66,7 +66,7 @@ def sorted_tags(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 def with_metadata(
     group: StreamsGroup, member: StreamsGroupMember, value: streams_group_records.StreamsGroupMemberMetadataValue
 ) -> Generator[None, None, StreamsGroupMember]:
-    """Return a member with the fields of its metadata record (type 19), as a job."""
+    """Return a copy of ``member`` with the fields of its metadata record (type 19), as a job."""
     tags = {row.key: row.value for row in value.client_tags}
     keys = yield from sort_job(tags, java_string_sort_key)
     return replace(
@@ -150,7 +150,7 @@ def current_assignment_record(group_id: str, member: StreamsGroupMember) -> Grou
 def with_assignment(
     member: StreamsGroupMember, value: streams_group_records.StreamsGroupCurrentMemberAssignmentValue
 ) -> Generator[None, None, StreamsGroupMember]:
-    """Return a member with the fields of its current assignment record (type 22), as a job."""
+    """Return a copy of ``member`` with the fields of its current assignment record (type 22), as a job."""
 
     def epochs(row: _TasksWithEpochs) -> dict[int, int]:
         known = row.assignment_epochs

@@ -217,5 +217,5 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
 
     @property
     def subscribed_topic_names(self) -> Mapping[str, str]:
-        """Source topics of the topology -> subtopology id; empty while the group has no members."""
+        """Source and repartition source topics -> id of the subtopology that reads them; empty without members."""
         return self.topology.subtopology_by_source if self.members and self.topology is not None else {}
