@@ -207,7 +207,7 @@ class Shard(Generic[R]):
         return error
 
     def _complete(self, fx: Effects[R], error: ErrorCode) -> None:
-        """Send the replies of effects, as errors if ``error`` is set; defer them until their records are committed."""
+        """Send replies and `WriteResult` of effects: at once with an ``error``, else once all records are committed."""
         if error is not ErrorCode.NONE:
             self._send_replies(fx.replies, to_client_error(error))
             self._deliver_write_result(fx.on_commit_outcome, to_client_error(error))

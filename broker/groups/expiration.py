@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 
 def _retention_start_ms(group: ClassicGroup | None, value: OffsetAndMetadata) -> int | None:
-    """Return the start of an offset's retention time in ms since the epoch; None while the group's state retains it."""
+    """Return the start of an offset's retention time in ms since the epoch; None while the group's state retains it.
+
+    That is during a rebalance, and in a stable group of another protocol type. ``group``: None for a simple consumer.
+    """
     if group is None or group.protocol_type is None:
         return value.commit_ms
     if group.state is ClassicGroupState.EMPTY:

@@ -93,7 +93,7 @@ class AssignedGroup(Generic[M, T]):
     def assignment_epoch(self, member: M, offset: OffsetToCommit) -> int | None:
         """Return the member epoch at which the partition of ``offset`` was assigned to ``member``.
 
-        Partitions that it still has to revoke count; None if it has not the partition.
+        Partitions that it still has to revoke count; None if it does not have the partition.
         """
         raise NotImplementedError
 

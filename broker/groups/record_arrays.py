@@ -19,7 +19,7 @@ PARTITIONS_PER_ROW = 8
 def read_table(
     rows: Iterable[Any], key: Callable[[Any], K], value: Callable[[Any], V]
 ) -> Generator[None, None, dict[K, V]]:
-    """Return a dict of the array elements ``rows``, which have ``partitions``, as a job.
+    """Return a dict of the array elements ``rows``, which have ``partitions`` that count as work, as a job.
 
     ``key`` and ``value`` are functions of an element; of elements with the same key, the last one wins.
     """

@@ -225,7 +225,9 @@ def _apply_acknowledge_type(
 
 
 def release_acquired_records(share: SharePartition, member_id: str) -> RecordStateChanges:
-    """Change all records acquired by a member to available, or to archived at the delivery count limit.
+    """Change all records acquired by a member to available.
+
+    Records at the delivery count limit, or before the start offset, are archived instead.
 
     Return the changes; they are pending until the caller has written them and calls `complete_changes`.
     """

@@ -101,7 +101,9 @@ class InFlightState:
         self.lock_until_ms = lock_until_ms
 
     def try_update_state(self, state: RecordState, delivery_limit: int) -> bool:
-        """Change acquired records to ``state``; return False, without a change, if they are not acquired or pending.
+        """Change acquired records to ``state`` and return True; remove the member.
+
+        Return False, without a change, if they are not acquired or have a pending change.
 
         Archived replaces Available once the delivery count has reached ``delivery_limit``.
         """

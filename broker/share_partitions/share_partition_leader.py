@@ -65,8 +65,9 @@ class SharePartitionDependencies(NamedTuple):
 def to_consumer_error(error: ProtocolError) -> ProtocolError:
     """Return the error for the consumer's response from an error of the persister.
 
-    COORDINATOR_NOT_AVAILABLE replaces coordinator errors, NOT_LEADER_OR_FOLLOWER fenced epochs, UNKNOWN_SERVER_ERROR
-    all others but three that consumers understand.
+    COORDINATOR_NOT_AVAILABLE replaces coordinator and network errors, NOT_LEADER_OR_FOLLOWER fenced epochs. Of the
+    others, GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION and NOT_LEADER_OR_FOLLOWER are kept; the rest becomes
+    UNKNOWN_SERVER_ERROR.
     """
     if error.code in _COORDINATOR_ERRORS:
         return ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)

@@ -54,10 +54,11 @@ class ShareSession:
             self.partitions.pop(place, None)
 
     def must_include(self, place: TopicIdPartition, *, brings: bool, failed: bool) -> bool:
-        """Return True if the response must include a partition, and record that it does.
+        """Return True if the response must include a partition: it is due, ``brings`` records, or ``failed``.
 
-        ``brings``: the partition has records for the member, and moves to the end of the fetch order; ``failed``: it
-        has an error, and is included in the next response as well.
+        A partition is due if it is new in the session, or had an error in the last response. The session is updated:
+        with records the partition moves to the end of the fetch order, after an error it is due again. A partition
+        outside of the session is not added.
         """
         due = self.partitions.get(place, False)
         if place in self.partitions:
@@ -119,7 +120,7 @@ class ShareSessionCache:
     def continue_session(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
         """Check the session epoch of a request, increment the epoch of the share session, and return the session.
 
-        Epoch -1 is always valid and does not close the session here.
+        Epoch -1 is always valid; it neither changes the epoch nor closes the session here. 1 follows the largest epoch.
 
         Raises:
             ProtocolError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.

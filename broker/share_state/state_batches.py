@@ -1,6 +1,6 @@
 """Combination of state batches of a share partition into the smallest list without overlaps.
 
-The state of a share partition is a list of batches `(first, last, state, count)`; each write adds some, which may
+The state of a share partition is a list of batches `(first, last, count, state)`; each write adds some, which may
 overlap older ones. Where two overlap, the one with the higher delivery count is newer, and at equal counts the one with
 the higher state.
 

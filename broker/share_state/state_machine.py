@@ -264,9 +264,9 @@ class ShareStateMachine:
         return ScheduleTimer(_COLD_SNAPSHOT_TIMER, now_ms + self._settings.cold_snapshot_interval_ms)
 
     def _cold_snapshots(self, now_ms: int) -> Iterator[ShareRecord | None]:
-        """Yield snapshots of share partitions not written for the interval: their old records would prevent truncation.
+        """Yield snapshots of share partitions without one for the interval: old records would prevent truncation.
 
-        None is yielded for each other share partition.
+        None is yielded for each other share partition. Nothing is yielded if all snapshots are of this kind already.
         """
         if all(state.create_timestamp_ms != state.write_timestamp_ms for state in self.states.by_key.values()):
             return

@@ -232,9 +232,9 @@ class TransactionStateMachine:
     def _apply_results_in_slices(
         self, left: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> Iterator[TransactionEffects]:
-        """Apply the write result in slices.
+        """Yield the effects of applying the write result to the transitions ``left``, in slices.
 
-        ``left`` is reduced to what must be done again if an append fails meanwhile.
+        Before each slice, ``left`` is reduced to the transitions to apply again if the append of that slice fails.
         """
         done: list[tuple[str, PendingTransition]] = []
         transitions = list(left)

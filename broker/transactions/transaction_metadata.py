@@ -89,7 +89,7 @@ class TransactionMetadata(NamedTuple):
         return is_epoch_exhausted(self.producer_epoch)
 
     def transition_to(self, state: TransactionState, **changes: Any) -> TransactionMetadata:
-        """Return a copy in another state, with the fields ``changes`` and this producer id as the previous one.
+        """Return a copy in ``state``, with the fields ``changes`` and this producer id as ``previous_producer_id``.
 
         This object is unchanged. Its state must be a valid previous state of ``state``.
         """

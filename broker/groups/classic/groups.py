@@ -268,7 +268,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ sync
 
     def sync(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Handle a SyncGroup request, held until the assignments that the leader sends are committed."""
+        """Reply to a SyncGroup in a stable group; else hold it until the assignments of the leader are committed."""
         fx = GroupEffects()
         try:
             self._sync(call, call.request, fx)
@@ -315,7 +315,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ heartbeat, leave
 
     def heartbeat(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Restart the session timeout for a Heartbeat request; during the join phase, reply REBALANCE_IN_PROGRESS."""
+        """Reply to a Heartbeat and restart the session timeout; REBALANCE_IN_PROGRESS during the join phase."""
         fx = GroupEffects()
         request: hb.HeartbeatRequest = call.request
         code = ErrorCode.NONE

@@ -71,7 +71,11 @@ def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Gene
 def write_conversion(
     groups: ConsumerGroups, classic: ClassicGroup, group: ConsumerGroup, now_ms: int
 ) -> Iterator[GroupEffects]:
-    """Yield the records of the converted group in parts; fail the classic group's pending requests first."""
+    """Yield the effects that write the converted group, in parts.
+
+    The first one has errors (REBALANCE_IN_PROGRESS) for the classic group's pending requests and its tombstone; the
+    last one starts the session timeouts.
+    """
     fx = GroupEffects()
     for waiting in classic.members.values():
         rebalance.reject_join(classic, waiting, ErrorCode.REBALANCE_IN_PROGRESS, waiting.id, fx)

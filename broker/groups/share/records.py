@@ -118,7 +118,7 @@ def with_assignment(
 def read_partitions_info(
     rows: list[share_group_records.TopicPartitionsInfo],
 ) -> Generator[None, None, dict[bytes, NamedTopicPartitions]]:
-    """Return topics of a state partition metadata record (type 15) by id, as a job."""
+    """Return names and partitions of topics in a state partition metadata record (type 15), by topic id, as a job."""
     return (
         yield from read_table(
             rows, attrgetter("topic_id"), lambda row: NamedTopicPartitions(row.topic_name, frozenset(row.partitions))

@@ -215,7 +215,7 @@ class _StreamsHeartbeat:
     def _configured(self, group: StreamsGroup, topology: StreamsTopology) -> tuple[ConfiguredTopology, int]:
         """Return the configured topology and the metadata hash.
 
-        Both are computed at the first heartbeat, and again when the metadata hash of the group is stale.
+        The hash is computed again if it is stale, and the topology configured again if the hash has changed.
         """
         known = group.configured
         if group.topology is not None and known is not None and not group.is_metadata_stale:
