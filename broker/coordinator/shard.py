@@ -142,7 +142,7 @@ class Shard(Generic[R]):
             self._fail(error, event)
 
     def _decide(self, event: Any) -> None:
-        """Process an event: append and replay the records, set timers, then send or defer the replies."""
+        """Process an event: append and replay records, set timers, send or defer replies. Raises as `_handle`."""
         fx = self._handle(event)
         self._send_replies(fx.immediate_replies)
         error = self._write(fx, map(self._serde.encode, fx.records))

@@ -23,7 +23,12 @@ from ottla.broker.groups.java_collections import iteration_order
 
 
 def assign_uniform(spec: GroupSpec) -> AssignmentJob:
-    """Return a job that computes the uniform target assignment by member id, for equal or different subscriptions."""
+    """Return a job that computes the uniform target assignment by member id, for equal or different subscriptions.
+
+    Raises:
+        PartitionAssignorException: by the job: the current targets do not fit the topics, such as a partition that does
+            not exist.
+    """
     if spec.homogeneous:
         return _homogeneous(spec)
     return assign_heterogeneous(spec)

@@ -61,7 +61,12 @@ def _join(
     now_ms: int,
     fx: GroupEffects,
 ) -> Generator[None, None, None]:
-    """Decode the subscription (up to 300,000 topics), update member and group, and fill in ``response``, as a job."""
+    """Decode the subscription (up to 300,000 topics), update member and group, and fill in ``response``, as a job.
+
+    Raises:
+        ProtocolError: the error code of the JoinGroup response, such as UNKNOWN_SERVER_ERROR for a malformed
+        subscription.
+    """
     request: join_group.JoinGroupRequest = call.request
     subscription, names = yield from _decode_subscription(request)
     member = _get_or_create_member(group, request, member_id, fx)
@@ -146,6 +151,9 @@ def _downgrade(update: MemberUpdate, fx: GroupEffects) -> Generator[None, None, 
     """Add to ``fx`` the conversion to a classic group, as a job.
 
     It follows when the last member with the consumer protocol has rejoined with the classic protocol.
+
+    Raises:
+        ProtocolError: GROUP_ID_NOT_FOUND: the group cannot be converted.
     """
     group, epoch, moved = update.group, update.group.epoch, update.updated
     if update.looks_at_topics:

@@ -170,7 +170,7 @@ class _ConsumerHeartbeat:
         self._update_group(ConsumerGroup(request.group_id))
 
     def _upgrade(self, classic: ClassicGroup) -> Iterator[GroupEffects | None]:
-        """Yield the effects that convert a classic group and update it by the request.
+        """Yield the effects that convert a classic group and update it by the request, as a job.
 
         The first record is yielded only after the target assignment is computed, so that an error leaves the group as
         it was.

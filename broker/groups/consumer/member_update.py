@@ -128,6 +128,9 @@ class MemberUpdate(NamedTuple):
 
         It is computed if it is older than ``epoch`` and `consumer.assignment.interval.ms` have passed since.
         ``homogeneous``: whether all members subscribe to the same topics; None if it must be computed.
+
+        Raises:
+            ProtocolError: as `update_group`.
         """
         groups, group, updated = self.groups, self.group, self.updated
         if group.target_epoch >= epoch or not group.is_assignment_due(
@@ -145,7 +148,11 @@ class MemberUpdate(NamedTuple):
         fx.continue_with(self._assign(plan), plan.work_units(wanted))
 
     def _assign(self, plan: target_assignment.ConsumerAssignmentInput) -> Iterator[GroupEffects | None]:
-        """Compute the target assignment in steps; yield its records, then the reconciled member and its response."""
+        """Compute the target assignment in steps; yield its records, then the reconciled member and its response.
+
+        Raises:
+            ProtocolError: as `compute_targets` and `reconcile`.
+        """
         new = yield from target_assignment.compute_targets(plan, self.groups.topics)
         for rows in target_assignment.target_records(plan, new):
             yield GroupEffects(records=rows)

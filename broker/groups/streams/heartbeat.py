@@ -216,6 +216,9 @@ class _StreamsHeartbeat:
         """Return the configured topology and the metadata hash.
 
         The hash is computed again if it is stale, and the topology configured again if the hash has changed.
+
+        Raises:
+            ProtocolError: as `configure_topology`.
         """
         known = group.configured
         if group.topology is not None and known is not None and not group.is_metadata_stale:
