@@ -108,7 +108,12 @@ def expire_groups_and_offsets(
 ) -> Iterator[GroupRecord | None]:
     """Yield the tombstones of expired groups and offsets; None for each step without one.
 
-    ``consumers``: the consumer and streams groups of the shard.
+    Args:
+        groups: the classic groups of the shard.
+        offsets: the committed offsets of the shard, also of groups that only commit.
+        retention_ms: `offsets.retention.minutes` in ms.
+        now_ms: time in ms since the epoch.
+        consumers: the consumer and streams groups of the shard.
     """
     others = {group.id for group in consumers}
     for group in consumers:

@@ -109,8 +109,9 @@ class CountedSubscriptions:
         self._pending: deque[Iterator[None]] = deque()
 
     def adjust(self, topics: Set[str], by_name: int = 0, by_regex: int = 0) -> None:
-        """Add to the counts of ``topics``; a large change is deferred until `count_pending` or ``counts`` is used.
+        """Add ``by_name`` and ``by_regex`` (may be negative) to the counts of ``topics``.
 
+        A change of more than 8,000 topics is deferred until `count_pending` or ``counts`` is used.
         A small change also does a few steps of deferred changes, so that changes after a large one do not accumulate.
         """
         self._pending.append(adjust_subscription_counts_job(self._counts, topics, by_name, by_regex))

@@ -121,7 +121,10 @@ class _RecordAcquisition:
         return self._out
 
     def _archive_gap_before(self, base: int) -> None:
-        """Archive available records between fetch offset and first batch read, which were compacted or deleted."""
+        """Archive available records between fetch offset and ``base``, the first offset that was read.
+
+        They were compacted or deleted.
+        """
         share = self._share
         if not len(share) or self._from >= base:
             return
@@ -135,8 +138,9 @@ class _RecordAcquisition:
     # ------------------------------------------------------------------ in-flight records
 
     def _acquire_cached(self, known: list[InFlightBatch], first: int) -> bool:
-        """Acquire available in-flight records, and new ones in gaps between them, up to the limit.
+        """Acquire available records of the in-flight batches ``known``, and new ones in gaps from ``first`` on.
 
+        The limit of the request applies.
         Return False if no new record may be acquired after them, because a batch that failed often is delivered alone.
         """
         gap = first

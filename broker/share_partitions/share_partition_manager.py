@@ -162,7 +162,7 @@ class SharePartitionManager:
 
         Wait until all writes are committed or failed. If `delete_state` is called for the group meanwhile, the
         remaining initializations fail with COORDINATOR_LOAD_IN_PROGRESS, since they would follow the deletion.
-        ``epoch``: state epoch.
+        ``epoch``: state epoch; ``starts``: share partition and start offset (-1: chosen by the first leader).
         """
         overtaken: list[ProtocolError] = []
 

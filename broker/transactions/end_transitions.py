@@ -39,7 +39,7 @@ def prepare_abort_or_commit_with_epoch_bump(
     """Return the transaction in state PrepareCommit or PrepareAbort, with the next producer epoch.
 
     If the epochs are exhausted, it has a new id as ``next_producer_id``; an abort in the largest epoch keeps that
-    epoch. For an idle transactional id it is an empty transaction.
+    epoch. For an idle transactional id it is an empty transaction. ``fresh``: returns a new producer id.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR for a commit with the last epoch, as in Kafka; or as `NewProducerId`.
@@ -64,7 +64,7 @@ def prepare_fence_producer_epoch(
 ) -> TransactionMetadata:
     """Return the transaction in state PrepareAbort, aborted by the coordinator with an epoch that fences the producer.
 
-    ``bumps``: each transaction has an epoch of its own (transaction.version 2).
+    ``bumps``: each transaction has an epoch of its own (transaction.version 2); ``fresh``: returns a new producer id.
 
     Raises:
         ProtocolError: as `NewProducerId`.

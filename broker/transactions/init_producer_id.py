@@ -19,7 +19,10 @@ NewProducerId = Callable[[], int]
 
 
 def check_request(transactional_id: str, timeout_ms: int, max_timeout_ms: int) -> ErrorCode:
-    """Return the error code of an InitProducerId request that is invalid in any state of the id; else NONE."""
+    """Return the error code of an InitProducerId request that is invalid in any state of the id; else NONE.
+
+    INVALID_REQUEST: the id is empty; INVALID_TRANSACTION_TIMEOUT: not from 1 to `transaction.max.timeout.ms`.
+    """
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
     if not 0 < timeout_ms <= max_timeout_ms:
@@ -28,7 +31,7 @@ def check_request(transactional_id: str, timeout_ms: int, max_timeout_ms: int) -
 
 
 def new_transaction(timeout_ms: int, now_ms: int, fresh: NewProducerId) -> TransactionMetadata:
-    """Return the initial state of a new transactional id: Empty, with a new producer id and no epoch (-1).
+    """Return the initial state of a new transactional id: Empty, with a new producer id from ``fresh`` and epoch -1.
 
     Raises:
         ProtocolError: as `NewProducerId`.
@@ -58,7 +61,8 @@ def prepare_init_producer_id(
     """Return the transactional id in state Empty with the producer id and epoch for an InitProducerId request.
 
     The epoch is the next one, which fences the present producer. It is the present one for a repeated recovery request,
-    and 0 with a new producer id if the epochs are exhausted.
+    and 0 with a new producer id (``fresh``) if the epochs are exhausted. ``expected``: producer id and epoch of a
+    recovery request; None for a new producer.
 
     Raises:
         ProtocolError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR if the epochs are exhausted and the request is not from the

@@ -60,8 +60,8 @@ def capture_input(
 ) -> ConsumerAssignmentInput:
     """Return a snapshot of the group, which may change while the computation runs in time slices.
 
-    ``epoch``: group epoch of the new target; ``updated``: member that sent the heartbeat; ``name``: name of the
-    assignor.
+    ``epoch``: group epoch of the new target; ``updated``: member that sent the heartbeat; ``homogeneous``: all members
+    subscribe to the same topics; ``name``: name of the assignor.
     """
     before = group.static_member_ids.get(updated.instance_id) if updated.instance_id is not None else None
     return ConsumerAssignmentInput(

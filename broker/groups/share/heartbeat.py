@@ -224,7 +224,8 @@ class _ShareHeartbeat:
     ) -> None:
         """Assign the member its target, fill in the response, and request share state for partitions without it.
 
-        The session timeout is restarted. ``goal``: target epoch and assignment.
+        The session timeout is restarted. ``goal``: target epoch and assignment; ``bump``: the group epoch is new, so
+        that the member gets its target even in an unchanged epoch.
         """
         groups, request = self._groups, self._request
         moved = updated

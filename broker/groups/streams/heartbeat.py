@@ -239,7 +239,10 @@ class _StreamsHeartbeat:
         configured: ConfiguredTopology,
         fx: GroupEffects,
     ) -> None:
-        """Reconcile the member with its target ``goal``, fill in the response, and restart the session timeout."""
+        """Reconcile the member with its target ``goal``, fill in the response, and restart the session timeout.
+
+        The caller of the heartbeat gets the missing internal topics of ``configured``, to create them.
+        """
         groups, request = self._groups, self._request
         moved = updated if updated.is_reconciled_to(goal.epoch) else reconcile(updated, goal, group)
         if moved != updated:

@@ -93,7 +93,10 @@ def repartition_topic_counts(
 def _largest_source(
     row: streams_group_records.Subtopology, out: Mapping[str, int], counts: PartitionCounts
 ) -> int | None:
-    """Return the largest known number of partitions among the sources of a subtopology; None if none is known."""
+    """Return the largest known number of partitions among the sources of a subtopology; None if none is known.
+
+    ``out``: numbers of the repartition topics that are known so far.
+    """
     known = [out.get(topic.name) for topic in row.repartition_source_topics]
     known += [counts.get(name) for name in row.source_topics]
     return max((count for count in known if count is not None), default=None)
