@@ -22,7 +22,11 @@ MIN_TRACKED_REQUESTS = 256
 
 
 class CoordinatorState(Enum):
-    """State of a shard, named as in Kafka's ``CoordinatorState``."""
+    """State of a shard, named as in Kafka's ``CoordinatorState``.
+
+    A shard is LOADING while its log is replayed, then ACTIVE, FAILED after an exception until it is reloaded, and
+    CLOSED once it is unloaded.
+    """
 
     LOADING = "Loading"
     ACTIVE = "Active"

@@ -72,7 +72,10 @@ class DeleteOffsets(NamedTuple):
 
 
 class ShareGroupCommand(NamedTuple):
-    """Event: run a command on a share group; the reply is the command's result or its `ProtocolError`."""
+    """Event: run a command on a share group; the reply is the command's result or its `ProtocolError`.
+
+    ``command`` returns effects; its arguments are the share groups, the pending request and the time in ms.
+    """
 
     pending_request: Any
     command: Callable[[ShareGroups, Any, int], GroupEffects]
@@ -80,7 +83,10 @@ class ShareGroupCommand(NamedTuple):
 
 
 class StreamsGroupCommand(NamedTuple):
-    """Event: run a command on a streams group; the reply is the command's result or its `ProtocolError`."""
+    """Event: run a command on a streams group; the reply is the command's result or its `ProtocolError`.
+
+    ``command`` returns effects; its arguments are the streams groups, the pending request and the time in ms.
+    """
 
     pending_request: Any
     command: Callable[[StreamsGroups, Any, int], GroupEffects]

@@ -28,7 +28,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class ShareSession:
-    """Share session of one member of a group."""
+    """Share session of one member of a group: its partitions in fetch order, and the expected epoch."""
 
     __slots__ = ("cancel_close_listener", "epoch", "partitions")
 
@@ -69,7 +69,7 @@ class ShareSession:
 
 
 class ShareSessionCache:
-    """Share sessions of this broker by group id and member id."""
+    """Share sessions of this broker by group id and member id, with limits of sessions and of their partitions."""
 
     def __init__(self, most: int, released: Callable[[str, str, list[TopicIdPartition]], None]) -> None:
         self._max_sessions = most

@@ -47,7 +47,7 @@ VALID_PREVIOUS_STATES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
 
 
 class GroupRequest(NamedTuple):
-    """Event: request of a group member.
+    """Event: request of a group member, such as JoinGroup or ConsumerGroupHeartbeat, with its API version and client.
 
     ``new_member_id``: random suffix for the member id if the coordinator assigns one.
     """
