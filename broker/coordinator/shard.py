@@ -80,7 +80,7 @@ class Shard(Generic[R]):
     # ------------------------------------------------------------------ events
 
     def activate(self, end: int) -> Iterator[None]:
-        """Activate the shard after its log was replayed up to ``end`` (exclusive), as a job; start on queued events.
+        """Activate the shard after its log was replayed up to ``end`` (exclusive), as a job; then process the queue.
 
         Raises:
             CoordinatorStateError: the state machine failed on the replayed state.

@@ -92,7 +92,10 @@ class CommittedOffsets:
         key: offset_records.OffsetCommitKey,
         value: offset_records.OffsetCommitValue | None,
     ) -> None:
-        """Replay an offset commit record of an open transaction as a pending offset; a tombstone is applied at once."""
+        """Replay an offset commit record of an open transaction: store a pending offset of the producer.
+
+        None as ``value`` is a tombstone, which takes effect at once, as in `replay`.
+        """
         if value is None:
             self.replay(offset, key, None)
         else:

@@ -353,7 +353,7 @@ class TransactionStateMachine:
     ) -> Iterator[TransactionRecord | None]:
         """Yield the records that abort transactions open longer than their timeout; not of two-phase commit (KIP-939).
 
-        The transitions are appended to ``transitions``; None is yielded for each other transaction.
+        The transitions are pending from now on and appended to ``transitions``; None is yielded for other transactions.
         """
         for transactional_id in list(self._ongoing):
             txn = self._transactions[transactional_id]
@@ -374,7 +374,7 @@ class TransactionStateMachine:
     ) -> Iterator[TransactionRecord | None]:
         """Yield the tombstones of expired transactional ids, at most `MAX_EXPIRED_PER_SCAN`; None for each other id.
 
-        The transitions are appended to ``transitions``.
+        The transitions are pending from now on and appended to ``transitions``.
         """
         since_ms = now_ms - self.settings.expiration_ms
         for transactional_id, txn in list(self._transactions.items()):
