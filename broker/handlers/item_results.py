@@ -23,7 +23,10 @@ assert MAX_PENDING_RESULTS <= PENDING_ROWS
 def collect_results(
     rows: list[R], parts: Iterable[P], answer: Callable[[P], R], refused: Callable[[P, ProtocolError], R]
 ) -> Job[list[R]]:
-    """Append a row for each item of ``parts``: the result of ``answer``, or of ``refused`` for the error it raised."""
+    """Append a row to ``rows`` for each item of ``parts`` and return ``rows``, as a job.
+
+    A row is the result of ``answer``, or of ``refused`` for the `ProtocolError` that ``answer`` raised.
+    """
     for part in parts:
         try:
             row = answer(part)
@@ -64,7 +67,7 @@ def wait_for_success(pending: PendingBrokerRequest) -> Job[Any]:
     """Wait for the result of a pending request and return it, as a job.
 
     Raises:
-        ProtocolError: the result is this error.
+        ProtocolError: The request failed with this error.
     """
     answer = yield from wait_for_result(pending)
     if isinstance(answer, ProtocolError):
@@ -73,6 +76,9 @@ def wait_for_success(pending: PendingBrokerRequest) -> Job[Any]:
 
 
 def wait_for_result(pending: PendingBrokerRequest) -> Job[Any]:
-    """Return the response to a request that waits at a coordinator or the controller, as a job that awaits it."""
+    """Wait for the result of a request to a coordinator or the controller and return it, as a job.
+
+    A failed request has a `ProtocolError` as its result, which is returned and not raised.
+    """
     yield pending.wait() if pending.answer is None else None
     return pending.answer

@@ -30,7 +30,7 @@ MARK = 0x6B1D_A35E_97F4_0000
 
 
 class NotPreparable(Exception):
-    """Raised when the position of a variable value in the bytes of a request or response cannot be found."""
+    """Raised when the position of a variable value in a request or response cannot be found; nothing is prepared."""
 
 
 def split_at_marks(raw: bytes, marks: Sequence[bytes]) -> list[bytes]:
@@ -74,7 +74,8 @@ def header_behind_id(context: RequestContext, request: Message) -> bytes:
 def is_repeated(context: RequestContext, likeness: Hashable) -> bool:
     """Count a request that the handler has served; return True if the next ones are to be prepared.
 
-    ``likeness`` is the value in which similar requests are equal, such as the size of the frame.
+    On True the connection's previous prepared request is removed. ``likeness`` is the value in which similar requests
+    are equal, such as the size of the frame.
     """
     peer = context.peer
     if not peer.prepares_requests or peer.is_observed or context.services.quota_holder.quotas is not None:
@@ -105,7 +106,10 @@ class RepeatedRequest:
         raise NotImplementedError
 
     def _is_current(self) -> bool:
-        """Return whether requests may still be served without the handler."""
+        """Return whether requests may still be served without the handler.
+
+        That is so while there are no quotas, no logs being created, and topics and authorization are unchanged.
+        """
         services = self._services
         if services.quota_holder.quotas is not None or services.log_creator:
             return False

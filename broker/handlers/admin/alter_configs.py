@@ -41,7 +41,10 @@ _SIZE_BYTES = 4
 
 
 def handle(context: RequestContext, request: Any) -> ResponseJob:
-    """Validate each resource; forward the valid ones to the controller and append the errors of the others."""
+    """Validate each resource; forward the valid ones to the controller and add the other results to its response.
+
+    Nothing is forwarded if every resource is invalid.
+    """
     row_class = sys.modules[type(request).__module__].AlterConfigsResourceResponse
     twice = yield from find_duplicates_job(map(resource_key, request.resources))
     refused, refused_places = [], set()
@@ -65,11 +68,13 @@ def handle(context: RequestContext, request: Any) -> ResponseJob:
 
 
 def select_resources(context: RequestContext, request: Any, left_out: set[int]) -> Job[tuple[RequestContext, Any]]:
-    """Return the context and the request without some resources, to be forwarded to another node in an Envelope.
+    """Return a copy of a request without some resources, and a context with its encoded frame, as a job.
+
+    The frame is forwarded to another node in an Envelope.
 
     Args:
         context: Context of the complete request.
-        request: AlterConfigs or IncrementalAlterConfigs.
+        request: AlterConfigs or IncrementalAlterConfigs; it is not changed.
         left_out: Indices of the resources to leave out, from 0.
     """
     left = Remainder(request.resources, left_out)
@@ -104,8 +109,11 @@ def check_no_duplicates(changes: Any) -> Job[None]:
 def _preprocess(context: RequestContext, resource: Any) -> Job[None]:
     """Validate the changes of one resource, as far as the broker does this before forwarding, as a job.
 
+    For every type: no duplicate setting and no null value. For BROKER also: the resource names this node or is the
+    cluster-wide default (empty name), and the broker's settings are valid with the changes. Nothing is applied.
+
     Raises:
-        ProtocolError: The resource must not be forwarded to the controller.
+        ProtocolError: The resource must not be forwarded; INVALID_REQUEST or INVALID_CONFIG.
     """
     changes = resource.configs
     yield from check_no_duplicates(changes)
@@ -148,7 +156,12 @@ def _check_is_here(name: str, node_id: int) -> None:
 
 
 def _apply(stored: dict[str, str], change: Any) -> None:
-    """Apply one change to ``stored``, the dynamic settings of the broker by name (``prepareIncrementalConfigs``)."""
+    """Apply one change to ``stored``, the dynamic settings of the broker by name (``prepareIncrementalConfigs``).
+
+    Raises:
+        ProtocolError: INVALID_REQUEST for an unknown operation; INVALID_CONFIG for APPEND or SUBTRACT on a setting that
+            is unknown or not a list.
+    """
     operation, name = _operation(change), change.name
     if operation not in tuple(AlterConfigOp):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")

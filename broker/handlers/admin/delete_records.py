@@ -65,7 +65,11 @@ def _raise_log_start(context: RequestContext, topic: str, partition: int, offset
 
 
 def _delete_segments(context: RequestContext, rows: list[PendingDeletion]) -> Job[None]:
-    """Checkpoint the new log start offsets, once per directory; then delete segments and set the low watermarks."""
+    """Checkpoint the new log start offsets, delete segments below them and set the rows' low watermarks, as a job.
+
+    The checkpoint of each log directory is written once, before. An I/O error fails the log directory, and its rows get
+    KAFKA_STORAGE_ERROR.
+    """
     storage = context.services.log_dirs
     by_directory: dict[LogDirectory, list[PartitionLog]] = {}
     for row in rows:
@@ -95,7 +99,10 @@ def _delete_segments(context: RequestContext, rows: list[PendingDeletion]) -> Jo
 
 
 class _LowWatermarkWait:
-    """Delayed DeleteRecords operation: waits until the log start offsets of all live replicas reach their targets."""
+    """Delayed DeleteRecords operation: waits until the log start offsets of all live replicas reach their targets.
+
+    It is false if no partition is pending. A partition whose leader moves away is complete with NOT_LEADER_OR_FOLLOWER.
+    """
 
     def __init__(self, context: RequestContext, rows: list[PendingDeletion], timeout_ms: int) -> None:
         self._context = context
@@ -124,7 +131,7 @@ class _LowWatermarkWait:
         return not self._pending
 
     def wait(self) -> Job[None]:
-        """Wait for the replicas; set REQUEST_TIMED_OUT for partitions that are not complete after ``timeout_ms``."""
+        """Wait for the replicas, as a job; set REQUEST_TIMED_OUT in rows that are incomplete after ``timeout_ms``."""
         context = self._context
         yield wait_while_connected(
             context.peer,
@@ -147,7 +154,10 @@ def _try_raise_log_start(context: RequestContext, topic: str, part: DeleteRecord
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Job[DeleteRecordsResponse]:
-    """Delete the records of each partition; write the checkpoint of log start offsets before segments are deleted."""
+    """Delete records of each partition on the leader, then wait for the other live replicas, at most ``timeout_ms``.
+
+    The checkpoint of log start offsets is written before segments are deleted.
+    """
     response, results, raised = (
         DeleteRecordsResponse(topics=context.response_array()),
         [],

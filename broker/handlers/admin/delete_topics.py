@@ -16,12 +16,15 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
-    """Forward the request to the controller, unless ``delete.topic.enable`` is false."""
+    """Forward the request to the controller; return an error for each topic if ``delete.topic.enable`` is false."""
     return topic_deletion_disabled(context, request) or forward_to_controller.handle(context, request)
 
 
 def topic_deletion_disabled(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
-    """Return a response with an error for each topic if ``delete.topic.enable`` is false; None otherwise."""
+    """Return a response with an error for each topic if ``delete.topic.enable`` is false; otherwise None.
+
+    The error is TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
+    """
     if context.services.config.flag("delete.topic.enable"):
         return None
     code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED

@@ -1,6 +1,7 @@
 """DescribeCluster (60), v0-2, on a broker: cluster id, brokers and controller id.
 
-Behaviour: the endpoint type must be BROKER (MISMATCHED_ENDPOINT_TYPE); from v2 fenced brokers can be included.
+Behaviour: the endpoint type CONTROLLER is MISMATCHED_ENDPOINT_TYPE, an unknown one UNSUPPORTED_ENDPOINT_TYPE. From
+v2 fenced brokers can be included.
 
 Source: ``KafkaApis.handleDescribeCluster``, ``AuthHelper.computeDescribeClusterResponse`` (apache/kafka 4.3.1).
 From KIP-700; endpoint types: KIP-919; fenced brokers: KIP-1073.
@@ -22,7 +23,7 @@ _WRONG_TYPE = "The request was sent to an endpoint of type BROKER, but we wanted
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
-    """Describe the cluster from the metadata image; the controller id is that of a random unfenced broker (KRaft)."""
+    """Describe the cluster by the metadata image; the controller id is that of a random unfenced broker, or -1."""
     services = context.services
     if request.endpoint_type != BROKER_ENDPOINT:
         known = request.endpoint_type == CONTROLLER_ENDPOINT

@@ -88,7 +88,10 @@ def _row(
 
 
 def _broker_synonyms(context: RequestContext, key_name: str) -> list[DescribeConfigsSynonym]:
-    """Return the synonyms of a broker setting that have a value, highest precedence first."""
+    """Return the synonyms of a broker setting that have a value, highest precedence first.
+
+    Synonyms that precede the setting's own name are left out, as in Kafka.
+    """
     services = context.services
     names = list(dict.fromkeys((*(name for name, _ in synonyms_of(key_name)), base_name(key_name))))
     sources: list[tuple[Mapping[str, str | None], int]] = [
@@ -152,7 +155,10 @@ def _broker(
 
 
 def _undocumented_settings(context: RequestContext) -> dict[str, str]:
-    """Return settings outside Kafka's public definitions: listener-prefixed, of plug-ins, and internal ones."""
+    """Return effective values, by name, of the settings outside Kafka's public definitions.
+
+    These are settings with a listener prefix, settings of plug-ins, and internal ones.
+    """
     config = context.services.config
     own, everyone = config.dynamic_values(context.image)
     return {name: value for name, value in {**config.values, **everyone, **own}.items() if name not in BROKER_KEYS}
@@ -231,7 +237,10 @@ assert RESOURCE_BROKER_LOGGER == 8
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> ResponseJob:
-    """Describe each distinct resource; an error concerns only its resource."""
+    """Describe each distinct resource; an error concerns only its resource.
+
+    A resource type that is not in `RESOURCE_TYPES` makes every resource INVALID_REQUEST.
+    """
     response = DescribeConfigsResponse(results=context.response_array())
     names_by_type: dict[int, set[str]] = {}
     refused = False

@@ -62,7 +62,7 @@ def _lag(context: RequestContext, future: PartitionLog) -> int:
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> ResponseJob:
-    """Describe every log directory of this broker."""
+    """Describe every log directory of this broker; a directory whose disk usage cannot be read is marked as failed."""
     directories = context.services.log_dirs.directories
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:

@@ -51,7 +51,10 @@ def _partitions(
 
 
 def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> ResponseJob:
-    """Return one page of partitions, from the cursor of the request on."""
+    """Return one page of partitions, from the cursor of the request on.
+
+    If the cursor has a negative partition, or a topic that the request does not name, every topic is INVALID_REQUEST.
+    """
     image = context.image
     cursor = request.cursor
     requested: set[str] = set()

@@ -26,7 +26,7 @@ _MAX_CHARS = 255
 
 @with_error_response
 def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -> HandlerResult:
-    """Return the client's instance id, subscription id, requested metrics and push interval."""
+    """Register the client instance; return its id, subscription id, requested metrics and push interval in ms."""
     instance = context.services.client_metrics.get_subscription(
         request.client_instance_id, client_attributes(context), context.peer
     )

@@ -121,7 +121,7 @@ def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[Me
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> ResponseJob:
-    """Return the requested topics and the live brokers from the metadata image."""
+    """Return the requested topics and the live brokers of the metadata image; start the creation of missing topics."""
     services = context.services
     image = context.image
     response = MetadataResponse(cluster_id=services.metadata.cluster_id, topics=context.response_array())

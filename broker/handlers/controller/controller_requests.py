@@ -22,7 +22,10 @@ def handle(context: RequestContext, request: Message) -> ResponseJob:
 
 
 def submit_to_controller(context: RequestContext, request: Message, event: Any) -> ResponseJob:
-    """Submit an event to the controller in this process; return its result, or the API's error response.
+    """Submit an event to the controller in this process, as a job; return its result, or the API's error response.
+
+    The changes count against the client's controller mutation quota (KIP-599), which sets the throttle time of the
+    response. A `ProtocolError` of the controller becomes the error response.
 
     Args:
         context: Context of the request.

@@ -16,6 +16,9 @@ from ottla.wire.codec.schema import Message
 
 
 def handle(context: RequestContext, request: Message) -> HandlerResult:
-    """Return an error response, or submit the request with the client's principal to the controller in this process."""
+    """Return an error response if the client may not send the request; otherwise submit it to the controller.
+
+    The controller in this process gets the client's principal with it.
+    """
     token_request = TokenRequestContext(request, context.peer.principal, context.now_ms)
     return error_response(context, request) or controller_requests.submit_to_controller(context, request, token_request)

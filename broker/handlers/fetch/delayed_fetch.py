@@ -90,7 +90,11 @@ class AvailableBytes:
         return enough or parked.event.is_set()
 
     def is_enough_after(self, key: Hashable) -> bool:
-        """Update the count for the changed key; return True if the fetch can be completed."""
+        """Update the count for the changed purgatory key; return True if the fetch can be completed.
+
+        It can if ``enough`` bytes are available, if `_partition_bytes` returns None, or if the key is not that of a
+        partition but of the follower or of the session's other partitions.
+        """
         if key in (self._other_partitions_key, self._follower_key):
             return True
         found = self._partition_bytes(self._partition_by_key[key])
@@ -101,7 +105,12 @@ class AvailableBytes:
         return self._total >= self._min_bytes
 
     def _partition_bytes(self, want: CachedPartition) -> int | None:
-        """Return the readable bytes of one partition, at most its limit; None if the fetch can be completed."""
+        """Return the readable bytes of one partition, at most its limit; 0 for a throttled follower.
+
+        Returns:
+            None if the fetch is to be completed at once: this broker cannot serve the partition, its leader epoch or
+                fetch offset does not match the log, or the readable records reach into a later segment.
+        """
         assert want.topic is not None
         params, replica = self._params, self._context.services.replica_manager.get(want.topic, want.partition)
         if replica is None or (params.leader_only and not replica.is_leader):

@@ -93,6 +93,8 @@ def _read_partition(
 ) -> PartitionData:
     """Read one partition and return its row of the response; an error becomes its error code.
 
+    An I/O error fails the log directory. Fetches and bytes are counted in the traffic metrics of the partition.
+
     ``first``: no records are in the response yet, so that the first batch may exceed ``max_bytes``. ``arrives``: first
     read of the request, so that the fetch offset updates the follower's state.
     """
@@ -151,7 +153,10 @@ def _read_partition(
 
 
 def _error_partition(context: RequestContext, want: CachedPartition, code: ErrorCode) -> PartitionData:
-    """Return the row of a partition with an error; before v6 KAFKA_STORAGE_ERROR becomes NOT_LEADER_OR_FOLLOWER."""
+    """Return the row of a partition with an error, and count a failed fetch.
+
+    Before v6 KAFKA_STORAGE_ERROR becomes NOT_LEADER_OR_FOLLOWER.
+    """
     replicas = context.services.replica_manager
     replica = None if want.topic is None else replicas.get(want.topic, want.partition)
     traffic = replicas.unknown_traffic if replica is None else replica.traffic
@@ -184,7 +189,10 @@ def _out_of_range(context: RequestContext, want: CachedPartition, replica: Hoste
 def _redirect_to_preferred_replica(
     context: RequestContext, replica: HostedPartition, want: CachedPartition, reader: FetchParams, row: PartitionData
 ) -> bool:
-    """Set the preferred read replica in the consumer's rack and return True; return False if the leader serves it."""
+    """Select a replica in the consumer's rack; return False if the consumer is to read from the leader.
+
+    Otherwise set it as the preferred read replica of the row, without records, and return True.
+    """
     state, elsewhere = replica.state, READ_FROM_LEADER
     if type(state) is LeaderState:
         elsewhere = select_replica(state, reader.broker_racks, reader.client_rack, want.fetch_offset, context.now_ms)
@@ -222,7 +230,10 @@ def _read_all(
     *,
     arrives: bool,
 ) -> Job[ReadAttempt]:
-    """Read all partitions but None in ``wanted``, within the byte limits of request, broker and quota, as a job."""
+    """Read the partitions in ``wanted`` and append their rows to ``rows``, as a job; None in ``wanted`` is skipped.
+
+    The limits in bytes of request, broker and quota apply. ``arrives``: see `_read_partition`.
+    """
     most = min(request.max_bytes, context.services.fetch_max_bytes)
     quotas, takes = context.services.quota_holder.quotas, None
     if quotas is not None and reader.replica_id < 0:
@@ -263,7 +274,10 @@ def _read_all(
 
 
 def _uncount_bytes(context: RequestContext, attempt: ReadAttempt, *, is_follower: bool) -> None:
-    """Subtract the bytes of a read with less than ``min_bytes`` from the traffic metrics: they will be read again."""
+    """Subtract the bytes of a read with less than ``min_bytes`` from the traffic metrics: they will be read again.
+
+    Nothing is subtracted for a large request, whose rows are already encoded.
+    """
     if not isinstance(attempt.partition_responses, list):
         return
     for want, row in attempt.partition_responses:
@@ -289,7 +303,7 @@ def _reject_request(context: RequestContext, request: FetchRequest) -> Job[Fetch
 
 
 def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
-    """Read the partitions; delay the response if there are less than ``min_bytes`` and no errors."""
+    """Read the partitions; delay a response with less than ``min_bytes`` and no error, at most for ``max_wait_ms``."""
     session = yield from context.services.fetch_sessions.new_context(
         context.image.topic_names, context.version, request, context
     )
@@ -360,7 +374,7 @@ def _wait_for_bytes(
     wanted: Iterable[CachedPartition | None],
     unreadable: UnreadablePartitions,
 ) -> Job[FetchResponse]:
-    """Delay the fetch until ``min_bytes`` are available or ``max_wait_ms`` has passed, then read all again."""
+    """Wait until ``min_bytes`` are available or ``max_wait_ms`` has passed; read all again and return the response."""
     purgatory, parked = context.services.purgatory, DelayedOperation(available.is_enough_after)
     try:
         if not (yield from available.count_available(purgatory, parked, wanted, unreadable)):

@@ -27,7 +27,7 @@ ANY_REPLICA_SINCE = 11
 
 @dataclass(frozen=True, slots=True)
 class FetchParams:
-    """Replica id and isolation of a fetch. With slots, as it is read for each partition of each fetch."""
+    """Reader of a Fetch: consumer or follower, isolation level, rack. With slots, as it is read for each partition."""
 
     read_committed: bool
     leader_only: bool
@@ -42,7 +42,11 @@ class FetchParams:
     """Leader replication quota (`ReplicationQuota`) for throttled followers; None for consumers and without a limit."""
 
     def last_fetchable_offset(self, replica: HostedPartition) -> int:
-        """Return the exclusive upper limit of offsets: log end offset, high watermark or last stable offset."""
+        """Return the exclusive upper limit of readable offsets in the local log.
+
+        It is the log end offset for a follower, the last stable offset with ``read_committed``, else the high
+        watermark.
+        """
         log = replica.log
         if self.replica_id >= 0:
             return log.log_end_offset
@@ -78,7 +82,11 @@ CONSUMER_FETCH_PARAMS = {
 def resolve_fetch_params(
     context: RequestContext, request: FetchRequest, session: FetchContext, plain: FetchParams
 ) -> FetchParams:
-    """Return the parameters of a follower or of a consumer with a rack; ``plain`` are those of other consumers."""
+    """Return the parameters of a follower or of a consumer with a rack.
+
+    ``plain`` are those of a consumer without a rack; they are returned for a consumer with one, too, unless
+    ``replica.selector.class`` is the rack-aware selector and the version (11 or later) lets it read from followers.
+    """
     if session.is_follower:
         state, throttle = request.replica_state, context.services.replica_manager.leader_quota
         held = None if throttle.bytes_per_second(context.image) is None else throttle
@@ -94,7 +102,8 @@ def diverging_epoch(replica: HostedPartition, want: CachedPartition) -> EpochEnd
     """Return epoch and end offset at which the reader's log diverges from the log (KIP-595); None if it does not.
 
     Raises:
-        ProtocolError: OFFSET_OUT_OF_RANGE.
+        ProtocolError: OFFSET_OUT_OF_RANGE: the fetch offset is below the log start, or this log cannot have the
+            reader's last epoch.
     """
     log = replica.log
     epoch, end = log.epochs.end_offset_for(want.last_fetched_epoch, log.log_end_offset)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _record_throttled_bytes(context: RequestContext, throttle: ReplicationQuota, rows: Any) -> Job[None]:
-    """Record the bytes that a follower fetches from throttled partitions against the leader replication quota."""
+    """Record a follower's bytes from throttled partitions against the leader replication quota, as a job."""
     now = context.services.env.monotonic_ms()
     for number, (want, row) in enumerate(rows, 1):
         if number % PARTITIONS_PER_STEP == 0:
@@ -31,19 +31,23 @@ def _record_throttled_bytes(context: RequestContext, throttle: ReplicationQuota,
 
 
 def _register_listener(
-    context: RequestContext, broker: int, want: CachedPartition, row: PartitionData, line: PartitionChangeListener
+    context: RequestContext, broker: int, want: CachedPartition, row: PartitionData, listener: PartitionChangeListener
 ) -> bool:
-    """Register a follower's session for the next change of a partition whose records were all returned."""
+    """Register a follower's session for the next change of a partition that it has read to the end; return True.
+
+    Return False if the partition is not hosted here or has changed since the read, or if the follower is not in the
+    ISR.
+    """
     replica = context.services.replica_manager.get(want.topic, want.partition) if want.topic is not None else None
     if replica is None:
         return False
-    return replica.register_listener(broker, want.fetch_offset, row.high_watermark, row.log_start_offset, line)
+    return replica.register_listener(broker, want.fetch_offset, row.high_watermark, row.log_start_offset, listener)
 
 
 def update_follower_session(
     context: RequestContext, reader: FetchParams, session: FetchContext, rows: Any
 ) -> Job[None]:
-    """Exempt a follower's request from the request quota, record its replication bytes, and update its session."""
+    """Exempt a follower's request from the request quota, record its throttled bytes, update its session, as a job."""
     if context.peer.request_timer is not None:
         context.peer.request_timer.is_exempt = True
     # very large requests have no session

@@ -156,7 +156,11 @@ class PreparedFetch(RepeatedRequest):
         return self._authorization_cache.readable_topics
 
     def respond(self, view: memoryview, begin: int, end: int) -> list[Chunk] | None:
-        """Serve the request in ``view[begin:end]``; return the encoded response, None if the handler must serve it."""
+        """Serve the request frame in ``view[begin:end]`` and return the encoded response; advance its session's epoch.
+
+        Returns:
+            None, with nothing changed, if the handler must serve the request instead.
+        """
         if end - begin != self._frame_bytes:
             return None
         values = self._unpack(view, begin)
@@ -174,7 +178,12 @@ class PreparedFetch(RepeatedRequest):
         return chunks
 
     def _read(self, correlation_id: int, offsets: Sequence[int]) -> list[Chunk] | None:
-        """Read all partitions; None if the handler has to serve it: not leader, aborted records, too few bytes."""
+        """Read all partitions at ``offsets`` and return the encoded response; count the traffic.
+
+        Returns:
+            None if the handler has to serve the request: a partition is not led here, fails, or has no or aborted
+                records, or all have less than the request's ``min_bytes``.
+        """
         services, committed, size_bytes, total = self._services, self._read_committed, self._response_bytes, 0
         most = left = min(self._max_bytes, services.fetch_max_bytes)
         out: list[Chunk] = []
@@ -224,7 +233,7 @@ class PreparedFetch(RepeatedRequest):
         return out
 
     def _remember(self, positions: list[list[int]]) -> None:
-        """Store the offsets of request and response in the fetch session.
+        """Store fetch offsets of the request, high watermarks and log start offsets of the response in the session.
 
         All partitions have records, so the order of the session's partitions does not change.
         """
@@ -241,7 +250,10 @@ def prepare(
     wanted: Iterable[CachedPartition | None],
     response: FetchResponse,
 ) -> None:
-    """Prepare further requests if the consumer's last ones were alike; called after a Fetch without a delay."""
+    """Set the prepared request of the connection if the consumer's last requests were alike and are preparable.
+
+    Called after a Fetch that was served without a delay. Otherwise the connection is left unchanged.
+    """
     frame_bytes = len(context.frame)
     if is_repeated(context, frame_bytes) and frame_bytes <= MAX_REQUEST_BYTES:
         partitions = [want for want in wanted if want is not None]

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 
 class ReadAttempt:
-    """Result of one read of all partitions of a fetch; ``limit`` is the maximum of bytes."""
+    """Result of one read of all partitions of a Fetch.
+
+    Args:
+        limit: Maximum number of bytes of records.
+        rows: Rows of the response, to which partitions are appended.
+        takes: Cached fetch quota of the client; None without quotas and for followers.
+    """
 
     tiered: Sequence[TieredPartition] = ()
     """Partitions to read from the remote tier, with the bytes reserved for each, which `bytes` includes."""
@@ -39,9 +45,10 @@ class ReadAttempt:
         """Broker ids of current leaders of partitions not led here, whose endpoints the response lists (v16)."""
 
     def add_tiered(self, context: RequestContext, want: CachedPartition, row: PartitionData, *, arrives: bool) -> None:
-        """Reserve bytes for a read from the remote tier; without room, or if throttled, the row stays without records.
+        """Clear the error of a partition to be read from the remote tier, and reserve bytes for the read.
 
-        Only the first read of a request reads the remote tier (``readFromPurgatory``).
+        Only the first read of a request reads the remote tier (``readFromPurgatory``). In later ones, without bytes
+        left, or while remote reads are throttled, the row stays without records.
         """
         assert want.topic is not None, "the partition was found"
         replica = context.services.replica_manager.get(want.topic, want.partition)
@@ -57,7 +64,7 @@ class ReadAttempt:
             self.remaining_bytes -= limit
 
     def add_current_leader(self, context: RequestContext, want: CachedPartition, row: PartitionData) -> None:
-        """Set the current leader in the row of a partition that is not led here, if the metadata image knows it."""
+        """Set the current leader in the row of a partition that is not led here, if the metadata image has it."""
         topic = context.image.topics.get(want.topic) if want.topic is not None else None
         partition = topic.partitions.get(want.partition) if topic is not None else None
         if partition is not None:

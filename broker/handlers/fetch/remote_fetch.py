@@ -35,7 +35,7 @@ class TieredPartition(NamedTuple):
 
 
 class _PartitionRead(NamedTuple):
-    """Read of a partition, and where its result goes."""
+    """Read of a partition from the remote tier, and the row of the response that its result is written to."""
 
     row: PartitionData
     replica: HostedPartition
@@ -57,7 +57,10 @@ def _start_reads(
 
 
 def _apply(context: RequestContext, each: _PartitionRead) -> int:
-    """Write the result of a read into the row of its partition; return the bytes of its records."""
+    """Write the result of a read into the row of its partition; return the bytes of its records.
+
+    An error replaces the row. A read that is not done leaves it unchanged. Both return 0.
+    """
     row, found, error = each.row, each.read.result, each.read.error
     if found is not None:
         row.records = found.records
@@ -80,14 +83,17 @@ class RemoteRecordsFile:
         self._records = records
 
     def pread(self, count: int, offset: int) -> bytes:
-        """Return a range."""
+        """Return ``count`` bytes at ``offset``; fewer at the end of the records."""
         return self._records[offset : offset + count]
 
 
 def wait_for_remote_reads(
     context: RequestContext, remote: RemoteReads, reads: Sequence[tuple[HostedPartition, RemoteRead[RemoteFetchData]]]
 ) -> Job[None]:
-    """Wait until all reads are done, a partition leaves this broker, or ``remote.fetch.max.wait.ms`` has passed."""
+    """Wait until all reads are done or a partition leaves this broker, at most ``remote.fetch.max.wait.ms``, as a job.
+
+    Reads that are not done then are abandoned.
+    """
     hosted = context.services.replica_manager
 
     def is_ready() -> bool:
@@ -109,7 +115,11 @@ def wait_for_remote_reads(
 def read_tiered_partitions(
     context: RequestContext, tiered: Sequence[TieredPartition], *, read_committed: bool
 ) -> Job[int]:
-    """Read partitions from the remote tier into their rows; return the bytes read less those that were reserved."""
+    """Read partitions from the remote tier into their rows, as a job.
+
+    Returns:
+        Bytes read minus the bytes reserved for the reads: 0 or less, unless a first batch exceeds its limit.
+    """
     remote = context.services.remote_reads
     assert remote is not None
     reads = _start_reads(context, remote, tiered, read_committed=read_committed)

@@ -67,7 +67,7 @@ def validate(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tu
 
 @with_error_response
 def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ResponseJob:
-    """Authorize and validate the heartbeat and submit it to the group coordinator; return its response."""
+    """Authorize and validate the heartbeat, submit it to the group coordinator and return the response."""
     if not is_served(context):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):

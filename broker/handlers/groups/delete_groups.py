@@ -27,7 +27,11 @@ def _apply_result(row: DeletableGroupResult, answer: Any) -> None:
 
 
 def _delete_share_state(context: RequestContext, group_id: str) -> Job[ProtocolError | None]:
-    """Delete the share state of an empty share group before the group, as a job; return the error, None on success."""
+    """Delete the share state of an empty share group before the group, as a job.
+
+    Returns:
+        The error; None on success, or if this broker knows no share group with this id, so that DeleteGroup decides.
+    """
     # lazy: 9.2 ms, 397 kB
     from ottla.broker.groups.share.offset_changes import ShareOffsetsToDelete, start_group_deletion
 

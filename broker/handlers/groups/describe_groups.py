@@ -43,7 +43,10 @@ def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
 
 
 def _describe(context: RequestContext, group: ClassicGroup | None, group_id: str, *, other: bool) -> DescribedGroup:
-    """Return the row of a classic group, None if unknown; ``other``: a group of another type has this id."""
+    """Return the response row of a classic group.
+
+    ``group`` is None if no classic group has this id; ``other``: a group of another type has it.
+    """
     if group is not None:
         stable = group.state is ClassicGroupState.STABLE
         protocol = (group.protocol or "") if stable else ""
@@ -90,7 +93,10 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> ResponseJ
 
 
 def _apply_result(row: DescribedGroup, answer: Any) -> None:
-    """Replace the row by an error if the described state was not committed to the log."""
+    """Replace the row by an error if ``answer``, the result of the read barrier, is a `ProtocolError`.
+
+    The described state was not committed to the log then.
+    """
     if isinstance(answer, ProtocolError):
         row.error_code, row.error_message, row.group_state = answer.code, None, ""
         row.protocol_type = row.protocol_data = ""

@@ -32,7 +32,10 @@ def _error_coordinator(key: str, code: ErrorCode, message: str) -> Coordinator:
 
 
 def _share_key_error(context: RequestContext, key: str) -> ErrorCode | None:
-    """Return the error of a share partition's key ``group:topicId:partition``, or None; only brokers may use it."""
+    """Return the error of a share partition's key ``group:topicId:partition``; None if it is valid.
+
+    Only brokers, which have CLUSTER_ACTION, may ask for such keys.
+    """
     if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     parts = key.rsplit(":", 2)
@@ -64,7 +67,7 @@ def _find(context: RequestContext, key: str, kind: int) -> Coordinator:
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
-    """Return the coordinator of each key; an error concerns only its key."""
+    """Return the coordinator of each key; an error concerns only its key. A missing internal topic is created."""
     if context.version >= 4:
         return _find_all(context, request)
     row = _find(context, request.key, request.key_type)

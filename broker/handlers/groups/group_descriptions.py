@@ -35,7 +35,7 @@ class GroupDescriber(NamedTuple):
 
 
 class TopicsHidden(Exception):
-    """Raised when a group uses a topic that the client may not describe."""
+    """Raised when a group uses a topic that the client may not describe; the row has TOPIC_AUTHORIZATION_FAILED."""
 
 
 def assignor_fields(assignor: Callable[[GroupStateMachine, Any], str]) -> Callable[..., Job[Mapping[str, Any]]]:
@@ -101,7 +101,10 @@ def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str
 
 
 def _apply_result(row: Any, answer: Any) -> None:
-    """Replace the row by an error if the described state was not committed to the log."""
+    """Replace the row by an error if ``answer``, the result of the read barrier, is a `ProtocolError`.
+
+    The described state was not committed to the log then.
+    """
     if isinstance(answer, ProtocolError):
         empty = type(row)(answer.code, None, row.group_id)
         for name in row.__struct_fields__:
@@ -109,7 +112,7 @@ def _apply_result(row: Any, answer: Any) -> None:
 
 
 def describe_groups(context: RequestContext, kind: GroupDescriber, request: Any) -> ResponseJob:
-    """Describe each distinct group of the request with the functions of its type."""
+    """Describe each distinct group of the request with the functions of its type; an error concerns only its group."""
     out, waits = kind.response(groups=context.response_array()), PendingResults()
     described = kind.messages.DescribedGroup
     for group_id in distinct(request.group_ids):

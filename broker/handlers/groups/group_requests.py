@@ -72,7 +72,7 @@ def _response(answer: Any, refuse: ErrorResponse | None) -> Message:
 def _wait_for_response(
     context: RequestContext, group_id: str, pending: PendingBrokerRequest, refuse: ErrorResponse | None
 ) -> ResponseJob:
-    """Wait for the response; notify the group coordinator if the client disconnects before."""
+    """Wait for the coordinator's response, as a job; notify the group coordinator if the client disconnects before."""
     forget = context.peer.on_close(partial(context.services.groups.on_disconnect, group_id, pending))
     try:
         return _response((yield wait_while_connected(context.peer, pending.wait())), refuse)

@@ -44,6 +44,6 @@ def _max_record_bytes(context: RequestContext, group_id: str) -> int:
     """Return the maximum size in bytes of a record in the group's ``__consumer_offsets`` partition.
 
     Raises:
-        ProtocolError: This broker is not the group's coordinator, or is loading.
+        ProtocolError: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
     """
     return context.services.groups.shard_for(group_id).replica.log.config.max_message_bytes

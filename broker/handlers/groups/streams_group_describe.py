@@ -85,7 +85,7 @@ def _reported_subtopology(name: str, row: kept.Subtopology) -> streams_group_des
 
 
 def _topology(group: StreamsGroup) -> streams_group_describe.Topology | None:
-    """Return the configured topology; while it is not ready, the one sent by a member; None without any."""
+    """Return the configured topology; while it is not ready, the one that a member sent; None if there is none."""
     known = group.configured
     if known is not None and known.is_ready:
         return streams_group_describe.Topology(

@@ -104,7 +104,7 @@ def validate_changelogs(topology: Topology) -> None:
 
 
 def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
-    """Check that tasks, client tags and topology are small enough to be processed without a yield.
+    """Check that tasks, client tags and topology are small enough to be processed without a yield, as a job.
 
     Raises:
         ProtocolError: INVALID_REQUEST for tasks or tags, STREAMS_INVALID_TOPOLOGY for the topology.
@@ -158,7 +158,10 @@ def _check_topics(context: RequestContext, topology: Topology) -> Job[None]:
 
 @with_error_response
 def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> ResponseJob:
-    """Submit the heartbeat to the group coordinator; start the creation of missing internal topics."""
+    """Submit the heartbeat to the group coordinator; start the creation of missing internal topics.
+
+    An error of validation, authorization or the coordinator is the error code of the response.
+    """
     if not is_served(context):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
@@ -181,7 +184,10 @@ def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> Re
 def _create(
     context: RequestContext, response: StreamsGroupHeartbeatResponse, topics: Mapping[str, ConfiguredInternalTopic]
 ) -> None:
-    """Start the creation of internal topics if the client may create all; add failures to the status (C-241)."""
+    """Start the creation of internal topics if the client may create all of them (C-241); do not wait for it.
+
+    Missing authorizations and earlier failures are added to the detail of the status MISSING_INTERNAL_TOPICS.
+    """
     denied = []
     if not context.may(AclOperation.CREATE, ResourceType.CLUSTER):
         denied = [name for name in topics if not context.may(AclOperation.CREATE, ResourceType.TOPIC, name)]

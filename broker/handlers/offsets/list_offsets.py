@@ -135,7 +135,7 @@ def _list_partition(
     part: ListOffsetsPartition,
     remote: RemoteOffset | None,
 ) -> Job[ListOffsetsPartitionResponse]:
-    """Return one partition's row; ``twice``: partitions of the topic that occur more than once in the request.
+    """Return one partition's row, as a job; ``twice``: partitions of the topic that the request has more than once.
 
     Raises:
         ProtocolError: The error code of the partition.
@@ -168,7 +168,7 @@ def _list_partition(
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ResponseJob:
-    """Return the offset of each partition; an error concerns only its partition."""
+    """Return the offset of each partition for its timestamp; an error concerns only its partition."""
     response = ListOffsetsResponse(topics=context.response_array())
     seen: defaultdict[str, set[int]] = defaultdict(set)
     twice: defaultdict[str, set[int]] = defaultdict(set)

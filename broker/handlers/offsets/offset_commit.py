@@ -31,7 +31,10 @@ from ottla.wire.messages.offset_commit import (
 
 
 class _OffsetCommit:
-    """Processing of one OffsetCommit request: valid partitions and response."""
+    """OffsetCommit request in progress: valid partitions and response.
+
+    Call `validate`, then `submit`, then `apply_result` with the result.
+    """
 
     def __init__(self, context: RequestContext, request: OffsetCommitRequest) -> None:
         self._context = context
@@ -71,7 +74,7 @@ class _OffsetCommit:
             yield None
 
     def submit(self) -> PendingBrokerRequest:
-        """Submit the valid offsets to the group coordinator."""
+        """Submit the valid offsets to the group coordinator; return the pending request."""
         request = self._request
         return self._context.services.groups.submit(
             request.group_id,
@@ -88,7 +91,11 @@ class _OffsetCommit:
         )
 
     def apply_result(self, answer: Any) -> Job[None]:
-        """Add a row with the group's error code for each valid partition; ``answer``: ErrorCode or ProtocolError."""
+        """Add a row with the group's error code for each valid partition, as a job.
+
+        ``answer`` is that error code or a `ProtocolError`. Too long metadata is OFFSET_METADATA_TOO_LARGE instead of
+        NONE.
+        """
         verdict = answer.code if isinstance(answer, ProtocolError) else answer
         for name, topic_id, partitions in self.valid_partitions:
             row = self._row(name, topic_id)
@@ -101,7 +108,7 @@ class _OffsetCommit:
 
 
 def handle(context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
-    """Validate the partitions and submit the valid offsets to the group coordinator."""
+    """Validate the partitions and submit the valid offsets to the group coordinator; respond once committed."""
     return _commit(_OffsetCommit(context, request))
 
 

@@ -24,7 +24,7 @@ from ottla.wire.messages.offset_delete import (
 
 @with_error_response
 def handle(context: RequestContext, request: OffsetDeleteRequest) -> ResponseJob:
-    """Submit the deletion for the existing partitions to the group coordinator; return a row for each partition."""
+    """Delete the offsets of existing partitions in the group coordinator; return a row for each partition."""
     if not request.group_id:
         raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
     image, out = context.image, OffsetDeleteResponse()

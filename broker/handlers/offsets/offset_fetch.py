@@ -52,7 +52,7 @@ class _OffsetReader:
         self.pending_reads = PendingResults()
 
     def unstable_partitions(self, offsets: CommittedOffsets, group_id: str, topic: str) -> Container[int]:
-        """Return the partitions with offsets of an open transaction; empty unless stable offsets are required."""
+        """Return the partitions with offsets of an open transaction; none if stable offsets are not required."""
         return offsets.pending.producers_by_partition(group_id, topic) if self._stable else ()
 
     def new_topic(self, name: str, topic_id: bytes = ZERO_UUID) -> Any:
@@ -169,7 +169,10 @@ def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) ->
 
 
 def _read_group(reader: _OffsetReader, wanted: OffsetFetchRequestGroup, out: OffsetFetchResponseGroup) -> Job[None]:
-    """Fill the row of one group, in the form of v8 and later; add a pending result if its state is not committed."""
+    """Fill the row of one group, in the form of v8 and later, as a job; an error becomes its error code.
+
+    If the state that was read is not committed to the log yet, a pending result is added.
+    """
     if not reader.context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return

@@ -51,9 +51,11 @@ async def _search(
 def find_remote_offsets(
     context: RequestContext, request: ListOffsetsRequest, *, leader_only: bool
 ) -> Job[RemoteOffsets]:
-    """Search both tiers for each timestamp of a tiered partition, as a job; return the searches, which are done.
+    """Search both tiers for each timestamp of a tiered partition and wait for the searches, as a job.
 
-    A partition that this broker does not host, or does not lead with ``leader_only``, is left out.
+    Returns:
+        The searches, each with a result or an error; REQUEST_TIMED_OUT for those not done in time. Partitions that this
+        broker does not host, or does not lead with ``leader_only``, are left out.
     """
     remote = context.services.remote_reads
     assert remote is not None

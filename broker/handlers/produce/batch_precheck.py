@@ -25,7 +25,12 @@ TRANSACTIONAL = ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
 def find_batch_problem(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
-    """Return `TRANSACTIONAL`, the error of the first invalid header, which fails the whole request, or None."""
+    """Check batch headers up to the first problem: an invalid header, or a transactional batch.
+
+    Returns:
+        The error of the invalid header, which fails the whole request; `TRANSACTIONAL` for a transactional batch; None
+        if there is neither. Records of None are skipped.
+    """
     for part in parts:
         data = part.records
         if data is None:

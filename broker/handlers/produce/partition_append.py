@@ -52,10 +52,12 @@ def _append(
     checked: ValidatedBatch | None,
     txn: TxnAppendContext,
 ) -> PartitionProduceResponse:
-    """Append one partition's batch to the log of its leader and return the row of the response.
+    """Append one partition's batch to the log of its leader; count it in the traffic metrics; return its row.
+
+    A batch that the log rejects has its error in the row. An I/O error fails the log directory.
 
     Raises:
-        ProtocolError: The batch is rejected.
+        ProtocolError: The batch is rejected before it reaches the log, or its log directory failed.
         ValidationPending: The batch has many records, which have to be validated in time slices first.
     """
     data = part.records
@@ -103,9 +105,13 @@ def append_batch(
     checked: ValidatedBatch | None = None,
     txn: TxnAppendContext = NO_TXN_CONTEXT,
 ) -> tuple[PartitionProduceResponse, HostedPartition | None]:
-    """Authorize and append one partition's batch; return its row, and the partition if this broker leads it, else None.
+    """Authorize and append one partition's batch; an error becomes the error code of its row.
 
     ``checked`` is the result of a validation in time slices, ``txn`` the result of a transaction verification.
+
+    Returns:
+        Row of the response, and the partition; None in its place if this broker does not lead it or the client may not
+        write to it.
 
     Raises:
         ValidationPending: The batch has many records, which have to be validated in time slices first.

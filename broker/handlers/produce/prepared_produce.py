@@ -106,7 +106,7 @@ class PreparedProduce(RepeatedRequest):
         return self._authorization_cache.writable_topics
 
     def _fits(self, frame_bytes: int) -> bool:
-        """Compute the position of the records in a frame of another size; return False if it is too short."""
+        """Compute the position of the records in a frame of another size; return False if no batch fits into it."""
         left = frame_bytes - 8 - len(self._head) - len(self._tail)
         for length_bytes in range(1, 6) if self._is_flexible else (4,):
             size_bytes = left - length_bytes
@@ -121,7 +121,13 @@ class PreparedProduce(RepeatedRequest):
         return False
 
     def respond(self, view: memoryview, begin: int, end: int) -> list[Chunk] | None:
-        """Serve the request in ``view[begin:end]``; return the encoded response, None if the handler must serve it."""
+        """Append the batch of the request frame in ``view[begin:end]`` and return the encoded response.
+
+        An I/O error fails the log directory; the response has KAFKA_STORAGE_ERROR then.
+
+        Returns:
+            None, with nothing appended, if the handler must serve the request.
+        """
         buffer: Any = view.obj
         if (
             (end - begin != self._frame_bytes and not self._fits(end - begin))
@@ -175,7 +181,10 @@ class PreparedProduce(RepeatedRequest):
 
 
 def prepare(context: RequestContext, request: ProduceRequest) -> None:
-    """Prepare further requests if the producer's last ones were alike; called after a Produce without a delay."""
+    """Set the prepared request of the connection if the producer's last requests were alike and have one partition.
+
+    Called after a Produce that was served without a delay. Otherwise the connection is left unchanged.
+    """
     if len(request.topic_data) != 1 or len(context.frame) > MAX_FRAME_BYTES:
         return
     (topic,) = request.topic_data

@@ -90,7 +90,10 @@ class _ProduceResult:
         rows: list[PartitionProduceResponse],
         txn: TxnAppendContext = NO_TXN_CONTEXT,
     ) -> None:
-        """Append one partition's batch and add its row to ``rows``, or defer it until its records are validated."""
+        """Append one partition's batch and add its row to ``rows``; defer a batch with records to be validated first.
+
+        A deferred batch has an empty row until then.
+        """
         try:
             row, replica = append_batch(self._context, name, part, self._request.acks, None, txn)
         except ValidationPending as first:
@@ -108,7 +111,10 @@ class _ProduceResult:
         rows.append(row)
 
     def record_result(self, name: str | None, row: PartitionProduceResponse, replica: HostedPartition | None) -> None:
-        """Record a partition's row: failures, current leader, and whether the response waits for acknowledgements."""
+        """Record a partition's row: errors, current leader, and whether the response waits for acknowledgements.
+
+        ``replica`` is None for a partition that is not led here.
+        """
         if row.error_code:
             self._has_failed = True
             self._context.peer.add_request_error(row.error_code)
@@ -123,7 +129,10 @@ class _ProduceResult:
                 self._delayed.append(DelayedProduce.for_log_end(replica, row))
 
     def response_or_wait(self) -> HandlerResult:
-        """Return the response, None for acks=0, or a job that waits for acknowledgements; record the produce quota.
+        """Record the request against the produce quota; return the response, or a job that waits for acknowledgements.
+
+        Returns:
+            None for acks=0: no response is sent.
 
         Raises:
             CloseConnection: A batch was rejected with acks=0.
@@ -180,7 +189,10 @@ class _VerifiedProduceResult(_ProduceResult):
 
 
 def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult:
-    """Append the batch of each partition; an error concerns only its partition."""
+    """Append the batch of each partition; an error concerns only its partition, unless a batch header is invalid.
+
+    An invalid header rejects all batches before any is appended.
+    """
     outcome = _ProduceResult(context, request)
     topics = request.topic_data
     if len(topics) > _MANY_PARTITIONS:
@@ -205,7 +217,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult:
 
 
 def _validate_deferred(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> ResponseJob:
-    """Append the batches too large to validate in one step, validated in time slices; return the response."""
+    """Validate the records of deferred batches in time slices, append the batches and return the response."""
     for one in outcome.deferred:
         row, replica = yield from _validate_and_append(context, request, one)
         outcome.record_result(one.name, row, replica)
@@ -231,7 +243,7 @@ def _reject_all(
 
 
 def _transactional(context: RequestContext, request: ProduceRequest) -> ResponseJob:
-    """Process a request with transactional batches after the verification by the transaction coordinator."""
+    """Process a request with transactional batches after its verification by the transaction coordinator, as a job."""
     # lazy: 10.5 ms, 301 kB
     from ottla.broker.handlers.produce.txn_verification import verify_transaction
 

@@ -53,7 +53,10 @@ class _TransactionalBatches(NamedTuple):
 
 
 def _may_write(context: RequestContext, name: str) -> bool:
-    """Return True if the client may write to a topic; no transaction marker is written to other topics either."""
+    """Return True if the client may write to a topic.
+
+    A topic without this permission is not added to the transaction, so that no transaction marker is written to it.
+    """
     is_open = name not in INTERNAL_TOPICS or context.client_id == ADMIN_CLIENT_ID
     return is_open and context.may(acl.AclOperation.WRITE, acl.ResourceType.TOPIC, name)
 
@@ -99,10 +102,11 @@ def _to_produce_error(code: ErrorCode, operation: TransactionSupportedOperation)
 
 
 def verify_transaction(context: RequestContext, request: ProduceRequest) -> Job[TransactionVerification]:
-    """Return the coordinator's verification of the transactional partitions of a request, as a job.
+    """Let the transaction coordinator verify or add the partitions of transactional batches; return the result.
 
     Raises:
-        ProtocolError: The whole request is rejected; no batch is appended.
+        ProtocolError: The whole request is rejected, no batch is appended: TRANSACTIONAL_ID_AUTHORIZATION_FAILED or
+            INVALID_PRODUCER_ID_MAPPING.
     """
     transactional_id, version = request.transactional_id, context.version
     may = context.may(acl.AclOperation.WRITE, acl.ResourceType.TRANSACTIONAL_ID, transactional_id or "")

@@ -31,7 +31,7 @@ NO_TIME_MS = -1
 
 
 def handle(context: RequestContext, request: Message) -> HandlerResult:
-    """Return an error response, or forward the request to the controller."""
+    """Return an error response, or forward the request to the controller if the client may send it."""
     refused = error_response(context, request)
     if refused is not None:
         return refused
@@ -41,7 +41,10 @@ def handle(context: RequestContext, request: Message) -> HandlerResult:
 
 
 def may_use_tokens(context: RequestContext) -> bool:
-    """Return whether the connection's authentication allows requests about delegation tokens."""
+    """Return whether the connection's authentication allows requests about delegation tokens.
+
+    It does not if the client used a delegation token itself or is anonymous; a forwarded request was checked before.
+    """
     peer = context.peer
     if peer.token_authenticated:
         return False
@@ -51,7 +54,7 @@ def may_use_tokens(context: RequestContext) -> bool:
 
 
 def error_response(context: RequestContext, request: Any) -> Message | None:
-    """Return the error response of a request, on a broker or a controller; None if the request is allowed."""
+    """Return the error response of a request that is not allowed, on a broker or a controller; otherwise None."""
     if not isinstance(request, CreateDelegationTokenRequest):
         if may_use_tokens(context):
             return None

@@ -24,7 +24,11 @@ from ottla.wire.messages.describe_acls import (
 
 
 def handle(context: RequestContext, request: DescribeAclsRequest) -> HandlerResult:
-    """Return the ACLs that match the filter, sorted by resource pattern."""
+    """Return the ACLs that match the filter, sorted by resource pattern.
+
+    Raises:
+        WireError: A filter has the value UNKNOWN; the connection is closed.
+    """
     if 0 in (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type):
         raise WireError(f"DescribeAcls with a filter that says UNKNOWN: {request}")
     if not context.has_authorizer:

@@ -1,4 +1,4 @@
-"""SaslHandshake (17), v0-1, on a listener without SASL, or too soon for re-authentication (KIP-368).
+"""SaslHandshake (17), v0-1, on a listener without SASL, or on an authenticated connection too early (KIP-368).
 
 Behaviour: ILLEGAL_SASL_STATE, without mechanisms. During authentication `broker.security.authn.sasl_authenticator`
 handles the request.

@@ -68,7 +68,10 @@ def _topic_response(
 
 @with_error_response
 def handle(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> ResponseJob:
-    """Validate the request with the group coordinator, then initialize the share state with the new start offsets."""
+    """Validate the request with the group coordinator, then initialize the share state with the new start offsets.
+
+    The result of the initialization is reported to the group coordinator before the response is returned.
+    """
     if not is_served(context):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):

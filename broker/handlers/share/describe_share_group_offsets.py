@@ -35,7 +35,7 @@ PartitionResponse = DescribeShareGroupOffsetsResponsePartition
 
 
 def handle(context: RequestContext, request: DescribeShareGroupOffsetsRequest) -> ResponseJob:
-    """Return the offsets of each group; an error concerns only its group."""
+    """Return start offsets and lag of the partitions of each group; an error concerns only its group or partition."""
     response = DescribeShareGroupOffsetsResponse()
     for group in request.groups:
         response.groups.append((yield from _group(context, group)))
@@ -81,7 +81,9 @@ def _group(
 
 
 def _all_partitions(context: RequestContext, group_id: str) -> Job[Mapping[bytes, list[int]]]:
-    """Return all initialized partitions of a group by topic id, once that state is committed to the log, as a job.
+    """Return the numbers of all initialized partitions of a group by topic id, as a job; empty for an unknown group.
+
+    The state that was read is committed to the log then.
 
     Raises:
         ProtocolError: The coordinator is not available.

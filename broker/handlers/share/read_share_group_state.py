@@ -30,6 +30,9 @@ def _fill(row: Any, state: ShareGroupOffset) -> None:
 
 
 def handle(context: RequestContext, request: wire.ReadShareGroupStateRequest) -> HandlerResult:
-    """Read the state of each partition from the share coordinator; an error concerns only its partition."""
+    """Read the state of each partition from the share coordinator, and persist its new leader epoch there.
+
+    An error concerns only its partition.
+    """
     kinds = wire.ReadShareGroupStateResponse, wire.ReadStateResult, wire.PartitionResult
     return share_state_requests.submit_state_requests(context, request, kinds, _event, _fill, "read")

@@ -28,6 +28,6 @@ def _fill(row: Any, state: ShareGroupOffset) -> None:
 
 
 def handle(context: RequestContext, request: wire.ReadShareGroupStateSummaryRequest) -> HandlerResult:
-    """Read the summary of each partition's state; an error concerns only its partition."""
+    """Read the summary of each partition's state from the share coordinator; an error concerns only its partition."""
     kinds = wire.ReadShareGroupStateSummaryResponse, wire.ReadStateSummaryResult, wire.PartitionResult
     return share_state_requests.submit_state_requests(context, request, kinds, _event, _fill, "read")

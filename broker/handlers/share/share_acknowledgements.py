@@ -29,10 +29,11 @@ def is_served(context: RequestContext) -> bool:
 
 
 def check_request(context: RequestContext, group_id: str | None, member_id: str | None) -> None:
-    """Check group and member id of a request.
+    """Check group and member id of a request, and that the client may read the group.
 
     Raises:
-        ProtocolError: UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED.
+        ProtocolError: UNSUPPORTED_VERSION if share groups are disabled, INVALID_REQUEST for an invalid id,
+            GROUP_AUTHORIZATION_FAILED.
     """
     if not is_served(context):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
@@ -70,9 +71,12 @@ def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Jo
 def submit_acknowledgements(
     context: RequestContext, request: Any, batches: dict[TopicIdPartition, list[Any]]
 ) -> Job[list[tuple[TopicIdPartition, PendingBrokerRequest]]]:
-    """Submit the acknowledgements of each partition to its share partition; return partitions with pending results.
+    """Submit the acknowledgements of each partition to its share partition, as a job.
 
-    Partitions without acknowledgements have no result, unless others in the request have some.
+    A partition without batches is left out, unless another one has valid batches for a partition that exists.
+
+    Returns:
+        Partitions with pending results, in the order of ``batches``; a rejected partition has an error as its result.
     """
     submitted, is_looked_at = [], False
     shares, group_id, member_id = context.services.share_partition_manager, request.group_id, request.member_id

@@ -57,7 +57,7 @@ def _last_fetchable_offset(replica: HostedPartition, *, committed: bool) -> int:
 
 
 class _ShareFetch:
-    """Processing of one ShareFetch request: loads, awaits and reads its share partitions."""
+    """ShareFetch request in progress: loads its share partitions, waits for records and acquires them."""
 
     def __init__(self, context: RequestContext, request: wire.ShareFetchRequest, session: ShareSession | None) -> None:
         self._context = context
@@ -81,10 +81,14 @@ class _ShareFetch:
         """Number of bytes of records that may still be read for the response."""
 
     def load_partitions(self) -> Job[None]:
-        """Load the share partitions of the session that are not loaded yet; add an error row for each failure."""
+        """Start the loads of the session's share partitions, as a job; add an error row for each that cannot be loaded.
+
+        Partitions are loaded in turn: the session epoch decides which is the first. At most `MAX_CONCURRENT_LOADS`
+        loads are started before other tasks run.
+        """
         places = list(self._session.partitions) if self._session is not None else []
-        turn = self._request.share_session_epoch
-        at = turn % len(places) if places and turn > 0 else 0
+        epoch = self._request.share_session_epoch
+        at = epoch % len(places) if places and epoch > 0 else 0
         new = 0
         for place in places[at:] + places[:at]:
             try:
@@ -118,9 +122,10 @@ class _ShareFetch:
     # ------------------------------------------------------------------ waiting
 
     def wait_for_records(self) -> Job[None]:
-        """Wait until enough bytes can be acquired, a partition has an error, or ``max_wait_ms`` has passed.
+        """Wait until enough bytes can be acquired, at most ``max_wait_ms``, as a job.
 
-        Each partition is registered in the purgatory before it is read, as it may change during a yield.
+        The wait also ends if the leader or the log start of a partition has changed, or if no partition without an
+        error is left. Each partition is registered in the purgatory before it is read, as it may change during a yield.
         """
         purgatory = self._context.services.purgatory
         parked, enough = DelayedOperation(self.is_enough_after), not self._shared
@@ -137,7 +142,7 @@ class _ShareFetch:
             yield from purgatory.release(parked)
 
     def is_enough_after(self, key: Hashable) -> bool:
-        """Update the acquirable bytes for the changed key; return True if the fetch can be completed."""
+        """Update the acquirable bytes for the changed purgatory key; return True if the fetch can be completed."""
         return self._update_acquirable(self._by_key[key])  # type: ignore[index]  # of what was watched
 
     def _update_acquirable(self, place: TopicIdPartition) -> bool:
@@ -170,7 +175,10 @@ class _ShareFetch:
     # ------------------------------------------------------------------ reading
 
     def read(self) -> Job[None]:
-        """Acquire records from the partitions in order, at most ``max_records``, and fill their rows, as a job."""
+        """Acquire records from the partitions in order, at most ``max_records``, and fill their rows, as a job.
+
+        Nothing is acquired after the client has disconnected.
+        """
         most, left = self._max_bytes // max(1, len(self._open)), self._request.max_records
         tiered: list[TieredSharePartition] = []
         for place, shared in list(self._shared.items()):
@@ -198,7 +206,10 @@ class _ShareFetch:
     def _add_tiered(
         self, tiered: list[TieredSharePartition], place: TopicIdPartition, offset: int | None, max_bytes: int
     ) -> None:
-        """Reserve bytes for a read from the remote tier; without room, or if throttled, the row has no records."""
+        """Reserve bytes for a read from the remote tier, and add it to ``tiered``.
+
+        Without bytes left, or while remote reads are throttled, the partition has no records in the response.
+        """
         limit, remote = min(max_bytes, self._left_bytes), self._context.services.remote_reads
         if offset is not None and limit > 0 and remote is not None and not remote.is_throttled():
             # lazy: 9.2 ms, 355 kB: only for tiered storage
@@ -210,7 +221,7 @@ class _ShareFetch:
             self._left_bytes -= limit
 
     def _read_tiered(self, tiered: list[TieredSharePartition], max_records: int) -> Job[None]:
-        """Wait for the reads from the remote tier, and acquire their records, as a job."""
+        """Wait for the reads from the remote tier, acquire their records and fill the rows, as a job."""
         # lazy: 10.7 ms, 409 kB: only for tiered storage
         from ottla.broker.handlers.fetch.remote_fetch import RemoteRecordsFile, wait_for_remote_reads
 
@@ -262,7 +273,11 @@ class _ShareFetch:
         aborted_txns: list[AbortedTxn],
         max_records: int,
     ) -> int:
-        """Acquire records of a read, and write them into the partition's row; return their number."""
+        """Acquire records of a read for the member and write them into the partition's row; return their number.
+
+        Raises:
+            ProtocolError: CORRUPT_MESSAGE.
+        """
         row = self.partition_responses[place]
         try:
             batches = find_batches(part, shared.first_new_offset, max_records)
@@ -289,7 +304,7 @@ class _ShareFetch:
 
 @with_error_response
 def handle(context: RequestContext, request: wire.ShareFetchRequest) -> ResponseJob:
-    """Process acknowledgements, then acquire records, delaying the response if there are less than ``min_bytes``."""
+    """Process acknowledgements, then acquire records; wait up to ``max_wait_ms`` for ``min_bytes``."""
     acks.check_request(context, request.group_id, request.member_id)
     renews = context.version >= acks.RENEW_SINCE and request.is_renew_ack
     if renews and any((request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)):
@@ -330,7 +345,11 @@ def _session(
     acknowledgements: dict[TopicIdPartition, list[Any]],
     forgotten: set[TopicIdPartition],
 ) -> ShareSession | None:
-    """Return the share session of a request, opened or updated; None if the request closes it."""
+    """Return the share session of a request, opened or updated; None if the request closes it.
+
+    Raises:
+        ProtocolError: INVALID_REQUEST for acknowledgements in a new session, or the error of the share session.
+    """
     sessions, epoch = context.services.share_partition_manager.sessions, request.share_session_epoch
     group_id, member_id = request.group_id or "", request.member_id or ""
     if epoch == INITIAL_EPOCH:

@@ -18,7 +18,10 @@ from ottla.wire.messages import share_fetch as wire
 def changed_partitions(
     request: wire.ShareFetchRequest, rows: dict[TopicIdPartition, wire.PartitionData], session: ShareSession | None
 ) -> Job[dict[TopicIdPartition, wire.PartitionData]]:
-    """Return the rows that the response must contain: in an incremental session only changes, records and errors."""
+    """Return the rows that the response must contain, as a job.
+
+    In an incremental session these are partitions with records or an error, and those whose last row had an error.
+    """
     out = {}
     for place, row in rows.items():
         if (
@@ -34,7 +37,10 @@ def changed_partitions(
 def add_acknowledge_result(
     rows: dict[TopicIdPartition, wire.PartitionData], place: TopicIdPartition, answer: Any
 ) -> None:
-    """Write the result of a partition's acknowledgements into its row."""
+    """Write the result of a partition's acknowledgements into its row, which is added if missing.
+
+    ``answer`` is a `ProtocolError` if they were rejected.
+    """
     row = rows.setdefault(place, wire.PartitionData(place.partition, records=b""))
     if isinstance(answer, ProtocolError):
         row.acknowledge_error_code, row.acknowledge_error_message = answer.code, answer.message

@@ -56,7 +56,10 @@ def validate(request: ShareGroupHeartbeatRequest) -> None:
 
 @with_error_response
 def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> ResponseJob:
-    """Submit the heartbeat to the group coordinator; start the initialization of new partitions' share state."""
+    """Submit the heartbeat to the group coordinator and return its response.
+
+    The initialization of new partitions' share state is started, but not awaited.
+    """
     if not is_served(context):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
@@ -101,7 +104,10 @@ async def initialize_share_state(
 async def report_initialization(
     context: RequestContext, group_id: str, places: TopicIdPartitions, *, done: bool
 ) -> None:
-    """Report the result of InitializeShareGroupState to the group coordinator: ``done`` is False if it failed."""
+    """Report the result of InitializeShareGroupState to the group coordinator and wait until it has been recorded.
+
+    ``done`` is False if the initialization failed.
+    """
     rule = partial(_initialized, group_id=group_id, places=places, done=done)
     await context.services.groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
 

@@ -46,7 +46,9 @@ def submit_state_requests(
     doing: str,
     prepared: Callable[[Any], Job[None]] | None = None,
 ) -> Job[Message]:
-    """Submit an event to the share coordinator for each partition; return the response with their results.
+    """Submit an event to the share coordinator for each partition; return the response with their results; as a job.
+
+    An error concerns only its partition. Without a group id, or with a topic without partitions, the response is empty.
 
     Args:
         context: Context of the request.
@@ -92,4 +94,4 @@ def submit_state_requests(
 
 
 def write_no_result(row: Any, answer: Any) -> None:
-    """Set no fields of a successful row: the API returns only errors."""
+    """Leave the row of a successful partition unchanged: the API returns only errors."""

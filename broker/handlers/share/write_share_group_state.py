@@ -25,7 +25,10 @@ from ottla.wire.messages import write_share_group_state as wire
 
 
 def _limit_batches(part: wire.PartitionData) -> Job[None]:
-    """Convert the state batches of a partition for the share coordinator; keep one above its limit to be rejected."""
+    """Replace the state batches of a partition by those of the share coordinator, as a job.
+
+    At most one batch above the coordinator's limit is kept, by which the coordinator rejects the partition.
+    """
     some = islice(part.state_batches, MAX_WRITTEN_SHARE_BATCHES + 1)
     made: list[Any] = yield from collect_job(
         PersisterStateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in some

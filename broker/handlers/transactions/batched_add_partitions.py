@@ -42,7 +42,7 @@ PartitionErrors = Callable[[TopicPartition], ErrorCode]
 async def add_partitions(
     services: BrokerServices, request: AddPartitionsToTxnRequest, version: int
 ) -> AddPartitionsToTxnResponse:
-    """Add or verify the partitions of a broker's request (v4-5), without authorization."""
+    """Add or verify the partitions of a broker's request (v4-5) in time slices; authorization is not checked."""
     rows: list[AddPartitionsToTxnResult] = await TimeSlice(services.env).run(
         add_or_verify_partitions(services, request.transactions, version, lambda topic: E.NONE)
     )
@@ -52,7 +52,16 @@ async def add_partitions(
 def add_or_verify_partitions(
     services: BrokerServices, transactions: Iterable[AddPartitionsToTxnTransaction], version: int, refuse: TopicCheck
 ) -> Job[list[AddPartitionsToTxnResult]]:
-    """Add or verify the partitions of each transaction in its coordinator; return a row for each transaction."""
+    """Add or verify the partitions of each transaction in its coordinator; return a row for each transaction; as a job.
+
+    The rows of transactions with an invalid partition come first; nothing is submitted for them.
+
+    Args:
+        services: Services of the broker.
+        transactions: Transactions with their partitions.
+        version: API version of the request, which decides the error codes.
+        refuse: Returns the error code of a topic; NONE if its partitions may be added.
+    """
     submitted: list[tuple[AddPartitionsToTxnTransaction, PendingBrokerRequest]] = []
     rows: list[AddPartitionsToTxnResult] = changeable_array()
     for txn in transactions:
@@ -134,7 +143,7 @@ def wait_for_transaction(
     """Wait for the result of a request to the transaction coordinator and return it, as a job.
 
     Raises:
-        ProtocolError: the result is this error; its code is that of `error_for_version`.
+        ProtocolError: The request failed; the error code is adapted by `error_for_version`.
     """
     answer = yield from wait_for_result(pending)
     if isinstance(answer, ProtocolError):

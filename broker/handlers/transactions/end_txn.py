@@ -24,7 +24,7 @@ E = ErrorCode
 
 @with_error_response
 def handle(context: RequestContext, request: EndTxnRequest) -> ResponseJob:
-    """Authorize the request and commit or abort the transaction in the transaction coordinator."""
+    """Authorize the request and commit or abort the transaction; respond once the decision is stored."""
     transactional_id = request.transactional_id
     if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         raise ProtocolError(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -31,7 +31,10 @@ E = ErrorCode
 
 @with_error_response
 def handle(context: RequestContext, request: InitProducerIdRequest) -> ResponseJob:
-    """Return a new producer id, or producer id and epoch of a transactional id from its coordinator."""
+    """Return a new producer id; with a transactional id, producer id and epoch from its transaction coordinator.
+
+    The request waits while no producer ids are available from the controller.
+    """
     transactional_id = request.transactional_id
     if transactional_id is not None:
         if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):

@@ -56,7 +56,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> Respons
 
 
 class _TransactionFilter:
-    """Predicate for the filters by state, producer id and duration; ``states`` are the known states of the request."""
+    """Predicate for the filters by state, producer id and duration (ms); ``states``: known states of the request."""
 
     def __init__(self, request: ListTransactionsRequest, states: frozenset[str], now_ms: int) -> None:
         self._producers = frozenset(request.producer_id_filters)

@@ -50,7 +50,7 @@ class _OffsetsMarker(NamedTuple):
 
 
 class _MarkerWrites:
-    """Marker writes of one request, which wait for replication and for the group coordinator."""
+    """Marker writes of one request: first `append_all`, then `await_committed`."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
@@ -58,7 +58,10 @@ class _MarkerWrites:
         self.offsets_markers: list[_OffsetsMarker] = []
 
     def append_all(self, request: WriteTxnMarkersRequest, response: WriteTxnMarkersResponse) -> Job[None]:
-        """Append or submit every marker and add its row to the response, which has one result per producer id."""
+        """Append or submit every marker and add its row to the response, as a job; an error becomes its error code.
+
+        The response has one result per producer id.
+        """
         by_producer: dict[int, WritableTxnMarkerResult] = {}
         by_topic: dict[tuple[int, str], list[MarkerPartitionResult]] = {}
         for marker in request.markers:
@@ -108,10 +111,11 @@ class _MarkerWrites:
         self.offsets_markers.append(_OffsetsMarker(pending, row))
 
     def _append(self, marker: WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
-        """Append a marker to the log of a partition outside `__consumer_offsets`.
+        """Append a marker to the log of a partition outside `__consumer_offsets`; `await_committed` waits for it.
 
         Raises:
-            ProtocolError: This broker does not host or lead the partition, the ISR is too small, or the log rejects it.
+            ProtocolError: This broker does not host or lead the partition, the ISR is too small, the log rejects the
+                marker, or the log directory has failed.
         """
         services, number = self._services, row.partition_index
         replica = services.replica_manager.get(topic, number)
@@ -138,7 +142,11 @@ class _MarkerWrites:
             self.delayed_appends.append(DelayedProduce.for_log_end(replica, row))
 
     def await_committed(self, timeout_ms: float) -> Job[None]:
-        """Wait until every marker is committed or has failed, as a job; set the error codes of failed ones."""
+        """Wait until every marker is committed or has failed, as a job; set the error codes of failed ones.
+
+        ``timeout_ms`` limits the wait for replication: then the code is REQUEST_TIMED_OUT, and the marker stays in the
+        log.
+        """
         yield wait_for_completion(self._services.purgatory, self.delayed_appends, timeout_ms)
         for one in self.delayed_appends:
             if one.is_failed:
@@ -152,7 +160,11 @@ class _MarkerWrites:
 
 
 def _from_group_coordinator(answer: Any) -> ErrorCode:
-    """Return the group coordinator's result as an error code for the transaction coordinator."""
+    """Return the group coordinator's result as an error code for the transaction coordinator.
+
+    Errors of a group coordinator that is not active here become NOT_LEADER_OR_FOLLOWER, so that the marker is sent
+    again.
+    """
     code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_COORDINATOR else code
 
@@ -163,7 +175,7 @@ def _txn_end(marker: WritableTxnMarker) -> EndTransactionMarker:
 
 
 def write_markers(services: BrokerServices, request: WriteTxnMarkersRequest) -> Job[WriteTxnMarkersResponse]:
-    """Write the markers to the partitions that this broker leads; return when each is committed or has an error."""
+    """Write the markers to the partitions that this broker leads; return when each is committed or has failed."""
     response, work = WriteTxnMarkersResponse(changeable_array()), _MarkerWrites(services)
     yield from work.append_all(request, response)
     yield from work.await_committed(services.config.number("request.timeout.ms"))

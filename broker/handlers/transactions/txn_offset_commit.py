@@ -40,7 +40,10 @@ _LOADING_SINCE = 2
 
 
 class _TxnOffsetCommit:
-    """Processing of one TxnOffsetCommit request: valid partitions and response."""
+    """TxnOffsetCommit request in progress: valid partitions and response.
+
+    Call `validate`, then `commit`, then `apply_result` with its result.
+    """
 
     def __init__(self, context: RequestContext, request: TxnOffsetCommitRequest) -> None:
         self._context = context
@@ -59,7 +62,7 @@ class _TxnOffsetCommit:
         row.partitions.append(TxnOffsetCommitResponsePartition(part.partition_index, code))
 
     def validate(self) -> Job[None]:
-        """Add an error row for each unknown or unauthorized partition; collect the others in ``valid_partitions``."""
+        """Add an error row for each unknown or unauthorized partition; collect the others in `valid_partitions`."""
         context, request = self._context, self._request
         unauthorized = self._unauthorized()
         for wanted in request.topics:
@@ -88,7 +91,10 @@ class _TxnOffsetCommit:
         return ErrorCode.NONE
 
     def commit(self) -> Job[ErrorCode]:
-        """Commit the valid offsets to the group coordinator's log; return the error code that applies to all."""
+        """Verify the transaction, submit the valid offsets to the group coordinator and wait until they are committed.
+
+        Return the error code that applies to all valid partitions, NONE on success; as a job.
+        """
         request, groups = self._request, self._context.services.groups
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
@@ -151,7 +157,7 @@ class _TxnOffsetCommit:
 
 
 def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> ResponseJob:
-    """Validate the partitions, verify the transaction, and commit the valid offsets."""
+    """Validate the partitions, verify the transaction, commit the valid offsets; return an error code for each."""
     work = _TxnOffsetCommit(context, request)
     yield from work.validate()
     if work.valid_partitions:

@@ -41,7 +41,7 @@ def _reject_request(context: RequestContext, request: WriteTxnMarkersRequest, co
 
 
 def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerResult:
-    """Authorize the request and write each marker."""
+    """Authorize the request and write each marker; respond when all are committed or have failed."""
     if not (
         context.may(AclOperation.ALTER, ResourceType.CLUSTER)
         or context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
