@@ -33,7 +33,10 @@ class DeletedLogRemover:
         self._more.set()
 
     async def run(self) -> None:
-        """Delete the due directories, until cancelled; the remaining ones are deleted at the next start."""
+        """Delete the due directories, until cancelled; the remaining ones are deleted at the next start.
+
+        A transient error delays the deletion once more. After any other the directory is left, with a warning.
+        """
         while True:
             while self._due:
                 at_ms, path = self._due[0]

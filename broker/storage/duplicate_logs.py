@@ -26,10 +26,10 @@ def quarantine_older(
     node_id: int,
     tag: str,
 ) -> PartitionLog:
-    """Rename the older of two logs to ``-stray``, with ``tag`` in its name, and return it.
+    """Close the older of two logs of a partition, rename it to ``-stray``, with ``tag`` in its name, and return it.
 
-    The log with the higher last leader epoch, then the higher end offset, is retained; if equal, the one in the
-    assigned directory.
+    The log with the higher last leader epoch, then the higher end offset, is retained; if equal, the one in the log
+    directory that the controller assigned.
 
     Raises:
         CorruptFile: no other replica exists, and neither is in the assigned directory: the operator must decide.

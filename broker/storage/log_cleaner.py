@@ -63,7 +63,10 @@ class LogCleaner:
                 pass
 
     def _dirtiest(self) -> Job[LogToClean | None]:
-        """Return the dirtiest log to compact, None without one; its state is read again at the end of the selection."""
+        """Return the dirtiest log to compact, as a job; None if no log is dirty enough.
+
+        The state of the log is read again at the end of the selection.
+        """
         every: list[LogToClean] = []
         for log in self._log_dirs.logs():
             found = None if log in self._uncleanable else find_log_to_clean(log, self._env.now_ms())
@@ -76,7 +79,9 @@ class LogCleaner:
     async def clean_dirtiest(self) -> bool:
         """Compact the dirtiest log; return True if it was compacted.
 
-        The result is discarded if the log is truncated or gets a future log meanwhile.
+        False if no log is dirty enough, the pass failed, or its result was discarded because the log was truncated,
+        closed or got a future log meanwhile. A log with unreadable records becomes uncleanable. An I/O error while
+        segments are replaced is passed to ``fail``.
         """
         found = await run_in_background(self._env, self._dirtiest())
         if found is None:
@@ -136,7 +141,11 @@ class LogCleaner:
         )
 
     async def _retry_while_short(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Await a disk operation; repeat it after a transient error (no descriptors or memory)."""
+        """Await a disk operation; repeat it every `RETRY_S` while its error is transient (no descriptors or memory).
+
+        Raises:
+            OSError: any other error.
+        """
         while True:
             try:
                 return await wait()
@@ -146,7 +155,10 @@ class LogCleaner:
                 await self._env.sleep(RETRY_S)
 
     async def _replace_segments(self, found: LogToClean, outcome: CompactionResult) -> bool:
-        """Replace segments by the compacted ones and checkpoint the cleaner offset; return True if that is done."""
+        """Replace segments by the compacted ones, checkpoint the cleaner offset and count the pass; return True.
+
+        Return False, with the compacted files deleted, if the log changed meanwhile or descriptors or memory are short.
+        """
         # lazy: 3.5 ms, 135 kB
         from ottla.log.cleaner.compaction import delete_unfinished_files
         from ottla.log.cleaner.segment_swap import SegmentSwap

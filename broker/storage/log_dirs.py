@@ -162,7 +162,7 @@ class LogDirs:
         """Write meta.properties of new directories with the node's identity; load the checkpoints of all directories.
 
         Raises:
-            OSError: the metadata directory failed, or all others.
+            OSError: the metadata directory or all other directories failed. A single other one goes offline instead.
         """
         for directory in self._all_directories():
             if directory.path not in self.offline:
@@ -187,7 +187,7 @@ class LogDirs:
         return min(free, key=lambda d: len(d.logs) + coming.get(d.path, 0))
 
     def directory_at(self, path: str) -> LogDirectory | None:
-        """Return the log directory with an absolute path, None if there is none."""
+        """Return the log directory with an absolute path, online or not; None if ``log.dirs`` has no such path."""
         return next((d for d in self.directories if d.full_path == path), None)
 
     def directory_of(self, log: PartitionLog) -> LogDirectory:
@@ -213,7 +213,7 @@ class LogDirs:
         return self.mark_offline(directory, error)
 
     def mark_offline(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
-        """Mark a directory offline until the next start, close its logs and return them."""
+        """Mark a directory offline until the next start, close its logs and return them; empty if it is offline."""
         if directory.path in self.offline:
             return []
         self.offline[directory.path] = error
@@ -239,7 +239,10 @@ class LogDirs:
         self._for_each(LogDirectory.sync_new_partition_directories)
 
     def close_logs(self, first: int, step: int) -> None:
-        """Close every ``step``-th log from index ``first`` on; ``step`` threads run this before `close`."""
+        """Close every ``step``-th log of each online directory from index ``first`` on.
+
+        `close_log_dirs` calls it in ``step`` threads, each with another ``first``, before `close`.
+        """
         for directory in self.online:
             directory.close_logs(first, step)
 

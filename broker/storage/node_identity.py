@@ -22,8 +22,8 @@ class LogDirsNotFormatted(Exception):
 def read_previous_voters(storage: LogDirs, config: NodeConfig) -> tuple[ListenerEndpoint, ...]:
     """Return this node's controller endpoints in the stored voter set, empty if it is not a voter.
 
-    If the stored voters include other nodes, ``config`` is marked as part of a joined cluster. Only for formatted
-    directories.
+    Call it for formatted directories only. ``config`` is marked as part of a joined cluster if the stored voters
+    include other nodes, or if no voters are stored and none are configured.
     """
     voters = read_snapshot_voters(storage.metadata)
     if voters is None:

@@ -101,7 +101,10 @@ def _wait(event: threading.Event) -> None:
 
 
 class CachedRemoteStorage:
-    """`RemoteStorage` that keeps chunks of another one on disk. Its methods may be called in several threads."""
+    """`RemoteStorage` that caches chunks of another one on disk.
+
+    Its methods block; they may be called in several threads. The errors of the other storage are passed on.
+    """
 
     def __init__(
         self,
@@ -140,7 +143,7 @@ class CachedRemoteStorage:
     # ------------------------------------------------------------------ RemoteStorage
 
     def copy_segment(self, metadata: RemoteLogSegmentMetadata, files: SegmentFiles) -> bytes | None:
-        """Store a segment; its records are cached only when they are read."""
+        """Store a segment and return its custom metadata; its records are cached only when they are read."""
         return self.store.copy_segment(metadata, files)
 
     def fetch_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> bytes:
@@ -179,7 +182,10 @@ class CachedRemoteStorage:
     # ------------------------------------------------------------------ reading
 
     def _read(self, key: ChunkKey, fetch_chunk: Callable[[], bytes], start: int, end: int | None) -> bytes:
-        """Return bytes [start, end) of a chunk, None: to its end; from its file, a fetch in progress, or fetched."""
+        """Return bytes [start, end) of a chunk, to its end if ``end`` is None; wait for a fetch if it is not cached.
+
+        The chunk is read from its file; if another reader fetches it, that fetch is awaited; otherwise it is fetched.
+        """
         while True:
             with self._lock:
                 chunk = self._chunks.get(key)
@@ -205,7 +211,7 @@ class CachedRemoteStorage:
                 return self._fetch(key, fetch_chunk, own)[start:end]
 
     def _fetch(self, key: ChunkKey, fetch_chunk: Callable[[], bytes], fetch: _Fetch) -> bytes:
-        """Fetch a chunk from the store, hand it to the readers that wait, and write it to the cache."""
+        """Fetch a chunk from the store, pass it to the readers that wait for ``fetch``, cache it and return it."""
         try:
             try:
                 fetch.data = fetch_chunk()
@@ -253,7 +259,7 @@ class CachedRemoteStorage:
     # ------------------------------------------------------------------ files
 
     def _load(self) -> None:
-        """Take over the chunks in the directory; those of another chunk size are removed, other files ignored."""
+        """Add the chunk files in the directory to the cache; remove those of another chunk size, ignore other files."""
         directory = self._options.directory
         self._disk.makedirs(directory)
         sizes: list[tuple[int, ChunkKey, int]] = []
@@ -275,7 +281,7 @@ class CachedRemoteStorage:
         return f"{self._options.directory}/{key[0]}-{self._options.chunk_bytes}-{key[1]}.chunk"
 
     def _read_file(self, key: ChunkKey, chunk: _Chunk, start: int, end: int | None) -> bytes | None:
-        """Return a verified range of a cached chunk; None, and the chunk is dropped, if it cannot be used."""
+        """Return a verified range of a cached chunk; drop the chunk and return None if its file cannot be used."""
         try:
             file = self._disk.open(self._path(key), readonly=True)
             try:
@@ -312,7 +318,7 @@ class CachedRemoteStorage:
         return None
 
     def _write_file(self, key: ChunkKey, data: bytes) -> None:
-        """Write a chunk to the cache; a failure of the disk only costs the chunk."""
+        """Write a chunk to the cache, unless it exceeds the size of the cache; ignore a disk error."""
         checksums = block_checksums(data)
         trailer = encode_trailer(checksums, len(data))
         file_bytes = len(data) + len(trailer)

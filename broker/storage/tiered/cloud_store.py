@@ -124,7 +124,7 @@ class CloudStore:
             return bytes(self._obstore.get_range(self._store, name, start=start, end=end))
 
     def size(self, name: str) -> int:
-        """Return the length of an object."""
+        """Return the length of an object in bytes."""
         with self._remote_errors(name):
             return int(self._obstore.head(self._store, name)["size"])
 

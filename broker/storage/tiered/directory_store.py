@@ -96,12 +96,12 @@ class DirectoryStore:
         return data
 
     def size(self, name: str) -> int:
-        """Return the length of an object's file."""
+        """Return the length of an object's file in bytes."""
         with self._remote_errors(name):
             return self._disk.stat(self._path(name)).size_bytes
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the objects below ``prefix`` in the order of their names."""
+        """Yield the objects below ``prefix``; those of a directory before those of its subdirectories."""
         for name in self._files(prefix):
             if not name.endswith(UPLOAD_SUFFIX):
                 with suppress(RemoteResourceNotFoundError), self._remote_errors(name):
@@ -115,7 +115,7 @@ class DirectoryStore:
             self._disk.fsync_dir(path.rpartition("/")[0])
 
     def remove_uploads(self, modified_before_ms: int) -> list[str]:
-        """Remove unfinished uploads that were last written before a time; return their names."""
+        """Remove unfinished uploads that were last written before a time in ms since 1970; return their names."""
         removed = []
         for name in self._files(""):
             with suppress(RemoteResourceNotFoundError), self._remote_errors(name):

@@ -29,7 +29,10 @@ NO_OFFSET = OffsetAndEpoch(-1, UNDEFINED_EPOCH)
 
 
 def epochs_with_records(entries: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return the leader epochs without those that ended where they began, ascending: epoch to start offset."""
+    """Return the leader epochs that have records as a map from epoch to start offset, ascending.
+
+    An epoch without records begins at the same offset as the next one.
+    """
     result: dict[int, int] = {}
     previous: tuple[int, int] | None = None
     for epoch, start in sorted(entries):
@@ -69,10 +72,10 @@ def is_within_leader_epochs(metadata: RemoteLogSegmentMetadata, log_end_offset: 
 def find_highest_remote_offset(
     cache: RemoteLogMetadataCache, epochs: LeaderEpochFileCache, log_end_offset: int
 ) -> OffsetAndEpoch:
-    """Return the last offset of the log that is in the remote store, which a new leader copies on from.
+    """Return the last offset of the log that is in the remote store; a new leader continues to copy behind it.
 
-    It is bounded by the end of its leader epoch in this log: the previous leader may have copied records that this log
-    does not have.
+    It is `NO_OFFSET` without remote segments, and bounded by the end of its leader epoch in this log: the previous
+    leader may have copied records that this log does not have.
     """
     for epoch, _ in reversed(epochs.entries):
         highest = cache.highest_offset_for_epoch(epoch)
@@ -85,7 +88,7 @@ def find_highest_remote_offset(
 def find_copied_offset(
     cache: RemoteLogMetadataCache, epochs: LeaderEpochFileCache, log_start_offset: int, log_end_offset: int
 ) -> int:
-    """Return the offset up to which the log need not be copied, -1 if there is none.
+    """Return the last offset up to which the log need not be copied, -1 if there is none.
 
     It is the highest remote offset, unless the segments there were deleted although the log still has their records:
     tiered storage of the topic ended and began again. Kafka neither copies nor keeps these records then.

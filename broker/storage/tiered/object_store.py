@@ -36,7 +36,7 @@ class ObjectStore(Protocol):
         """
 
     def size(self, name: str) -> int:
-        """Return the length of an object. Raises RemoteResourceNotFoundError if it does not exist."""
+        """Return the length of an object in bytes. Raises RemoteResourceNotFoundError if it does not exist."""
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the objects below ``prefix``, which ends with a slash or is empty; their order is not defined."""

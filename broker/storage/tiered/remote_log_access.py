@@ -54,10 +54,14 @@ class RemoteLogAccess(Protocol):
         """Quota of bytes read from the remote store."""
 
     def topic_stats(self, topic: str) -> RemoteTopicStats:
-        """Return the counters of a topic, which the caller may raise."""
+        """Return the counters of a topic, which the caller may increment."""
 
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
         """Return the remote segments of a partition; None while their metadata is not loaded."""
 
     def in_reader_thread(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Run a call of the store for a read in a thread; raises an error if too many reads wait already."""
+        """Run a call of the store for a read in a thread and return its result.
+
+        Raises:
+            RemoteReadQueueFullError: ``remote.log.reader.max.pending.tasks`` calls wait already.
+        """

@@ -66,7 +66,7 @@ class RemotePartitionDeleteMetadata:
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadataSnapshot:
-    """State of a remote segment in a snapshot of one partition, which the record does not name."""
+    """State of a remote segment in a snapshot of one partition; topic and partition are not in the record."""
 
     id: bytes
     start_offset: int
@@ -124,7 +124,7 @@ def metadata_partition(topic_id: bytes, partition: int, partition_count: int) ->
 
 
 def updated(metadata: RemoteLogSegmentMetadata, update: RemoteLogSegmentMetadataUpdate) -> RemoteLogSegmentMetadata:
-    """Return a segment's metadata with the values of an update (``createWithUpdates``)."""
+    """Return a copy of a segment's metadata with the values of an update (``createWithUpdates``)."""
     assert metadata.segment_id == update.segment_id
     return replace(
         metadata,
@@ -194,7 +194,10 @@ def _to_message(metadata: RemoteLogMetadata) -> Message:
 def _segment_fields(
     metadata: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataSnapshot, entry: Callable[[int, int], Message]
 ) -> dict[str, Any]:
-    """Return the fields that the record of a segment and that of a snapshot share; ``entry``: leader epoch, offset."""
+    """Return the fields that the record of a segment and that of a snapshot share.
+
+    ``entry`` creates the message of a leader epoch from the epoch and its start offset.
+    """
     return {
         "start_offset": metadata.start_offset,
         "end_offset": metadata.end_offset,

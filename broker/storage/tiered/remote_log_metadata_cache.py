@@ -36,7 +36,7 @@ SEGMENTS_PER_STEP = 100
 
 
 def last_offset_of_epoch(metadata: RemoteLogSegmentMetadata, epoch: int) -> int:
-    """Return the last offset that a segment can have of a leader epoch: before the next epoch, or its end offset."""
+    """Return the last offset, inclusive, of a leader epoch in a segment: before the next epoch, or its end offset."""
     epochs = metadata.segment_leader_epochs
     following = min((other for other in epochs if other > epoch), default=None)
     return metadata.end_offset if following is None else epochs[following] - 1
@@ -63,9 +63,10 @@ class _EpochSegments:
         return self.ids[at - 1] if at else None
 
     def on_copied(self, start: int, end: int, segment_id: RemoteLogSegmentId) -> None:
-        """Make a segment readable. The segments that it covers become unreferenced.
+        """Make a segment readable, whose records of this epoch have the offsets ``start`` to ``end``, inclusive.
 
-        After a change of leaders the new leader copies a range again that the previous one copied in other segments.
+        Readable segments from ``start`` on become unreferenced if ``end`` is at or above all their offsets: after a
+        change of leaders the new leader copies a range again that the previous one copied in other segments.
         """
         highest = self.highest_offset
         if highest is not None and highest <= end:
@@ -83,7 +84,7 @@ class _EpochSegments:
             self.highest_offset = end
 
     def on_delete_started(self, start: int, segment_id: RemoteLogSegmentId) -> None:
-        """Make a segment unreadable."""
+        """Make a segment unreadable; ``start`` is the offset of the epoch's first record in it."""
         at = bisect_left(self.starts, start)
         if at < len(self.starts) and self.starts[at] == start and self.ids[at] == segment_id:
             del self.starts[at], self.ids[at]
@@ -100,7 +101,7 @@ class RemoteLogMetadataCache:
         self._epochs: dict[int, _EpochSegments] = {}
 
     def segment_for(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """Return the readable segment with the record of ``offset`` that leader epoch ``epoch`` wrote, or None."""
+        """Return the readable segment with the record of ``offset`` that leader epoch ``epoch`` wrote; or None."""
         segments = self._epochs.get(epoch)
         segment_id = segments.find(offset) if segments is not None else None
         if segment_id is None:
@@ -109,7 +110,10 @@ class RemoteLogMetadataCache:
         return metadata if offset <= last_offset_of_epoch(metadata, epoch) else None
 
     def next_segment_with_txn_index_job(self, epoch: int, offset: int) -> Job[RemoteLogSegmentMetadata | None]:
-        """Return the first segment of the epoch from ``offset`` on that may have aborted transactions, or None."""
+        """Return the first segment of the epoch from ``offset`` on that may have aborted transactions, as a job.
+
+        None if there is none up to the first offset that no readable segment has.
+        """
         metadata, count = self.segment_for(epoch, offset), 0
         while metadata is not None and metadata.txn_index_empty:
             count += 1
@@ -119,12 +123,15 @@ class RemoteLogMetadataCache:
         return metadata
 
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
-        """Return the last offset of a leader epoch that was copied, also if it is deleted; None: no such segment."""
+        """Return the last offset, inclusive, of a leader epoch that was ever copied, even if deleted since; or None."""
         segments = self._epochs.get(epoch)
         return None if segments is None else segments.highest_offset
 
     def list_segments(self, epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
-        """Return the segments with records of a leader epoch in the order of start offsets; None: all segments."""
+        """Return the segments with records of a leader epoch by ascending start offset; for None all, unordered.
+
+        Segments that are being copied or deleted are included.
+        """
         if epoch is None:
             return list(self._segments.values())
         segments = self._epochs.get(epoch)
@@ -136,7 +143,10 @@ class RemoteLogMetadataCache:
         return found
 
     def add(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Add a segment that is being copied; return False if its record is out of order, which is logged."""
+        """Add a segment that is being copied and return True; return False, unchanged, if its record is out of order.
+
+        A record out of order is logged.
+        """
         segment_id = metadata.segment_id
         existing = self._segments.get(segment_id)
         if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED or not _check_transition(
@@ -149,7 +159,9 @@ class RemoteLogMetadataCache:
         return True
 
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
-        """Apply a segment's new state; return False if it is out of order.
+        """Apply a segment's new state and return True; return False, with nothing changed, if it is out of order.
+
+        A record out of order is logged. Before the cache is initialized, one of an unknown segment is skipped (False).
 
         Raises:
             RemoteResourceNotFoundError: The segment is unknown, and the cache is initialized.

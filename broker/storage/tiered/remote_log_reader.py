@@ -43,7 +43,10 @@ SEGMENTS_PER_YIELD = 100
 
 
 class RemoteFetchInfo(NamedTuple):
-    """Read of a partition for a consumer's Fetch. Source: ``RemoteStorageFetchInfo.java`` (apache/kafka 4.3.1)."""
+    """Parameters of a read of a partition for a consumer's Fetch.
+
+    Source: ``RemoteStorageFetchInfo.java`` (apache/kafka 4.3.1).
+    """
 
     log: PartitionLog
     offset: int
@@ -82,10 +85,14 @@ class RemoteLogReader:
     async def read(self, info: RemoteFetchInfo) -> RemoteFetchData:
         """Return the records from an offset below the local log start offset, of one segment.
 
+        They are empty if the first batch exceeds ``max_bytes`` and may not, or if no remote segment has a batch from
+        the offset on.
+
         Raises:
             ProtocolError: OFFSET_OUT_OF_RANGE: no remote segment of the log's leader epochs has the offset;
-            REPLICA_NOT_AVAILABLE: the metadata is not loaded.
+                REPLICA_NOT_AVAILABLE: the metadata is not loaded.
             RemoteStorageError: the store failed. WireError: a batch header is damaged.
+            RemoteReadQueueFullError: too many reads wait for a thread.
         """
         log, offset = info.log, info.offset
         segments = await self._metadata_cache(log)
@@ -112,7 +119,11 @@ class RemoteLogReader:
     def _read_segment(
         self, metadata: RemoteLogSegmentMetadata, info: RemoteFetchInfo, lineage_end: int | None
     ) -> tuple[SegmentRecords | None, list[AbortedTxn], bool]:
-        """Return the records of one segment, the aborted transactions of its index, and whether these are all."""
+        """Return the records of one segment, the aborted transactions of its index, and whether these are all.
+
+        The records are None if the segment has no whole batch from the offset on. ``lineage_end``: offset from which on
+        the records of the segment are not those of the log; None: all are.
+        """
         found = self._segments.read(metadata, info.offset, info.max_bytes, at_least_one=info.may_exceed)
         if found is not None and lineage_end is not None:
             found = found._replace(records=records_below(found.records, lineage_end))
@@ -128,7 +139,7 @@ class RemoteLogReader:
         metadata: RemoteLogSegmentMetadata,
         found: SegmentRecords,
     ) -> list[AbortedTxn]:
-        """Return the aborted transactions of `found` whose markers are in later remote or in local segments."""
+        """Return the aborted transactions of the records ``found`` with markers in later segments, remote or local."""
         start, end, out = found.base_offset, found.upper_offset, list[AbortedTxn]()
         following = await self._next_segment_with_txn_index(log, segments, metadata.end_offset + 1)
         while following is not None:
@@ -143,7 +154,10 @@ class RemoteLogReader:
     async def _next_segment_with_txn_index(
         self, log: PartitionLog, segments: RemoteLogMetadataCache, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """Return the first remote segment from ``offset`` on that may have aborted transactions, in any later epoch."""
+        """Return the first remote segment from ``offset`` on that may have aborted transactions; None without one.
+
+        Later leader epochs of the log are searched, too.
+        """
         first_epoch = log.epochs.epoch_for_offset(offset)
         if first_epoch == UNDEFINED_EPOCH:
             return None
@@ -156,7 +170,7 @@ class RemoteLogReader:
         return None
 
     async def _metadata_cache(self, log: PartitionLog) -> RemoteLogMetadataCache:
-        """Return the remote segments of a partition; wait a moment while their metadata is not loaded.
+        """Return the remote segments of a partition; wait `METADATA_WAIT_S` once if their metadata is not loaded.
 
         Source: ``RemotePartitionMetadataStore.getRemoteLogMetadataCache`` (apache/kafka 4.3.1).
 
@@ -227,7 +241,7 @@ class RemoteLogReader:
 
 
 def _segment_for(log: PartitionLog, segments: RemoteLogMetadataCache, offset: int) -> RemoteLogSegmentMetadata | None:
-    """Return the remote segment with an offset of the log, by the leader epoch of the offset."""
+    """Return the remote segment with an offset of the log, by the leader epoch of the offset; None if there is none."""
     epoch = log.epochs.epoch_for_offset(offset)
     return None if epoch == UNDEFINED_EPOCH else segments.segment_for(epoch, offset)
 

@@ -111,12 +111,14 @@ class RemoteLogTasks:
         self._gauges = gauges or RemotePartitionGauges()
         self._being_copied: set[RemoteLogSegmentId] = set()
         self.is_cancelled = False
-        """True once this broker does not lead the partition any more: nothing further is begun."""
+        """True once this broker does not lead the partition any more: no further copy or deletion is started."""
         self.are_copies_stopped = False
         """True after a store returned custom metadata above the limit: a repetition would, too."""
 
     def on_leadership(self) -> None:
-        """Set the log start offset and the highest remote offset from the remote segments of the log's leader epochs.
+        """Raise the log start offset and the highest remote offset of the log to those of its remote segments.
+
+        Called once after this broker became the leader. Only segments of the log's leader epochs count.
 
         Raises:
             OSError: The epoch file could not be written.
@@ -152,7 +154,7 @@ class RemoteLogTasks:
         return count
 
     def _may_copy(self, part: CopyRange) -> bool:
-        """Return whether copies continue, and a segment was neither deleted nor truncated meanwhile."""
+        """Return whether the next copy may start: copies continue, and the segment is still in the log."""
         log = self.log
         if self.is_cancelled or self.are_copies_stopped or log.closed or not log.config.tiering.has_copies:
             return False
@@ -218,7 +220,7 @@ class RemoteLogTasks:
         )
 
     def _files(self, segment: LogSegment, part: CopyRange) -> SegmentFiles:
-        """Return the files to copy; the leader epochs are those of the log up to the end of the segment."""
+        """Return the files of a segment to copy, with the leader epochs of the log up to the segment's end."""
         log = self.log
         epochs = epoch_entries_in_range(log.epochs.entries, -1, part.next_base_offset)
         lines = ["0", str(len(epochs)), *(f"{epoch} {start}" for epoch, start in epochs)]
@@ -276,7 +278,7 @@ class RemoteLogTasks:
         return len(due)
 
     def measure_job(self) -> Job[None]:
-        """Update the gauges of the partition, after a run of its tasks, as a job."""
+        """Update copy lag, number and size of segments in the partition's gauges, as a job after each round."""
         log, gauges = self.log, self._gauges
         rolled = [s.size_bytes for s in log.segments if s.base_offset > log.highest_remote_offset][:-1]
         gauges.copy_lag_segments, gauges.copy_lag_bytes = len(rolled), sum(rolled)
@@ -298,7 +300,7 @@ class RemoteLogTasks:
             await self._delete_segment(metadata)
 
     def _is_readable(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Return whether a copied segment has records at or above the log start offset: it stays.
+        """Return whether a copied segment has records at or above the log start offset, so that it must not be deleted.
 
         The log start offset does not pass the high watermark.
         """

@@ -77,12 +77,15 @@ class MetadataPartition:
         return any(each.end_offset is None for each in self.assigned.values())
 
     def set_end_offset(self, partitions: list[AssignedPartition], end_offset: int) -> None:
-        """Set the end offset for partitions that were assigned before it was requested."""
+        """Set the end offset, exclusive, for partitions that were assigned before it was requested."""
         for each in partitions:
             each.end_offset = end_offset
 
     def on_truncated(self, end_offset: int) -> None:
-        """Handle a metadata partition that ends below the position, after an unclean election."""
+        """Lower the offsets of the assigned partitions to ``end_offset``, the end of the metadata partition.
+
+        Called when the metadata partition ends below the position, after an unclean election.
+        """
         for each in self.assigned.values():
             each.replayed_offset = min(each.replayed_offset, end_offset - 1)
             if each.end_offset is not None:
@@ -111,7 +114,7 @@ class RemotePartitionMetadataStore:
         return self._assigned.get(key)
 
     def assign(self, key: TopicIdPartition) -> bool:
-        """Track a partition; return False if it is tracked already."""
+        """Track a partition and read its metadata partition from the start; return False if it is tracked already."""
         if key in self._assigned:
             return False
         number = metadata_partition(key[0], key[1], self._partition_count)
@@ -122,7 +125,7 @@ class RemotePartitionMetadataStore:
         return True
 
     def unassign(self, key: TopicIdPartition) -> None:
-        """Forget a partition and its remote segments."""
+        """Stop tracking a partition and drop its remote segments; tasks that wait for its progress are woken."""
         assigned = self._assigned.pop(key, None)
         if assigned is None:
             return
@@ -133,7 +136,10 @@ class RemotePartitionMetadataStore:
         assigned.notify()
 
     def replay(self, read: MetadataPartition, offset: int, value: Buffer | None) -> None:
-        """Apply a record of a metadata partition; one that cannot be applied is logged and skipped."""
+        """Apply a record of a metadata partition to the cache of its partition; log and skip an invalid one.
+
+        A record of a partition that is not assigned, or that was replayed before, is skipped.
+        """
         try:
             if value is None:
                 raise WireError("record of remote log metadata without a value")

@@ -75,7 +75,7 @@ class RemoteReads:
         return self.remote.read_quota.throttle_ms() > 0
 
     def start_fetch(self, info: RemoteFetchInfo) -> RemoteRead[RemoteFetchData]:
-        """Start the read of a partition for a Fetch."""
+        """Start the read of a partition for a Fetch; return the read in progress."""
         return self.start_read(info.log, partial(self._fetch, info))
 
     async def _fetch(self, info: RemoteFetchInfo) -> RemoteFetchData:
@@ -94,7 +94,11 @@ class RemoteReads:
         return found
 
     def start_read(self, log: PartitionLog, work: Callable[[], Awaitable[T]]) -> RemoteRead[T]:
-        """Start a read of a partition; its purgatory key is completed at its end, which is never within this call."""
+        """Start a read of a partition as a task, and return it.
+
+        Its purgatory key is completed at its end, which is never within this call. An error of ``work`` becomes the
+        error code of the read.
+        """
         read: RemoteRead[T] = RemoteRead(("remote", log.topic, log.partition))
         self._start(lambda: self._run(read, log, work))
         return read
@@ -120,7 +124,7 @@ class RemoteReads:
             self._wake(read.key)
 
     def _log_failure(self, log: PartitionLog, error: Exception) -> None:
-        """Log a failed read; clients repeat their requests at once, so that most are counted only."""
+        """Log a failed read, at most once in `LOG_INTERVAL_MS`; count the others, as clients repeat reads at once."""
         now_ms = self._env.monotonic_ms()
         if now_ms < self._next_message_ms:
             self._unlogged_failures += 1

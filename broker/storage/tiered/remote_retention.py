@@ -105,7 +105,11 @@ class _Expiration:
         return is_old and metadata.end_offset < self._state.log_start_offset
 
     def has_expired(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Return whether a segment of the log expired by time or size; it counts as deleted then."""
+        """Return whether a segment of the log expired by time or size.
+
+        Then its bytes are subtracted from the excess and `log_start_offset` is raised behind it. Call it oldest segment
+        first.
+        """
         size = metadata.segment_size_bytes
         if metadata.max_timestamp_ms < self._expired_before_ms:
             self._excess_bytes = max(0, self._excess_bytes - size)
@@ -122,9 +126,9 @@ def expired_remote_segments_job(
 ) -> Job[RemoteDeletions]:
     """Return the remote segments to delete by time, size and log start offset, oldest first, as a job.
 
-    The search ends at the first segment that stays. All segments whose deletion was interrupted are deleted again, and
-    a segment whose copy was interrupted when it expires. One that is not of this log's leader epochs is skipped; those
-    of epochs before the log's first are returned by `unreferenced_segments`.
+    The search ends at the first segment that stays. Segments whose deletion was interrupted are always returned, and
+    segments whose copy was interrupted once they expire. Segments that are not of this log's leader epochs are skipped;
+    those of epochs before the log's first are returned by `unreferenced_segments`.
     """
     epochs = epochs_with_records(state.epochs)
     deletions = {

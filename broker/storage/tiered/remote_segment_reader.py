@@ -57,10 +57,10 @@ class RemoteSegmentReader:
     def read(
         self, metadata: RemoteLogSegmentMetadata, offset: int, max_bytes: int, *, at_least_one: bool
     ) -> SegmentRecords | None:
-        """Return the records from the batch that contains ``offset``, or ends above it, up to ``max_bytes``.
+        """Return records of a segment from the batch that contains ``offset``, or ends above it, up to ``max_bytes``.
 
-        A first batch larger than ``max_bytes`` is returned whole with ``at_least_one``, and not at all without it.
-        None if the segment has no whole batch from ``offset`` on.
+        A first batch larger than ``max_bytes`` is returned whole with ``at_least_one``; without it the records are
+        empty. None if the segment has no whole batch from ``offset`` on.
 
         Raises:
             RemoteStorageError: the store failed. WireError: a batch header is damaged.
@@ -83,9 +83,10 @@ class RemoteSegmentReader:
     def find_batch_by_timestamp(
         self, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, from_offset: int, position: int | None = None
     ) -> BatchBytes | None:
-        """Return the first batch from ``from_offset`` on whose largest timestamp is at least ``timestamp_ms``.
+        """Return the first batch from ``from_offset`` on with a record of ``timestamp_ms`` or later; None without one.
 
-        ``position`` is where to continue an earlier search; None: where the indexes point to.
+        The largest timestamp in the header decides. ``position`` is where to continue an earlier search; None: where
+        the indexes point to.
 
         Raises:
             RemoteStorageError: the store failed. WireError: a batch header is damaged.

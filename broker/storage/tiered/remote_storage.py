@@ -40,7 +40,7 @@ class IndexType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadata:
-    """Description of a remote segment, as kept in ``__remote_log_metadata``."""
+    """Description of a remote segment, as stored in ``__remote_log_metadata``."""
 
     segment_id: RemoteLogSegmentId
     start_offset: int
@@ -69,7 +69,7 @@ class SegmentFiles(NamedTuple):
 
 
 class RemoteStorageError(Exception):
-    """Operation that the remote store could not do."""
+    """Operation of the remote store that failed."""
 
 
 class RetriableRemoteStorageError(RemoteStorageError):
@@ -85,7 +85,10 @@ class CorruptRemoteSegmentError(RemoteStorageError):
 
 
 class RemoteStorage(Protocol):
-    """Store of segments. Its calls may take seconds: they are made in threads, never on the event loop."""
+    """Store of segments. Its calls may take seconds: they are made in threads, never on the event loop.
+
+    Each raises RemoteStorageError or a subclass of it if the store fails.
+    """
 
     def copy_segment(self, metadata: RemoteLogSegmentMetadata, files: SegmentFiles) -> bytes | None:
         """Store a segment whole or not at all, verify the copy, and return custom metadata (None if there is none)."""
@@ -94,7 +97,7 @@ class RemoteStorage(Protocol):
         """Return bytes [start, end) of the segment's records; fewer at the segment's end."""
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
-        """Return a stored index, whole."""
+        """Return a stored index, whole. Raises RemoteResourceNotFoundError if the segment has none of this type."""
 
     def delete_segment(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Delete a segment with its indexes; a segment that does not exist is no error."""

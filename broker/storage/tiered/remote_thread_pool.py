@@ -33,7 +33,7 @@ class RemoteThreadPool:
         self._env = env
         self._max_pending = max_pending
         self.limiter = trio.CapacityLimiter(threads)
-        """Limiter of the calls, also for tasks that make several calls in one turn of the pool."""
+        """Limiter of the calls, also for tasks that make several calls while they hold one token."""
 
     def resize(self, threads: int) -> None:
         """Set the maximum number of calls at a time; calls in progress are not affected."""
@@ -55,7 +55,7 @@ class RemoteThreadPool:
         return max(0.0, 1 - self.limiter.borrowed_tokens / self.limiter.total_tokens)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run a call in a thread and return its result; raises its error.
+        """Wait for a free thread, run a call in it and return its result; an error of the call is raised.
 
         Raises:
             RemoteReadQueueFullError: Too many calls wait already.

@@ -131,7 +131,7 @@ def decode_identity(raw: bytes | None) -> ObjectIdentity | None:
 
 
 def check_topic(topic: str) -> str:
-    """Return ``topic``. Names of objects and directories are made of it.
+    """Return ``topic`` if it is a valid topic name; names of objects and directories are made of it.
 
     Raises:
         ValueError: the name is invalid in Kafka, such as one with a slash.
@@ -171,11 +171,11 @@ class SegmentEncoder:
 
     @property
     def minimum_bytes(self) -> int:
-        """Length of records and indexes, without the descriptor."""
+        """Length in bytes of records and indexes, without the descriptor."""
         return self._metadata.segment_size_bytes + sum(map(len, self._indexes.values()))
 
     def encode(self, records: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the object's bytes in order.
+        """Yield the object's bytes in order; set `identity` at the end.
 
         Args:
             records: the records in pieces, each but the last a multiple of `CHECKSUM_CHUNK_BYTES` long.
@@ -236,7 +236,7 @@ class SegmentEncoder:
 
 
 def encode_footer(footer: Footer) -> bytes:
-    """Return the last bytes of a segment object."""
+    """Return a footer encoded as the last `FOOTER_BYTES` bytes of a segment object."""
     body = _FOOTER.pack(*footer, FORMAT_VERSION, 0, 0, MAGIC)[: -4 - len(MAGIC)]
     return body + crc32c(body).to_bytes(4, "big") + MAGIC
 

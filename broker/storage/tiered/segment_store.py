@@ -167,7 +167,11 @@ class SegmentStore:
         return OpenSegment(descriptor, checksums)
 
     def read_part(self, name: str, part: Part) -> bytes:
-        """Return a part of an object other than its records, verified."""
+        """Return the bytes of a part of an object, such as an index, after a check of its checksum; not the records.
+
+        Raises:
+            RemoteResourceNotFoundError, CorruptRemoteSegmentError, RemoteStorageError: the bytes cannot be returned.
+        """
         data = self._range(name, part.position, part.end) if part.length else b""
         try:
             verify_part(part, data)
@@ -176,7 +180,11 @@ class SegmentStore:
         return data
 
     def records(self, name: str, segment: OpenSegment) -> Iterator[bytes]:
-        """Yield the records of an object in verified pieces of about `VERIFY_PIECE_BYTES`."""
+        """Yield the records of an object in verified pieces of about `VERIFY_PIECE_BYTES`.
+
+        Raises:
+            RemoteResourceNotFoundError, CorruptRemoteSegmentError, RemoteStorageError: a piece cannot be read.
+        """
         size = segment.descriptor.records.length
         step = max(VERIFY_PIECE_BYTES // segment.descriptor.chunk_bytes, 1) * segment.descriptor.chunk_bytes
         for start in range(0, size, step):
@@ -203,7 +211,7 @@ class SegmentStore:
             raise RemoteStorageError(str(error)) from None
 
     def _verify_copy(self, name: str, identity: ObjectIdentity) -> None:
-        """Check that the store has the object with this length and checksum.
+        """Check that the store has the object with this length and checksum; read the records again if so configured.
 
         Raises:
             RetriableRemoteStorageError: it has another one; a further attempt writes the object again.
@@ -219,7 +227,12 @@ class SegmentStore:
             raise RetriableRemoteStorageError(f"copy of the segment is not what was sent: {error}") from error
 
     def _open(self, name: str, identity: ObjectIdentity | None, *, cached: bool = True) -> OpenSegment:
-        """Return a segment's descriptor, from memory if possible; it must have the identity that is given."""
+        """Return a segment's descriptor, from the cache if ``cached``; add it to the cache.
+
+        Raises:
+            CorruptRemoteSegmentError: it does not have the given identity; None: any.
+            RemoteResourceNotFoundError, RemoteStorageError: it cannot be read.
+        """
         with self._lock:
             known = self._descriptors.get(name) if cached else None
             if known is not None:
@@ -274,7 +287,7 @@ def _named(name: str, error: CorruptRemoteSegmentError) -> CorruptRemoteSegmentE
 
 
 def _read_records(file: File, size: int, path: str) -> Iterator[bytes]:
-    """Yield a local segment in pieces, and check its length.
+    """Yield the records of a local segment in pieces of `COPY_PIECE_BYTES`, after a check of its length.
 
     Raises:
         ValueError: it is not ``size`` bytes long.

@@ -36,7 +36,7 @@ class RemoteStoreSettings:
 
 
 def store_values(settings: Mapping[str, str], prefix: str = DEFAULT_PREFIX) -> dict[str, str]:
-    """Return the settings with a prefix, without it."""
+    """Return the settings whose names begin with ``prefix``, by their names without it."""
     return {key[len(prefix) :]: value for key, value in settings.items() if key.startswith(prefix)}
 
 
