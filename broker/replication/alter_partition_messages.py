@@ -56,7 +56,7 @@ def build_alter_partition_request(
 def apply_alter_partition_response(
     answer: AlterPartitionResponse, sent: dict[PartitionKey, PendingIsrChange], replicas: ReplicaManager, now_ms: int
 ) -> Job[list[PartitionKey]]:
-    """Apply the response to each partition's ISR; return the partitions whose change must be sent again (R-334)."""
+    """Apply the response to each partition's ISR, as a job; return the partitions that must be sent again (R-334)."""
     rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
     log_texts: list[str] = []
     again = []
@@ -78,10 +78,13 @@ def _apply_partition_result(
     pending: PendingIsrChange,
     row: AlterPartitionResponsePartitionData,
     replicas: ReplicaManager,
-    refusals: list[str],
+    log_texts: list[str],
     now_ms: int,
 ) -> AlterPartitionOutcome:
-    """Apply the controller's result for one partition; append the log text of an ISR change to ``refusals``."""
+    """Apply the controller's result for one partition and count it; append the text of an ISR change to ``log_texts``.
+
+    A rejected change is logged here.
+    """
     replica = pending.replica
     recovering = row.leader_recovery_state == RECOVERING
     answer = AlterPartitionResult(row.error_code, row.leader_epoch, row.partition_epoch, tuple(row.isr), recovering)
@@ -96,7 +99,7 @@ def _apply_partition_result(
         if isinstance(pending.pending_isr, PendingShrinkIsr):
             former = ",".join(map(str, pending.pending_isr.committed.isr))
             text = f"Shrinking ISR from {former} to {isr}; {text}"
-        refusals.append(text)
+        log_texts.append(text)
     elif outcome is not AlterPartitionOutcome.IGNORED:
         replicas.isr_failures += 1
         code = ErrorCode(row.error_code).name

@@ -27,7 +27,11 @@ class AlterPartitionSubmitter(Protocol):
     """Channel to the active controller, local or remote."""
 
     async def submit(self, request: Any, version: int = 0) -> Any:
-        """Send a request to the active controller; return its response, once the changes are committed."""
+        """Send a request to the active controller; return its response, once the changes are committed.
+
+        Raises:
+            ProtocolError, OSError: no response.
+        """
 
 
 class AlterPartitionSender:
@@ -57,7 +61,10 @@ class AlterPartitionSender:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Send the queued ISR changes, with all of them in each request, until cancelled."""
+        """Send the queued ISR changes, until cancelled: all of them in one request, and one request at a time.
+
+        Changes that a newer leader state replaced are dropped. A failed request is repeated after `RETRY_S`.
+        """
         while True:
             if not self._unsent:
                 self._wakeup = trio.Event()
@@ -72,7 +79,7 @@ class AlterPartitionSender:
                 await self._env.sleep(RETRY_S)
 
     async def run_isr_expiration(self) -> None:
-        """Remove lagging members from the ISRs of led partitions, until cancelled (R-331).
+        """Request the removal of lagging members from the ISRs of led partitions, until cancelled (R-331).
 
         Checks every half ``replica.lag.time.max.ms``.
         """
@@ -87,7 +94,10 @@ class AlterPartitionSender:
             yield None
 
     async def _send(self, sent: dict[PartitionKey, PendingIsrChange]) -> bool:
-        """Send one AlterPartition request; return False if all its changes must be sent again (R-333)."""
+        """Send one AlterPartition request and apply its response; return False if all must be sent again (R-333).
+
+        Then nothing was applied. Single changes that must be sent again are enqueued here.
+        """
         # lazy: 1.2 ms, 33 kB: only in a cluster
         from ottla.broker.replication import alter_partition_messages as asking
 

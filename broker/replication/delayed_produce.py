@@ -15,12 +15,13 @@ from ottla.log.partition_log import PartitionLog
 
 
 class DelayedProduce(NamedTuple):
-    """Batch appended with acks=all, until its end offset is committed."""
+    """Appended batch that waits until the high watermark reaches its end offset."""
 
     replica: HostedPartition
     response: Any
     """Partition's row in the Produce response."""
     required_offset: int
+    """High watermark at which the batch is committed: the offset after its last record."""
     leadership_count: int
     log: PartitionLog
     """Log that the batch was appended to; a move between log directories replaces the log of the partition."""
@@ -29,7 +30,7 @@ class DelayedProduce(NamedTuple):
 
     @classmethod
     def for_log_end(cls, replica: HostedPartition, row: Any) -> DelayedProduce:
-        """Return a wait for the commit of all records that the log has now."""
+        """Create a wait for the commit of all records that the log has now, with ``row`` as the row of the response."""
         log = replica.log
         return cls(replica, row, log.log_end_offset, replica.leadership_count, log, log.truncations)
 
@@ -60,7 +61,7 @@ class DelayedProduce(NamedTuple):
 
 
 async def wait_for_completion(purgatory: Purgatory, waiting: Sequence[DelayedProduce], timeout_ms: float) -> None:
-    """Wait until all batches are completed or ``timeout_ms`` has passed.
+    """Wait until all batches are completed or ``timeout_ms`` has passed; the outcome is in their properties.
 
     For batches of partitions that another broker leads by then, wait up to `UNCERTAIN_COMMIT_MS` longer.
     """

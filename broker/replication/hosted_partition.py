@@ -157,7 +157,10 @@ class HostedPartition:
         """True during a sync that acknowledgements wait for; later records are committed by the next sync."""
 
     def apply_partition_state(self, node_id: int, registration: PartitionRegistration, now_ms: int) -> bool:
-        """Apply the partition state of the image; return True if this node becomes leader in a new epoch."""
+        """Apply the partition state of the image; return True if this node becomes leader in a new leader epoch.
+
+        The caller then calls `recover_high_watermark`. Otherwise the waiting requests that are affected are completed.
+        """
         state, leads = self.state, registration.leader == node_id
         self._notify_listeners(more=True)
         self.leader_epoch = epoch = registration.leader_epoch
@@ -248,9 +251,10 @@ class HostedPartition:
         at_once: bool = True,
         txn: TxnAppendContext = NO_TXN_CONTEXT,
     ) -> LogAppendInfo:
-        """Append as leader, and advance the high watermark as far as the in-sync replicas allow.
+        """Append as leader, and advance the high watermark as far as the in-sync replicas allow; do not wait for them.
 
-        The arguments are those of `PartitionLog.append_as_leader`.
+        The arguments are those of `PartitionLog.append_as_leader`. A flush is requested if ``flush.messages`` requires
+        it.
 
         Raises:
             ProtocolError: the append is rejected; OSError: the disk failed.
@@ -305,7 +309,7 @@ class HostedPartition:
         return True
 
     def on_flushed(self, end: int, now_ms: int) -> None:
-        """Advance the high watermark, with the local replica flushed up to ``end``, and complete waiting requests."""
+        """Advance the high watermark after the local replica was flushed below ``end``; complete waiting requests."""
         if self.advance_high_watermark(end, now_ms):
             self._wake(self._hw_key)
 
@@ -326,6 +330,8 @@ class HostedPartition:
     def check_follower(self, broker: int, broker_epoch: int, *, names_epoch: bool) -> None:
         """Check that a broker may fetch the partition as a follower (R-325).
 
+        ``names_epoch``: the request has a leader epoch; ``broker_epoch`` -1 is not checked.
+
         Raises:
             ProtocolError: UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER; the follower retries.
         """
@@ -340,9 +346,10 @@ class HostedPartition:
     def update_follower_fetch_state(
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
     ) -> None:
-        """Update a follower's state on its fetch at ``offset``; the ISR and the high watermark may change (R-327).
+        """Update a follower's state on its fetch at ``offset``; expand the ISR, advance the high watermark (R-327).
 
-        ``leader_end``: the leader's log end when the fetch was received.
+        ``log_start``: the follower's log start offset; ``leader_end``: the leader's log end when the fetch was
+        received. No effect for a broker without a replica, or if this node does not lead.
         """
         state = self.state
         if type(state) is not LeaderState or broker not in state.followers:
@@ -357,11 +364,13 @@ class HostedPartition:
             self._wake(self._start_key)
 
     def register_listener(
-        self, broker: int, offset: int, high_watermark: int, log_start: int, line: PartitionListener
+        self, broker: int, offset: int, high_watermark: int, log_start: int, listener: PartitionListener
     ) -> bool:
-        """Register a caught-up follower's fetch session for the next change of the partition; return False if it lags.
+        """Register the fetch session of a caught-up follower for the next change of the partition.
 
-        A follower outside the ISR is not registered, since each of its fetches may expand the ISR.
+        Return False, with nothing registered, unless this node leads and the follower is in the committed ISR, without
+        a pending ISR change, and its log end, high watermark and log start offset are those of the leader. A follower
+        outside the ISR is not registered, since each of its fetches may expand the ISR.
         """
         state, log = self.state, self.log
         if type(state) is not LeaderState or type(state.isr) is not CommittedIsr or broker not in state.isr.isr:
@@ -373,7 +382,7 @@ class HostedPartition:
             return False
         # an earlier fetch session of the broker loses its registration and must read the partition again
         follower.notify_listener(more=True)
-        follower.listener = line
+        follower.listener = listener
         return True
 
     def _notify_listeners(self, *, more: bool) -> None:
@@ -399,7 +408,10 @@ class HostedPartition:
     def handle_alter_partition_result(
         self, pending: PendingIsrChange, answer: AlterPartitionResult, now_ms: int
     ) -> AlterPartitionOutcome:
-        """Apply the controller's response to an ISR change (R-334); it is ignored if the image is newer."""
+        """Apply the controller's response to an ISR change (R-334) and return the outcome.
+
+        It is IGNORED, with nothing changed, if a newer image or leader epoch has replaced the change.
+        """
         if not pending.is_current:
             return AlterPartitionOutcome.IGNORED
         outcome = pending.leader_state.handle_alter_partition_result(answer)
@@ -408,7 +420,10 @@ class HostedPartition:
         return outcome
 
     def low_watermark(self, alive: Mapping[int, object]) -> int:
-        """Return the lowest log start offset of the replicas on live brokers, for DeleteRecords (R-338)."""
+        """Return the lowest log start offset of this replica and those on live brokers, for DeleteRecords (R-338).
+
+        ``alive``: the live brokers, by id.
+        """
         state, own = self.state, self.log.log_start_offset
         return state.low_watermark(own, alive) if type(state) is LeaderState else own
 
@@ -416,6 +431,8 @@ class HostedPartition:
 
     def append_as_follower(self, raw: Buffer, now_ms: int) -> bool:
         """Append batches of the leader; return True if a flush must precede the next fetch (``flush.messages``).
+
+        The high watermark is not changed.
 
         Raises:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
@@ -429,7 +446,7 @@ class HostedPartition:
         return log.unflushed_records >= log.config.flush_messages
 
     def _append_first_batch(self, raw: Buffer, now_ms: int) -> None:
-        """Move the log end of an empty log to the leader's first batch.
+        """Move the start of an empty log to the leader's first batch in ``raw``, if that begins below; append nothing.
 
         The leader's log may start within a batch, where records were deleted: an empty log then begins with the whole
         batch (``Partition.appendRecordsToFollowerOrFutureReplica``).

@@ -80,7 +80,10 @@ def create_logs(jobs: list[LogCreationRequest], now_ms: int) -> list[PartitionLo
 
 
 class LogCreator:
-    """Creator of missing logs: queue of partitions whose logs `run` creates in a thread and hosts on the event loop."""
+    """Creator of missing logs: `request_log` queues partitions; `run` creates the files in threads and hosts the logs.
+
+    It is true while creations are pending, and contains the partitions that await one.
+    """
 
     def __init__(
         self,
@@ -122,7 +125,10 @@ class LogCreator:
     # ------------------------------------------------------------------ requests
 
     def request_log(self, at: TopicPartition, topic_id: bytes, registration: PartitionRegistration) -> None:
-        """Request the creation of a partition's log, unless an unavailable directory may contain it."""
+        """Request the creation of a partition's log, unless an unavailable directory may contain it.
+
+        Then the partition is marked offline. No effect if the log exists or its creation is pending.
+        """
         if self._in_progress.get(at) or self._replica_manager.topic_id_of(at) == topic_id:
             return  # pending, or created meanwhile
         if at[0] == METADATA_TOPIC:  # an older controller may have created it
@@ -162,7 +168,7 @@ class LogCreator:
             del self._preferred[next(iter(self._preferred))]
 
     def cancel(self, at: TopicPartition) -> None:
-        """Cancel the creation of a partition's log."""
+        """Cancel the creation of a partition's log; files that are being created are deleted."""
         self._requested.pop(at, None)
         self._prioritized.pop(at, None)
         self._partly_created.pop(at, None)
@@ -170,7 +176,10 @@ class LogCreator:
             self._in_progress[at] = False
 
     async def wait_created(self, partitions: Iterable[TopicPartition], patience_s: float) -> bool:
-        """Create the logs of some partitions first; return True if all exist within ``patience_s`` seconds."""
+        """Create the logs of some partitions first and wait for them, at most ``patience_s`` seconds.
+
+        Return True if none is pending any more: each was created, or its creation failed or was cancelled.
+        """
         left = [at for at in partitions if at in self]
         for at in left:
             if at in self._requested:
@@ -251,7 +260,7 @@ class LogCreator:
         return topic if registration is not None and self._config.node_id in registration.replicas else None
 
     def _directory_for(self, at: TopicPartition, topic: TopicImage) -> LogDirectory | None:
-        """Return the directory for a new log, None if a failed one may have the log (then marked offline)."""
+        """Return the directory for a new log; None if a failed one may have the log, which is marked offline then."""
         registration = topic.partitions[at[1]]
         if self._may_be_in_unavailable_directory(at, registration):
             self._replica_manager.offline_partitions.add(at)

@@ -81,7 +81,7 @@ class LogMaintenance:
             yield from self._checkpoint(directory)
 
     def _maintain(self, log: PartitionLog) -> Job[None]:
-        """Flush rolled segments, and logs due by ``flush.ms`` or idle; delete files that are due, close idle files."""
+        """Flush rolled segments, and logs due by ``flush.ms`` or idle; delete due files, close idle files; as a job."""
         if log.closed or log.is_being_replaced:
             return
         due = self._last_sync_ms.get(log, 0) + log.config.flush_ms <= self._env.monotonic_ms()
@@ -96,7 +96,7 @@ class LogMaintenance:
             log.close_idle_files()
 
     def request_flush(self, replica: HostedPartition) -> None:
-        """Start a flush of a replica's log after ``flush.messages`` records; acknowledgements wait for it.
+        """Start a flush of a replica's log, in a task, after ``flush.messages`` records; acknowledgements wait for it.
 
         Records appended during the flush share the next one.
         """
@@ -160,13 +160,13 @@ class LogMaintenance:
             yield None
 
     async def _sync_below(self, log: PartitionLog, end: int) -> int:
-        """Flush the log below offset ``end`` in a thread; return the new recovery point."""
+        """Flush the log below offset ``end`` in a thread; return the new recovery point, which may be below ``end``."""
         job = log.start_flush(end)
         await self._env.in_thread(job, ThreadPool.SYNC)
         return log.complete_flush(job)
 
     def _checkpoint(self, directory: LogDirectory) -> Job[bool]:
-        """Write and sync a directory's changed checkpoints; return False after a disk error, which was handled."""
+        """Write and sync a directory's changed checkpoints, as a job; return False after a handled disk error."""
         checkpoints = directory.checkpoints
         try:
             yield from checkpoints.write_job()

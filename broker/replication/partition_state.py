@@ -113,7 +113,10 @@ class FollowerReplica:
         self.last_leader_end = leader_end
 
     def continue_from(self, earlier: FollowerReplica | None, leader_end: int) -> None:
-        """Copy the follower's fetch state from the previous leader epoch. Source: ``Replica.resetReplicaState``."""
+        """Copy the follower's offsets from the previous leader epoch (``Replica.resetReplicaState``).
+
+        ``earlier`` is None if the follower is new: its offsets stay unknown.
+        """
         self.last_fetch_ms = self.caught_up_ms
         self.last_leader_end = leader_end
         if earlier is not None:
@@ -122,7 +125,7 @@ class FollowerReplica:
             self.broker_epoch = earlier.broker_epoch
 
     def is_caught_up(self, now_ms: int, leader_end: int, lag_max_ms: int) -> bool:
-        """Return True if the follower is at the log end, or was within ``lag_max_ms``."""
+        """Return True if the follower is at ``leader_end``, or was caught up at most ``lag_max_ms`` ago."""
         return self.end_offset == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
 
 
@@ -269,11 +272,11 @@ class LeaderState:
         min_insync_replicas: int,
         eligible: IsrEligibility,
     ) -> int | None:
-        """Return the offset up to which the high watermark may advance; None while it must not advance.
+        """Return the offset, exclusive, up to which records count as committed; None while it must not advance.
 
-        ``own_end``: end of the local replica that counts: its flushed end if flush settings require it, else
-        ``log_end``. The high watermark also waits for caught-up replicas outside the ISR that are eligible, so that
-        they can join (R-332).
+        It may be below the present high watermark; the log ignores it then. ``own_end``: end of the local replica that
+        counts: its flushed end if flush settings require it, else ``log_end``. The high watermark also waits for
+        caught-up replicas outside the ISR that are eligible, so that they can join (R-332).
         """
         if self.is_under_min_isr(min_insync_replicas):
             return None
@@ -303,7 +306,11 @@ class LeaderState:
         return follower
 
     def maybe_expand_isr(self, broker: int, high_watermark: int, eligible: IsrEligibility) -> IsrChange | None:
-        """Return the ISR change that adds a follower after its fetch, now pending; None if it may not join (R-331)."""
+        """Make the addition of a follower to the ISR pending after its fetch, and return the change to request (R-331).
+
+        Return None, with nothing changed, if it may not join: a change is pending already, it is a member or not
+        eligible, or its log end is below the high watermark or the start of this leader epoch.
+        """
         follower = self.followers.get(broker)
         if not isinstance(self.isr, CommittedIsr) or follower is None or broker in self.isr.isr:
             return None
@@ -315,7 +322,10 @@ class LeaderState:
         return self._isr_change(self.isr.requested_isr)
 
     def maybe_shrink_isr(self, now_ms: int, log_end: int, lag_max_ms: int) -> IsrChange | None:
-        """Return the ISR change that removes lagging members, now pending; None without such members (R-331)."""
+        """Make the removal of lagging ISR members pending, and return the change to request (R-331).
+
+        Return None, with nothing changed, without such members or while another change is pending.
+        """
         if not isinstance(self.isr, CommittedIsr):
             return None
         late = frozenset(
@@ -333,7 +343,10 @@ class LeaderState:
         return IsrChange(self.epoch, self.partition_epoch, isr, epochs)
 
     def handle_alter_partition_result(self, answer: AlterPartitionResult) -> AlterPartitionOutcome:
-        """Apply the controller's result for the pending ISR change and return its outcome (R-334)."""
+        """Apply the controller's result for the pending ISR change and return its outcome (R-334).
+
+        On success the ISR becomes the committed one of the result; see `AlterPartitionOutcome` for errors.
+        """
         if isinstance(self.isr, CommittedIsr):
             return AlterPartitionOutcome.IGNORED  # the image had the change first
         if answer.error_code == ErrorCode.NONE:
@@ -348,7 +361,10 @@ class LeaderState:
         return AlterPartitionOutcome.ABANDONED if answer.error_code in _ABANDON_ERRORS else AlterPartitionOutcome.RETRY
 
     def low_watermark(self, own_start: int, alive: Mapping[int, object]) -> int:
-        """Return the lowest log start offset of the leader and live replicas, for DeleteRecords (R-338)."""
+        """Return the lowest log start offset of the leader and the replicas on live brokers, for DeleteRecords (R-338).
+
+        ``own_start`` is that of the leader; ``alive`` are the live brokers, by id.
+        """
         return min([own_start, *(f.log_start_offset for broker, f in self.followers.items() if broker in alive)])
 
 

@@ -14,10 +14,11 @@ READ_FROM_LEADER = -1
 
 
 def select_replica(leading: LeaderState, racks: Mapping[int, str | None], rack: str, offset: int, now_ms: int) -> int:
-    """Return the id of the replica to read ``offset`` from (R-340); -1 for the leader.
+    """Return the broker id of the replica to read ``offset`` from (R-340); -1 for the leader.
 
-    ``racks`` are those of the brokers reachable on the consumer's listener. Candidates are ISR members that have the
-    offset and are in the consumer's rack: the highest log end is selected, then the lowest lag in ms.
+    ``racks`` are those of the brokers reachable on the consumer's listener, by id; ``rack`` is the consumer's.
+    Candidates are ISR members that have the offset and are in the consumer's rack: the highest log end is selected,
+    then the lowest lag in ms.
     """
     if not rack or racks.get(leading.local_id) == rack:
         return READ_FROM_LEADER

@@ -160,7 +160,7 @@ class ReplicaManager:
         """Return a partition that this node leads.
 
         Raises:
-            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR if it is offline.
         """
         replica = self._hosted.get((topic, partition)) or self.hosted(topic, partition)
         if not replica.is_leader:
@@ -171,7 +171,8 @@ class ReplicaManager:
         """Return a hosted partition, as leader or follower.
 
         Raises:
-            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION: not in the image; NOT_LEADER_OR_FOLLOWER: only on other brokers;
+                KAFKA_STORAGE_ERROR: in a failed log directory.
         """
         replica = self._hosted.get((topic, partition))
         if replica is None:
@@ -185,9 +186,9 @@ class ReplicaManager:
     # ------------------------------------------------------------------ startup
 
     def load(self, image: MetadataImage) -> Job[None]:
-        """Open and host the logs that the image assigns to this node; rename the directories of others to ``-stray``.
+        """Open and host the logs that the image assigns to this node, as a job; rename other directories to ``-stray``.
 
-        The partitions follow the image once their state is applied.
+        The partitions follow the image only once `apply_partition_state` is called.
 
         Raises:
             CorruptFile: a partition cannot be read, or is in two directories.
@@ -231,7 +232,7 @@ class ReplicaManager:
         self.has_leftover_future_logs |= bool(list_suffixed_dirs(directory.disk, directory.path, FUTURE_DIR_SUFFIX))
 
     def _clean_up_directory(self, directory: LogDirectory) -> None:
-        """Delete the directories of deleted partitions that an earlier process left, and log foreign directories."""
+        """Delete directories of deleted partitions that an earlier process left; log other foreign directories."""
         for _, path in list_suffixed_dirs(directory.disk, directory.path, DELETE_DIR_SUFFIX):
             try:
                 delete_partition_dir(directory.disk, path)
@@ -295,7 +296,10 @@ class ReplicaManager:
                 callback(replica)
 
     def remove(self, at: TopicPartition) -> None:
-        """Remove a partition that was deleted or reassigned; its directory is renamed for deletion."""
+        """Stop hosting a partition that was deleted or reassigned; its directory is renamed for deletion.
+
+        Waiting requests are completed, and a move to another log directory is cancelled.
+        """
         self.offline_partitions.discard(at)
         replica = self._hosted.pop(at, None)
         if replica is None:
@@ -326,7 +330,7 @@ class ReplicaManager:
             doomed(path)
 
     def mark_logs_offline(self, logs: list[PartitionLog]) -> None:
-        """Stop hosting the logs of a failed directory and mark their partitions offline."""
+        """Stop hosting the logs of a failed directory, mark their partitions offline and complete waiting requests."""
         for log in logs:
             at = (log.topic, log.partition)
             if log.is_future:
@@ -346,7 +350,10 @@ class ReplicaManager:
     # ------------------------------------------------------------------ moves between log directories
 
     def abandon_future_log(self, at: TopicPartition) -> PartitionLog | None:
-        """Cancel the move of a partition and return its future log, or None; report the current directory again."""
+        """Cancel the move of a partition and return its future log, or None without a move.
+
+        The current directory is reported to the controller again. The files of the future log are not deleted.
+        """
         future, replica = self.future_logs.pop(at, None), self._hosted.get(at)
         if future is not None and replica is not None:
             replica.log.set_has_future_log(begins=False)

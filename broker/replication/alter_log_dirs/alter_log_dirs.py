@@ -47,7 +47,14 @@ class AlterLogDirs:
         self._lock = trio.Lock()
 
     async def alter(self, at: TopicPartition, path: str) -> ErrorCode:
-        """Move a replica to the log directory at an absolute path; return NONE if the move started or is not needed."""
+        """Move a replica to the log directory at an absolute path, once earlier calls are complete.
+
+        Returns:
+            NONE: the move has started, or is not needed; a move to another directory was cancelled.
+            LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (offline directory), INVALID_REPLICA_ASSIGNMENT (cordoned directory),
+            INVALID_TOPIC_EXCEPTION (the directory name would be too long): nothing was changed.
+            REPLICA_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION: the replica will be created in this directory.
+        """
         async with self._lock:
             return await self._alter(at, path)
 
@@ -75,7 +82,7 @@ class AlterLogDirs:
         return await self._start_move(replica, target)
 
     def _alter_unhosted(self, at: TopicPartition, target: LogDirectory) -> ErrorCode:
-        """Set the preferred directory of a partition that this node does not host (yet)."""
+        """Set the preferred directory of a partition that this node does not host (yet); return the error code."""
         if at in self._replica_manager.offline_partitions:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._set_preferred_directory(at, target)
@@ -114,7 +121,10 @@ class AlterLogDirs:
         return ErrorCode.NONE
 
     async def _delete_future_log(self, path: str, target: LogDirectory) -> None:
-        """Rename an unused future log for deletion and sync its directory: a later start would resume the copy."""
+        """Rename an unused future log for deletion and sync its directory: a later start would resume its copy.
+
+        A disk error is passed to ``fail``; in an offline directory nothing is done.
+        """
         if target.path in self._log_dirs.offline:
             return
         doomed = f"{path.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"
@@ -140,7 +150,7 @@ class AlterLogDirs:
             self._fail(error, where)
 
     def cancel(self, at: TopicPartition) -> None:
-        """Cancel the move of a partition, if there is one, and delete its future log."""
+        """Cancel the move of a partition, if there is one; its future log is renamed for deletion."""
         future = self._replica_manager.abandon_future_log(at)
         if future is not None:
             logger.info(

@@ -49,7 +49,9 @@ class LeftoverFutureLog(NamedTuple):
 def recover_future_logs(
     env: Env, config: NodeConfig, replicas: ReplicaManager, storage: LogDirs, image: MetadataImage
 ) -> Job[None]:
-    """Promote, resume, keep or delete each future log found at startup, after the current logs are opened, as a job.
+    """Promote, resume, keep unused or delete each future log found at startup, as a job.
+
+    Run after the current logs are opened.
 
     Raises:
         CorruptFile: the only log of a partition cannot be read.
@@ -75,7 +77,11 @@ def recover_future_logs(
 
 @contextmanager
 def _or_mark_offline(replicas: ReplicaManager, storage: LogDirs, directory: LogDirectory) -> Iterator[None]:
-    """Mark the directory offline on an OSError in the block. Raises OSError if the node cannot run without it."""
+    """Mark the directory offline on an OSError in the ``with`` block.
+
+    Raises:
+        OSError: The node cannot run without the directory.
+    """
     try:
         yield
     except OSError as error:
@@ -98,7 +104,7 @@ def _inspect(
 def _recover_future_log(
     replicas: ReplicaManager, one: LeftoverFutureLog, settings: LogConfig, now_ms: int, arrived: set[TopicPartition]
 ) -> PartitionLog | None:
-    """Recover a future log: return it if it is to be promoted; otherwise resume, keep or delete it and return None.
+    """Open a future log: return it if it is to be promoted; otherwise resume, keep or delete it and return None.
 
     ``arrived``: partitions whose future log was promoted before. Raises CorruptFile, OSError.
     """

@@ -87,7 +87,7 @@ class FutureReplicaCopier:
         self._wakeup.set()
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Process a metadata publication: wake the moves whose directory assignment is now committed."""
+        """Process a metadata publication: wake the moves whose directory assignment the image now has."""
         for move in self._scheduler.moves_awaiting_assignment(delta):
             if self._is_directory_assigned(move):
                 self._scheduler.wake(move)
@@ -188,7 +188,7 @@ class FutureReplicaCopier:
     def _align(self, move: LogDirMove) -> bool:
         """Truncate the future log where it diverges from the current one; copy configuration and log start offset.
 
-        Returns False after a disk error, which was handled.
+        Return False after a disk error, which was handled; otherwise True.
         """
         current, future = move.current_log, move.future_log
         if future.config is not current.config:
@@ -213,6 +213,8 @@ class FutureReplicaCopier:
     async def _copy_chunk(self, move: LogDirMove) -> None:
         """Copy a chunk to the future log, or delay the move if the node's alter-log-dirs quota is exceeded.
 
+        The chunk is read in a thread, and discarded if the move is cancelled or a log is truncated meanwhile.
+
         Raises:
             ProtocolError, WireError: the current log is corrupt.
         """
@@ -234,7 +236,7 @@ class FutureReplicaCopier:
             await self._flush(move)
 
     def _append_chunk(self, move: LogDirMove, raw: bytes) -> bool:
-        """Append a chunk to the future log; return False after a disk error, which was handled."""
+        """Append a chunk to the future log, within the quota's count; return False after a handled disk error."""
         self._quota.record(len(raw), self._env.monotonic_ms())
         move.unflushed_bytes += len(raw)
         try:
@@ -246,7 +248,7 @@ class FutureReplicaCopier:
         return True
 
     async def _flush(self, move: LogDirMove) -> bool:
-        """Sync the future log in a thread; return False if the move was cancelled meanwhile or the disk failed."""
+        """Sync the future log in a thread and return True; False if the move was cancelled or the disk failed."""
         future = move.future_log
         try:
             job = future.start_flush(future.log_end_offset)
@@ -262,7 +264,7 @@ class FutureReplicaCopier:
         return True
 
     async def _checkpoint_cleaner_offset(self, move: LogDirMove) -> bool:
-        """Checkpoint the cleaner offset of the future log; return False if the move was cancelled or a write failed."""
+        """Checkpoint the cleaner offset of the future log and return True; False if cancelled or if a write failed."""
         here = self._log_dirs.directory_of(move.future_log)
         # a truncation or restart of the future log lowers its cleaner offset
         move.future_log.raise_cleaner_offset(move.current_log.cleaner_offset)

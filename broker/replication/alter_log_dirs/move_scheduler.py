@@ -99,21 +99,26 @@ class MoveScheduler:
         self._awaiting_assignment.discard(move.topic_partition)
 
     def next_ready(self, now_ms: float, most: int) -> LogDirMove | None:
-        """Return the ready move whose last step is oldest, or None.
+        """Return the ready move that has waited longest since its last step, or None; mark it as stepping.
 
-        New moves come first, by name, as long as fewer than ``most`` are being copied.
+        New moves come first, by name, as long as fewer than ``most`` are being copied. The caller executes a step and
+        calls `reschedule`, or calls `remove`.
+
+        Args:
+            now_ms: Monotonic time in ms.
+            most: Maximum number of moves whose copy is in progress.
         """
         for _ in range(MAX_DUE_PER_CALL):
             if not self._waiting or self._waiting[0][0] > now_ms:
                 break
-            _, turn, at = heappop(self._waiting)
-            heappush(self._ready, (turn, at))
+            _, last_step, at = heappop(self._waiting)
+            heappush(self._ready, (last_step, at))
         while self._new and len(self._copying) < most:
             if (found := self._activate(heappop(self._new), 0, now_ms)) is not None:
                 return found
         while self._ready:
-            turn, at = heappop(self._ready)
-            if (found := self._activate(at, turn, now_ms)) is not None:
+            last_step, at = heappop(self._ready)
+            if (found := self._activate(at, last_step, now_ms)) is not None:
                 return found
         return None
 
@@ -126,7 +131,7 @@ class MoveScheduler:
         return move
 
     def reschedule(self, move: LogDirMove) -> None:
-        """Put a move back into the queue after its step, due at its `LogDirMove.not_before_ms`."""
+        """Put a move back into the queue after its step, due at its `LogDirMove.not_before_ms`, unless removed."""
         at = move.topic_partition
         if self._moves.get(at) is not move:
             return

@@ -56,7 +56,7 @@ class FutureLogDecision(Enum):
 def decide_future_log(
     *, is_assigned: bool, newness: tuple[int, int], current: tuple[int, int] | None, only_here: bool = False
 ) -> FutureLogDecision:
-    """Decide about a future log of an earlier process.
+    """Decide whether a future log of an earlier process is promoted, its copy is resumed, or it is kept unused.
 
     The controller is informed before the replacement, and later records are in the future log only: if it is informed,
     and the future log has all records of the current one, the future log is promoted. Kafka then promotes it in any

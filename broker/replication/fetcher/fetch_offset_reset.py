@@ -90,7 +90,8 @@ async def _tier_start(
 def log_reset_error(outcome: PendingOutcome, error: Exception, *, is_retriable: bool = False) -> None:
     """Log the error that prevented a reset of the fetch offset, at the level that Kafka uses.
 
-    The level is info for errors that newer metadata resolves (without an error code: if ``is_retriable``), else error.
+    The level is info for errors that newer metadata resolves, else error. ``is_retriable`` decides for an error without
+    an error code.
     """
     name, is_expected = outcome.replica.log.label, is_retriable
     if isinstance(error, ProtocolError):

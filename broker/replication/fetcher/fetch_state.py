@@ -160,7 +160,7 @@ class FollowerFetchState:
             self._changed[key] = None
 
     def exclude(self, keys: frozenset[PartitionKey]) -> None:
-        """Replace the set of partitions that are not fetched although they are ready."""
+        """Replace the set of partitions that are not fetched although they are ready; an empty set excludes none."""
         if keys != self._excluded:
             self._changed.update(dict.fromkeys(keys ^ self._excluded))
             self._excluded = keys
@@ -173,7 +173,7 @@ class FollowerFetchState:
             self._changed[key] = None
 
     def delay(self, key: PartitionKey, now_ms: float) -> None:
-        """Back off a partition whose outcome could not be applied."""
+        """Back off a partition, whose outcome could not be applied, for ``backoff_ms``; it is fetched again then."""
         part = self._partitions.get(key)
         if part is not None:
             part.is_outcome_pending = False
@@ -184,13 +184,16 @@ class FollowerFetchState:
         self._changed[key] = self._delayed[key] = None
 
     def _backoff_ms(self, failures: int) -> float:
-        """Return the backoff in ms after a number of consecutive failures, the first being 0."""
+        """Return the backoff in ms after ``failures`` earlier consecutive failures; it doubles with each."""
         return min(FIRST_BACKOFF_MS << min(failures, 16), self._limits.backoff_ms)
 
     # -------------------------------------------------------------- requests
 
     def next_fetch_ms(self, now_ms: float) -> float:
-        """Return the monotonic time in ms of the next fetch: now, or the end of the first backoff (R-314)."""
+        """Return the monotonic time in ms of the next fetch: now, or the end of the first backoff (R-314).
+
+        Without partitions to fetch it is ``backoff_ms`` from now.
+        """
         fetching = (
             p
             for key, p in self._partitions.items()
@@ -200,9 +203,10 @@ class FollowerFetchState:
         return max(now_ms, min(times, default=now_ms + self._limits.backoff_ms))
 
     def build_fetch(self, now_ms: float) -> FetchRequest | None:
-        """Return the next Fetch; None without partitions to fetch (R-313, R-314).
+        """Return the next Fetch, or None without partitions to fetch or to remove from the session (R-313, R-314).
 
-        Within a fetch session, the cost depends on the changed partitions only.
+        The request counts as sent: the session state contains its changes. Within a fetch session, the cost depends on
+        the changed partitions only.
         """
         for key in [
             k for k in self._delayed if k not in self._partitions or self._partitions[k].not_before_ms <= now_ms
@@ -263,7 +267,12 @@ class FollowerFetchState:
     # -------------------------------------------------------------- responses
 
     def process_response(self, response: FetchResponse, now_ms: float) -> list[FetchOutcome]:
-        """Return the outcomes of a response, without partitions whose fetch state changed since the request (R-315)."""
+        """Update session and partitions by a response; return the outcomes to apply to the logs (R-315).
+
+        Empty after an error of the whole response. Partitions with an error, and those whose fetch state changed since
+        the request, have no outcome. A partition with an outcome is not fetched until `update_log_state`, `delay` or
+        `mark_failed` is called for it.
+        """
         if response.error_code != ErrorCode.NONE:
             self._on_error(response.error_code, now_ms)
             return []
@@ -288,7 +297,7 @@ class FollowerFetchState:
         return [outcome for outcome in found if outcome is not None]
 
     def on_connection_failure(self, now_ms: float) -> None:
-        """Back off all partitions after a failed request; the next request starts a new session (R-315)."""
+        """Back off all partitions after a failed request, longer after each; start a new session then (R-315)."""
         self.reset_session()
         until_ms = now_ms + self._backoff_ms(self._consecutive_failures)
         self._consecutive_failures += 1
@@ -354,7 +363,10 @@ def _fetch_partition(partition: int, part: PartitionFetchState, limits: ReplicaF
 
 
 class OffsetTruncationState(NamedTuple):
-    """Truncation offset; ``truncation_completed`` is False if the logs may still diverge below it."""
+    """Offset to truncate a follower's log to, and whether the logs agree below it.
+
+    ``truncation_completed`` is False if the logs may still diverge below the offset, so that the next Fetch decides.
+    """
 
     offset: int
     truncation_completed: bool

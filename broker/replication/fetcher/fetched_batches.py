@@ -16,7 +16,8 @@ _LENGTH_AND_EPOCH = struct.Struct(">ii").unpack_from
 def split_batches(records: Buffer, leader_epoch: int) -> Iterator[memoryview]:
     """Yield chunks of complete batches, up to the first batch of an epoch above ``leader_epoch`` (R-319).
 
-    Bytes with an invalid batch length are yielded unchanged: the append rejects them.
+    An incomplete batch at the end is left out. From a batch with an invalid length on, all bytes are yielded unchanged:
+    the append rejects them.
     """
     view = memoryview(records)
     start = at = count = 0

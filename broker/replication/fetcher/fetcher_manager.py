@@ -37,7 +37,7 @@ def fetcher_index(topic: str, partition: int, count: int) -> int:
 
 
 class ReplicaFetcherManager:
-    """Replica fetchers of this node, by leader and index. They send requests while `run` is active."""
+    """Replica fetchers of this node, by leader id and index. They send requests only while `run` is active."""
 
     def __init__(
         self,
@@ -109,7 +109,10 @@ class ReplicaFetcherManager:
     # ------------------------------------------------------------------ followed partitions
 
     def add_partition(self, replica: HostedPartition, leader_id: int, leader_epoch: int) -> None:
-        """Fetch a partition from a leader in a leader epoch, with no effect if unchanged; leader -1 stops fetching."""
+        """Fetch a partition from a leader in a leader epoch, with no effect if unchanged; leader -1 stops fetching it.
+
+        An I/O error of the log is passed to ``fail``; the partition is not fetched then.
+        """
         at = (replica.topic, replica.partition)
         if leader_id < 0:
             self.remove_partition(at)

@@ -32,7 +32,7 @@ LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING
 
 
 class LeaderOffset(NamedTuple):
-    """Offset in the leader's log with its leader epoch, -1 if unknown."""
+    """Offset in the leader's log, and the leader epoch of its record. The epoch is -1 if unknown."""
 
     offset: int
     epoch: int
@@ -137,7 +137,9 @@ async def fetch_leader_offset(
     leader_epoch: int,
     which: int,
 ) -> LeaderOffset:
-    """Return an offset of the leader's log and its leader epoch by ListOffsets; ``which`` is a special timestamp.
+    """Request an offset of the leader's log by ListOffsets, and return it with its leader epoch.
+
+    ``which`` is a special timestamp, such as `LATEST_TIMESTAMP`; ``leader_epoch`` the current leader epoch.
 
     Raises:
         ProtocolError: error response.
@@ -153,9 +155,11 @@ async def fetch_leader_offset(
 async def call_for_partition(connection: NodeConnection, api: str, request: Message, version: int) -> Any:
     """Send a request for one partition to its leader, and return the row of the partition in the response.
 
+    ``api`` is the name of the API for error messages.
+
     Raises:
         ProtocolError: error response.
-        OSError, WireError: no response.
+        Disconnected, WireError: no response.
     """
     try:
         answer = await connection.call(request, version)
@@ -168,6 +172,6 @@ async def call_for_partition(connection: NodeConnection, api: str, request: Mess
 
 
 def leader_error(api: str, code: int) -> ProtocolError:
-    """Return the error of a response of the leader, for the log."""
+    """Return the error for an error code of the leader, with the name of the API in its message."""
     error = ErrorCode(code)
     return ProtocolError(error, f"{api} of the leader failed: {error.text}")

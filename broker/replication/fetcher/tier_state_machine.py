@@ -61,7 +61,7 @@ MAX_LEADER_EPOCH = 2**31 - 1
 
 
 class TierStart(NamedTuple):
-    """Offsets of the leader, between two of which a follower's local log is to start."""
+    """Offsets of the leader's log that decide where a follower's local log is to start."""
 
     log_start_offset: int
     log_end_offset: int
@@ -74,10 +74,10 @@ class TierStart(NamedTuple):
 async def request_tier_start(
     connection: NodeConnection, dependencies: FetcherDependencies, replica: HostedPartition, leader_epoch: int
 ) -> TierStart:
-    """Return the leader's offsets for the start of a follower's local log.
+    """Request the leader's offsets for the start of a follower's local log, by several requests.
 
     Raises:
-        ProtocolError: error response.
+        ProtocolError: error response, or OFFSET_NOT_AVAILABLE while the leader does not know which offsets are copied.
         OSError, WireError: no response.
     """
     request = partial(fetch_leader_offset, connection, dependencies, replica, leader_epoch)
@@ -158,7 +158,8 @@ async def build_remote_log_aux_state(
 ) -> None:
     """Restart a follower's log after the remote segment that ends before ``start``, and flush it.
 
-    Nothing is changed if the outcome is not current any more once the remote store has answered.
+    All records of the log are removed; leader epochs and producers are those of the remote segment. Nothing is changed
+    if the outcome is not current any more once the remote store has answered.
 
     Raises:
         RemoteStorageError: The remote store or its metadata does not have the state, or not yet; the log is unchanged.
@@ -189,7 +190,7 @@ async def build_remote_log_aux_state(
 async def _read_aux_state(
     remote: RemoteLog, outcome: PendingOutcome, start: TierStart
 ) -> tuple[RemoteLogAuxState, int]:
-    """Return the state as of the start of the local log, and that start.
+    """Return leader epochs and producers as of the start of the local log, and that start offset.
 
     Raises:
         RemoteStorageError: As `build_remote_log_aux_state`.
