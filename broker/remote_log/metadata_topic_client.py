@@ -52,7 +52,7 @@ class MetadataBatches(NamedTuple):
 
 
 class MetadataTopicClient:
-    """Client of the metadata topic within a broker. Reads and appends do not wait for one another."""
+    """Client of the metadata topic within a broker. Reads and appends use separate connections."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class MetadataTopicClient:
         return None if topic is None else len(topic.partitions)
 
     def leader_of(self, partition: int) -> int:
-        """Return the broker that leads a partition of the metadata topic, -1 if there is none."""
+        """Return the id of the broker that leads a partition of the metadata topic, -1 if there is none."""
         topic = self._replicas.image.topics.get(TOPIC)
         registration = None if topic is None else topic.partitions.get(partition)
         return -1 if registration is None else registration.leader
@@ -103,7 +103,7 @@ class MetadataTopicClient:
     # ------------------------------------------------------------------ appends
 
     async def append(self, partition: int, value: bytes) -> int:
-        """Append a record to a metadata partition; return its offset once it is committed.
+        """Append a record to a metadata partition at its leader; return its offset once it is committed.
 
         Raises:
             ProtocolError, OSError, WireError: It is not known to be committed.
@@ -143,7 +143,9 @@ class MetadataTopicClient:
     # ------------------------------------------------------------------ reads
 
     async def find_offset(self, leader: int, partition: int, timestamp: int) -> int:
-        """Return the offset of `LATEST` or `EARLIEST` of a metadata partition, from its leader.
+        """Return the first offset (`EARLIEST`) or the high watermark (`LATEST`) of a metadata partition.
+
+        ``leader`` is the id of the broker that leads it.
 
         Raises:
             ProtocolError: OFFSET_NOT_AVAILABLE: the high watermark of a new leader lags; other errors.
@@ -168,9 +170,10 @@ class MetadataTopicClient:
         return int(row.offset)
 
     async def fetch(self, leader: int, positions: Mapping[int, int]) -> dict[int, MetadataBatches]:
-        """Return the committed records of metadata partitions from their positions on.
+        """Return the committed records of metadata partitions, which one broker leads, from their positions on.
 
-        Waits at most `MAX_WAIT_MS` for the first record, or until `wake`.
+        Waits at most `MAX_WAIT_MS` for the first record; a read in this process ends earlier after `wake`. A partition
+        without new records may be missing in the result; an error of a partition is its error code.
 
         Raises:
             OSError, WireError: There is no valid response; ProtocolError: an error of the whole request.
@@ -229,7 +232,7 @@ class MetadataTopicClient:
         return out
 
     def _read_job(self, replica: HostedPartition, at: int) -> Job[MetadataBatches]:
-        """Return the committed records of a local partition, as a job.
+        """Return the committed records of a local partition from offset ``at`` on, about `READ_BYTES`, as a job.
 
         Raises:
             ProtocolError: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
@@ -257,7 +260,7 @@ class MetadataTopicClient:
         return (yield from _decode_job(replica.partition, b"".join(pieces), at))
 
     def wake(self) -> None:
-        """End the wait of a local read, as positions or leaders changed."""
+        """End the wait of a `fetch` in this process, as positions or leaders changed."""
         self._purgatory.check_and_complete(WAKE_KEY)
 
 

@@ -143,7 +143,7 @@ class RemoteLogManager:
     # ------------------------------------------------------------------ metrics
 
     def topic_stats(self, topic: str) -> RemoteTopicStats:
-        """Return the counters of a topic, which the caller may raise."""
+        """Return the counters of a topic, which the caller may increment; they are created if missing."""
         return self.stats.setdefault(topic, RemoteTopicStats())
 
     def gauges_by_topic_job(self) -> Job[dict[str, RemotePartitionGauges]]:
@@ -158,7 +158,7 @@ class RemoteLogManager:
     # ------------------------------------------------------------------ partitions
 
     def on_leader(self, replica: HostedPartition) -> None:
-        """Start the tasks of a partition that this broker leads now."""
+        """Start the tasks of a partition that this broker leads now, if its topic is tiered."""
         self._update(replica)
 
     def on_follower(self, replica: HostedPartition, leader: int, leader_epoch: int) -> None:
@@ -166,7 +166,10 @@ class RemoteLogManager:
         self._update(replica)
 
     def on_resigned(self, replica: HostedPartition) -> None:
-        """Stop the tasks of a partition; delete its remote segments if this broker led it and its topic is deleted."""
+        """Stop the tasks of a partition that this broker does not host any more; no effect if it follows it.
+
+        If this broker led it and its topic was deleted, the deletion of its remote segments is started.
+        """
         replicas = self._around.replicas
         if replicas.get(replica.topic, replica.partition) is replica:
             return  # followed from now on
@@ -195,7 +198,11 @@ class RemoteLogManager:
         self._followers[key] = replica
 
     def _end_tiering(self, key: TopicIdPartition, replica: HostedPartition) -> None:
-        """Handle ``remote.storage.enable=false``, which needs ``remote.log.delete.on.disable=true``."""
+        """Stop the tasks of a partition whose topic is not tiered any more; its leader deletes the remote segments.
+
+        Handles ``remote.storage.enable=false``, which needs ``remote.log.delete.on.disable=true``: the log then starts
+        at the local log start offset.
+        """
         log = replica.log
         if replica.is_leader and not log.closed:
             try:
@@ -207,7 +214,7 @@ class RemoteLogManager:
         self._stop(key, deletes=True)
 
     def _stop(self, key: TopicIdPartition, *, deletes: bool) -> None:
-        """Stop the tasks of a partition; ``deletes``: its leader deletes its remote segments."""
+        """Stop the tasks of a partition and untrack its remote segments; ``deletes``: its leader deletes them first."""
         self._followers.pop(key, None)
         tasks = self._leaders.pop(key, None)
         if tasks is not None:
@@ -229,7 +236,7 @@ class RemoteLogManager:
     # ------------------------------------------------------------------ settings
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Apply changed settings of topics and of this broker."""
+        """Apply changed settings of topics and of this broker; called after each metadata publication."""
         self._metadata.publish(image, delta)
         for resource_type, name in delta.configs:
             if resource_type == RESOURCE_TOPIC and name in image.topics:
@@ -259,7 +266,7 @@ class RemoteLogManager:
                 await run_in_background(self._around.env, self._update_followers())
 
     def _update_followers(self) -> Job[None]:
-        """Set the highest remote offset of the partitions that this broker follows (``RLMFollowerTask``), as a job."""
+        """Raise the highest remote offset of partitions that this broker follows (``RLMFollowerTask``), as a job."""
         for key, replica in list(self._followers.items()):
             yield None
             cache, log = self._metadata.cache(key), replica.log

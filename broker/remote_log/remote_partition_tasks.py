@@ -52,7 +52,7 @@ class RemoteTaskDependencies(NamedTuple):
 
 
 class RemotePartitionTasks:
-    """Tasks of one partition that this broker leads, from the begin to the end of its leadership."""
+    """Tasks of one partition that this broker leads; one object for each time that it becomes leader."""
 
     def __init__(self, around: RemoteTaskDependencies, replica: HostedPartition) -> None:
         self._around = around
@@ -65,7 +65,7 @@ class RemotePartitionTasks:
         self._finished = trio.Event()
 
     def cancel(self) -> None:
-        """End the tasks; a call of the store that is in progress ends first."""
+        """Cancel the tasks; do not wait for them: a call of the store that is in progress ends first."""
         if self._tasks is not None:
             self._tasks.is_cancelled = True
         self._scope.cancel()
@@ -101,7 +101,7 @@ class RemotePartitionTasks:
             await self._around.env.sleep(self._around.settings().task_interval_ms / 1000)
 
     async def _run_round(self, cache: RemoteLogMetadataCache, work: Callable[[RemoteLogTasks], Awaitable[int]]) -> None:
-        """Run one round of a task; the next one repeats what failed."""
+        """Run one round of a task and update the gauges; errors are logged, and the next round repeats what failed."""
         log = self.replica.log
         if log.closed:
             return
@@ -117,7 +117,7 @@ class RemotePartitionTasks:
         await run_in_background(self._around.env, tasks.measure_job())
 
     def _tasks_of(self, log: PartitionLog, cache: RemoteLogMetadataCache) -> RemoteLogTasks:
-        """Return the tasks of the current log; a move to another directory replaces it.
+        """Return the tasks of the current log; create them for a new log, after the begin of leadership or a move.
 
         Raises:
             OSError: The epoch file could not be written.
@@ -161,7 +161,7 @@ class RemotePartitionTasks:
     # ------------------------------------------------------------------ deletion
 
     async def delete_all(self) -> None:
-        """Delete all remote segments of the partition, whose topic was deleted or is not tiered any more.
+        """Wait for the end of the cancelled tasks, then delete all remote segments of the partition.
 
         Failures are repeated until all segments are deleted, or the node stops.
         """

@@ -56,26 +56,27 @@ class RemoteLogMetadataTopic(Protocol):
         """Return the number of partitions of the metadata topic; None if it does not exist."""
 
     def leader_of(self, partition: int) -> int:
-        """Return the broker that leads a metadata partition, -1 if there is none."""
+        """Return the id of the broker that leads a metadata partition, -1 if there is none."""
 
     async def append(self, partition: int, value: bytes) -> int:
-        """Append a record; return its offset once it is committed."""
+        """Append a record to a metadata partition; return its offset once it is committed."""
 
     async def find_offset(self, leader: int, partition: int, timestamp: int) -> int:
-        """Return the first or the end offset of a metadata partition."""
+        """Return the first offset (timestamp -2) or the end offset (-1) of a metadata partition from its leader."""
 
     async def fetch(self, leader: int, positions: dict[int, int]) -> dict[int, MetadataBatches]:
-        """Return the records of metadata partitions from their positions on."""
+        """Wait for the first record, and return the committed records of metadata partitions from their positions on.
+        """
 
     def wake(self) -> None:
-        """End the wait of a local read."""
+        """End the wait of a `fetch` in this process."""
 
     def close(self) -> None:
         """Close all connections."""
 
 
 class TopicBasedRemoteLogMetadataManager:
-    """Remote segments of the assigned partitions, as the metadata topic has them."""
+    """Remote segments of the assigned partitions, replayed from the metadata topic, and writer of that topic."""
 
     def __init__(
         self,
@@ -97,12 +98,12 @@ class TopicBasedRemoteLogMetadataManager:
     # ------------------------------------------------------------------ assigned partitions
 
     def assign(self, key: TopicIdPartition) -> None:
-        """Track the remote segments of a partition of this broker."""
+        """Start to track the remote segments of a partition of this broker; no effect if it is tracked."""
         if self._store.assign(key):
             self._on_change()
 
     def unassign(self, key: TopicIdPartition) -> None:
-        """Forget the remote segments of a partition that this broker does not host any more."""
+        """Stop tracking a partition that this broker does not host any more, and drop its remote segments."""
         self._store.unassign(key)
 
     def cache(self, key: TopicIdPartition) -> RemoteLogMetadataCache | None:
@@ -111,7 +112,7 @@ class TopicBasedRemoteLogMetadataManager:
         return assigned.cache if assigned is not None and assigned.cache.is_initialized else None
 
     async def wait_ready(self, key: TopicIdPartition) -> RemoteLogMetadataCache | None:
-        """Wait until the remote segments of a partition are loaded; None if it is not assigned."""
+        """Wait until the remote segments of a partition are loaded, and return them; None if it is not assigned."""
         assigned = self._store.get(key)
         if assigned is None:
             return None
@@ -119,7 +120,7 @@ class TopicBasedRemoteLogMetadataManager:
         return assigned.cache
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Handle metadata that was applied on this broker."""
+        """Handle a metadata publication: the leaders of the metadata partitions may have changed."""
         if REMOTE_LOG_METADATA_TOPIC in delta.topics:
             self._on_change()
 
@@ -190,7 +191,10 @@ class TopicBasedRemoteLogMetadataManager:
             self._topic.close()
 
     async def _ensure_topic(self) -> None:
-        """Wait until the topic exists with the configured number of partitions."""
+        """Wait until the topic exists with the configured number of partitions; create it if it does not exist.
+
+        With another number of partitions it is not used: an error is logged, and the wait continues.
+        """
         expected, is_logged = self._config.num_partitions, False
         backoff_s = max(self._config.initialization_retry_ms / 1000, MIN_RETRY_BACKOFF_S)
         while (count := self._topic.partition_count()) != expected:
@@ -269,7 +273,9 @@ class TopicBasedRemoteLogMetadataManager:
         part.advance(read.next_offset)
 
     async def _reset(self, leader: int, part: MetadataPartition) -> None:
-        """Continue at the first offset after records were deleted, or after the log was truncated below the position.
+        """Set the position of a metadata partition to its first offset.
+
+        Called if records at the position were deleted, or if the log was truncated below it.
 
         Raises:
             OSError, WireError, ProtocolError: There is no valid response.
