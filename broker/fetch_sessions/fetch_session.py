@@ -56,7 +56,11 @@ class CachedPartition:
         self.start_offset = part.log_start_offset
 
     def maybe_update_response_data(self, row: PartitionData) -> bool:
-        """Return True if an incremental response must contain this row, and store the returned offsets."""
+        """Store the returned offsets of a row; return True if an incremental response must contain the row.
+
+        It must with records, an error, another high watermark or log start offset than before, a diverging epoch or a
+        preferred read replica.
+        """
         is_changed = (
             len(row.records) > 0
             or row.error_code != 0
@@ -75,14 +79,14 @@ class CachedPartition:
 
 
 class FetchRowBuffer(Protocol):
-    """Interface of a buffer for the response elements of partitions that were read, in order."""
+    """Interface of a buffer for the rows of a Fetch response: partitions that were read, in order."""
 
     def append(self, row: tuple[CachedPartition, PartitionData], /) -> None:
-        """Append a partition of the session and its element of the Fetch response."""
+        """Append a partition of the session and its row of the Fetch response."""
 
 
 class FetchContext(Protocol):
-    """Interface of a Fetch request's context: partitions to read, response, and fetch session."""
+    """Interface of the context of one Fetch request: partitions to read, response, and fetch session."""
 
     def requested_partitions(self) -> Collection[CachedPartition | None]:
         """Return the partitions to read, in order; None entries are skipped, and only let the caller yield."""
@@ -107,7 +111,10 @@ class FetchContext(Protocol):
 
     @property
     def wait_key(self) -> Hashable:
-        """Purgatory key that completes a delayed fetch besides its partitions; None if all partitions are read."""
+        """Purgatory key of changes in partitions of the session that the request does not read; None if it reads all.
+
+        A change completes a delayed fetch.
+        """
 
 
 FetchedPartitions = list[tuple[CachedPartition, PartitionData]]
@@ -129,7 +136,7 @@ def group_by_topic(rows: FetchedPartitions) -> Job[list[FetchableTopicResponse]]
 
 
 class FetchSession:
-    """Fetch session of a client: its partitions, next epoch, and time of the last use."""
+    """Fetch session of a client: its partitions, next epoch, and monotonic time in ms of the last use."""
 
     is_privileged = False
     follower_id = -1
@@ -153,7 +160,7 @@ class FetchSession:
         self.epoch = 1 if self.epoch == 2**31 - 1 else self.epoch + 1
 
     def record_request(self, now_ms: int) -> None:
-        """Record the time of a request of the session (wall clock); no effect for consumers."""
+        """Record the wall-clock time in ms of a request of the session; no effect for consumers."""
 
     def add_or_update(self, key: PartitionKey, part: FetchPartition) -> None:
         """Add a partition or update its fetch parameters; the name of a topic id is resolved when it is read."""
@@ -214,7 +221,7 @@ class IncrementalFetchContext:
         return []
 
     def build_response(self, rows: FetchedPartitions) -> Job[FetchResponse]:
-        """Return the response with the changed rows; move partitions with records to the end of the session."""
+        """Return the response with the changed rows, as a job; move partitions with records to the session's end."""
         changed, by_key = FetchedPartitions(), self.session.partitions
         for number, (want, row) in enumerate(rows, 1):
             if want.maybe_update_response_data(row):

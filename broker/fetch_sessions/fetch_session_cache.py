@@ -56,7 +56,7 @@ class FetchRequestContext(Protocol):
 
 
 class _FullFetchContext:
-    """Context of a full fetch; with ``sessions`` its response opens a fetch session."""
+    """Context of a full fetch; with ``sessions`` its response opens a fetch session, if the cache has room."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class _LargeFetchContext:
         self._duplicates: dict[PartitionKey, FetchPartition] = {}
 
     def find_duplicates(self) -> Job[None]:
-        """Find the partitions that occur more than once; different partitions with equal hashes do no harm."""
+        """Find the partitions that occur more than once, as a job; others with equal hashes are harmless."""
         seen: set[int] = set()
         for topic in self._request.topics:
             for part in topic.partitions:
@@ -198,7 +198,10 @@ class _LargeFetchContext:
 
 
 class FetchSessionCache:
-    """Cache of this broker's fetch sessions; the least recently used may be evicted after two minutes without use."""
+    """Cache of this broker's fetch sessions by id, with ``slots`` sessions at most.
+
+    A new session may evict the least recently used one; see `maybe_create_session`.
+    """
 
     def __init__(self, env: Env, slots: int) -> None:
         self._env = env
@@ -223,6 +226,9 @@ class FetchSessionCache:
         self, names: Mapping[bytes, str], version: int, request: FetchRequest, context: FetchRequestContext
     ) -> Job[FetchContext | FetchResponse]:
         """Return the context of a Fetch request, or an error response for an invalid session, as a job.
+
+        The session of the request is updated: its epoch is incremented, partitions are added and removed. A full fetch
+        (epoch 0 or -1) closes the session that it names.
 
         ``names``: current topic names by id. Any client can send a replica id: if it is not authorized for
         CLUSTER_ACTION, it gets no session, and errors in its rows.
@@ -291,9 +297,10 @@ class FetchSessionCache:
     def maybe_create_session(
         self, wanted: dict[PartitionKey, CachedPartition], *, uses_ids: bool, follower: int = -1
     ) -> int:
-        """Create a session and return its id; 0 if the cache is full.
+        """Create a session and return its id; 0 if the cache is full and no session may be evicted.
 
-        A follower's session evicts the least recently used session of a consumer, or one idle for two minutes.
+        The least recently used session is evicted: for a consumer one that was idle for two minutes, for a follower
+        also any session of a consumer.
         """
         now, privileged = self._env.monotonic_ms(), follower >= 0
         while len(self._sessions) >= self._slots or (

@@ -31,7 +31,7 @@ RegisterListener = Callable[[CachedPartition, PartitionData, "PartitionChangeLis
 
 
 class PartitionChangeListener:
-    """Listener for changes of a clean partition in a follower's fetch session, until it has records to return."""
+    """Listener for changes of a clean partition in a follower's fetch session, which marks the partition as changed."""
 
     __slots__ = ("_closed_ms", "_key", "_session")
 
@@ -41,10 +41,10 @@ class PartitionChangeListener:
         self._closed_ms: int | None = None
 
     def on_change(self, *, more: bool) -> int:
-        """Mark the partition as changed; ``more``: it has records to return.
+        """Mark the partition as changed, unless the listener is closed; ``more``: it has records to return.
 
         Returns:
-            Time of the follower's last request in ms (wall clock).
+            Wall-clock time in ms of the follower's last request, or of the last one before the listener was closed.
         """
         if self._closed_ms is not None:
             return self._closed_ms
@@ -95,12 +95,12 @@ class FollowerFetchSession(FetchSession):
         self._dirty[key] = self.partitions[key]
 
     def remove(self, key: PartitionKey) -> None:
-        """Remove a partition from the session and close its listener."""
+        """Remove a partition from the session and close its listener; no effect if the session does not have it."""
         super().remove(key)
         self._dirty.pop(key, None)
-        line = self._clean.pop(key, None)
-        if line is not None:
-            line.close()
+        listener = self._clean.pop(key, None)
+        if listener is not None:
+            listener.close()
 
     def partitions_to_read(self) -> list[CachedPartition]:
         """Return the partitions with changes since their state was last returned completely."""
@@ -134,7 +134,7 @@ class FollowerFetchSession(FetchSession):
             if len(row.records):
                 self._dirty[key] = self._dirty.pop(key)
             elif row.error_code == 0 and row.diverging_epoch.epoch < 0:
-                line = PartitionChangeListener(self, key)
-                if watch(want, row, line):
-                    self._clean[key] = line
+                listener = PartitionChangeListener(self, key)
+                if watch(want, row, listener):
+                    self._clean[key] = listener
                     del self._dirty[key]
