@@ -35,7 +35,7 @@ class DecompressionLimiter:
         return self._limiter.borrowed_tokens
 
     def as_job(self, work: DecompressionJob[T]) -> Job[T]:
-        """Run ``work`` as a job that acquires the limiter before it holds much memory, and releases it at the end."""
+        """Return ``work`` as a job that waits for the limiter before it holds much memory, and releases it at last."""
         borrower, has_slot = object(), False
         try:
             while True:

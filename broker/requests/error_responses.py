@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class ErrorResultBuilder:
-    """Builder of response rows with an error code for elements of a request, such as topics."""
+    """Builder of response rows with one error code for elements of a request, such as topics."""
 
     def __init__(
         self, response: type[Message], layout: ErrorResults, version: int, code: ErrorCode, message: str | None
@@ -96,7 +96,7 @@ def build_error_response(
 
 
 def with_error_response(handler: Callable[[C, R], Any]) -> Callable[[C, R], Job[Any]]:
-    """Return a handler for which a `ProtocolError` that ``handler`` or its job raises becomes an error response."""
+    """Decorate a handler: a `ProtocolError` that it or its job raises becomes the error response of the request."""
 
     @wraps(handler)
     def respond(asking: C, request: R) -> Job[Any]:

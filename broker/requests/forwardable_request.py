@@ -35,4 +35,4 @@ class ForwardableRequest(Protocol):
         """Return whether the client's principal is authorized for an operation on a resource."""
 
     def mutation_quota(self) -> ControllerMutationQuota | None:
-        """Return the quota for partitions that the request creates or deletes; None without quotas."""
+        """Return the controller mutation quota for partitions that the request creates or deletes; None without one."""

@@ -28,7 +28,10 @@ class CachedQuota(Protocol):
     """Maximum bytes in a quota window: a single request with more would exceed the quota."""
 
     def try_record(self, value: float, about_ms: float) -> bool:
-        """Record a value if it stays within the quota; return False if it was not recorded."""
+        """Record a value in bytes at a wall-clock time in ms and return True if it is certainly within the quota.
+
+        Return False, with nothing recorded, if the rate must be computed by the quota tables first.
+        """
 
 
 class _UnknownQuota:
@@ -50,7 +53,7 @@ class LastError(NamedTuple):
 
 
 class PreparedRequest(Protocol):
-    """Interface of a request that is expected to repeat (`ottla.broker.handlers.prepared_request`)."""
+    """Interface of a prepared request: it serves repetitions of itself (`ottla.broker.handlers.prepared_request`)."""
 
     key: ApiKey
     """API of the request."""
@@ -176,7 +179,7 @@ class Peer:
         self._callbacks: dict[object, Callable[[], None]] = {}
 
     def add_request_error(self, code: int) -> None:
-        """Report the error code of a response row of the request in progress."""
+        """Report the error code of a response row of the request in progress; no effect unless `collects_errors`."""
         if not self.collects_errors:
             return
         if self.request_errors is None:

@@ -17,7 +17,7 @@ _KEYS_PER_STEP = 1000
 
 
 class DelayedOperation:
-    """Delayed operation: its keys, the predicate that is called with a changed key, and the event set on completion."""
+    """Delayed operation: keys, predicate that is called with each changed key, and event set on completion."""
 
     __slots__ = ("event", "is_ready_after", "keys")
 
@@ -38,9 +38,9 @@ class Purgatory:
         return len({id(p) for parked in self._operations_by_key.values() for p in parked})
 
     async def wait(self, keys: Iterable[Hashable], is_ready: Callable[[], bool], timeout_ms: float) -> bool:
-        """Wait until ``is_ready`` returns True, or the timeout; return True if ready.
+        """Wait until ``is_ready`` returns True, or the timeout; return True if ready, False after the timeout.
 
-        ``is_ready`` is called at once and after each change of one of the keys.
+        ``is_ready`` is called at once and after each change of one of the keys, within `check_and_complete`.
         """
         return is_ready() or await self.wait_for_change(keys, lambda _: is_ready(), timeout_ms)
 
@@ -49,7 +49,7 @@ class Purgatory:
     ) -> bool:
         """Wait until ``is_ready_after`` returns True for a changed key, or the timeout; return True if ready.
 
-        With many keys only the changed one is checked.
+        It is not called before a change. With many keys only the changed one is checked.
         """
         parked = DelayedOperation(is_ready_after)
         parked.keys = list(keys)
@@ -66,13 +66,13 @@ class Purgatory:
         self._operations_by_key.setdefault(key, {})[parked] = None
 
     async def wait_for(self, parked: DelayedOperation, timeout_ms: float) -> bool:
-        """Wait until an operation completes, or the timeout; return True if it completed."""
+        """Wait until an operation completes, or the timeout; return True if it completed. It keeps its keys."""
         with self._env.timeout(timeout_ms / 1000):
             await parked.event.wait()
         return parked.event.is_set()
 
     def release(self, parked: DelayedOperation) -> Job[None]:
-        """Remove an operation with possibly very many keys, in time slices; at once if the job is cancelled."""
+        """Remove an operation with possibly very many keys, as a job; at once if the job is cancelled."""
         try:
             while len(parked.keys) > _KEYS_PER_STEP:
                 some = parked.keys[-_KEYS_PER_STEP:]
@@ -83,7 +83,7 @@ class Purgatory:
             self.forget(parked)
 
     def forget(self, parked: DelayedOperation) -> None:
-        """Remove an operation from all of its keys."""
+        """Remove an operation from all of its keys, so that changes do not complete it any more."""
         self._remove(parked, parked.keys)
 
     def _remove(self, parked: DelayedOperation, keys: Iterable[Hashable]) -> None:
