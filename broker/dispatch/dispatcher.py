@@ -83,7 +83,8 @@ class RequestContext:
     ) -> bool:
         """Return True if the client is authorized for an operation on a resource; always True without an authorizer.
 
-        ``is_look``: the request does not name the resource, and a denial only omits it from the response.
+        The decision is written to the audit log, if there is one. ``is_look``: the request does not name the resource,
+        and a denial only omits it from the response.
         """
         services, peer = self.services, self.peer
         authorizer, audit = services.authorizer, services.audit
@@ -104,14 +105,20 @@ class RequestContext:
         return authorizer is None or authorizer.may_any(self.peer, operation, resource)
 
     def mutation_quota(self) -> ControllerMutationQuota | None:
-        """Return the quota for partitions that this request creates or deletes; None without quotas."""
+        """Return the controller mutation quota for partitions that this request creates or deletes; or None.
+
+        It is None if the client has no such quota, or the API none.
+        """
         quotas = self.services.quota_holder.quotas
         if quotas is None:
             return None
         return quotas.new_mutation_quota(self.peer, self.client_id, self.spec.quota, self.version)
 
     def authorized_operations(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """Return the client's authorized operations on a resource as the bit field ``authorized_operations``."""
+        """Return the client's authorized operations on a resource as the bit field ``authorized_operations``.
+
+        Without an authorizer these are all operations that Kafka supports on the resource type.
+        """
         authorizer = self.services.authorizer
         return (
             supported_operation_bits(resource)
@@ -121,7 +128,9 @@ class RequestContext:
 
 
 def decode_request_job(spec: ApiSpec, request: RequestFrame) -> Job[Message]:
-    """Decode the body of a request; a large one in time slices and within a memory budget.
+    """Decode the body of a request, as a job; one of ``spec.large_bytes`` or more within a memory budget.
+
+    A smaller request is decoded in one step.
 
     Raises:
         WireError: The body is malformed or would exceed the budget.
@@ -136,7 +145,7 @@ def decode_request_job(spec: ApiSpec, request: RequestFrame) -> Job[Message]:
 
 @cache
 def load_handler(module: str) -> Handler:
-    """Return the ``handle`` function of a handler module, which is imported on first use."""
+    """Import a handler module below `ottla.broker.handlers` on first use, and return its ``handle`` function."""
     # lazy: 112.0 ms, 5180 kB: all of them; the first request of an API imports one
     handler: Handler = import_module(f"ottla.broker.handlers.{module}").handle
     return handler
@@ -144,7 +153,10 @@ def load_handler(module: str) -> Handler:
 
 @cache
 def with_authorization(handler: Handler, spec: ApiSpec, *, at_controller: bool) -> Handler:
-    """Return a handler that applies the authorization rules of the API's endpoint first."""
+    """Return a handler that applies the authorization rules of the API's endpoint before ``handler``.
+
+    ``handler`` itself is returned if it checks all of its permissions.
+    """
     # lazy: 2.3 ms, 79 kB
     from ottla.broker.security.authz.request_authorization import authorize_and_handle, is_authorized_by_handler
 
@@ -185,7 +197,9 @@ class Dispatcher:
         return RateLimitedLog(self._env, self.listener)
 
     def handle_request(self, peer: Peer, request: RequestFrame) -> HandlerResult:
-        """Decode a request's body and call its handler.
+        """Decode a request's body and call its handler; return the response, None for none, or a job that returns it.
+
+        A large request is decoded within that job. ApiVersions in an unknown version gets UNSUPPORTED_VERSION.
 
         Raises:
             WireError: An unsupported API or version, or a malformed body: the connection must be closed.
@@ -230,12 +244,12 @@ class Dispatcher:
         return handler(context, body)
 
     def _decode_large(self, context: RequestContext, request: RequestFrame, handler: Handler) -> ResponseJob:
-        """Decode a large request in time slices and call its handler."""
+        """Decode a large request in time slices and call its handler, as a job that returns the response."""
         body = yield from decode_request_job(context.spec, request)
         return (yield from as_job(self._call_handler(context, handler, body)))
 
     def _handle_after_creation(self, context: RequestContext, handler: Handler, body: Any) -> ResponseJob:
-        """Wait until the logs of the request's partitions are created or the time-out, then call the handler."""
+        """Wait until the logs of the request's partitions are created, at most 5 s, then call the handler; as a job."""
         partitions = yield from partitions_to_create(context.spec, body, self.services)
         if partitions:
             yield self.services.log_creator.wait_created(partitions, LOG_CREATION_TIMEOUT_S)
@@ -243,7 +257,8 @@ class Dispatcher:
         return (yield from as_job(handler(context, body)))
 
     def _unsupported_api_versions(self) -> Message:
-        """Return UNSUPPORTED_VERSION with the version range of ApiVersions itself (KIP-35)."""
+        """Return ApiVersions' response with UNSUPPORTED_VERSION and the version range of ApiVersions itself (KIP-35).
+        """
         # lazy: 0.7 ms, 18 kB
         from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 

@@ -14,7 +14,7 @@ _MINUTE_MS = 60_000.0
 
 
 class RateLimitedLog:
-    """Rate-limited log of one listener."""
+    """Rate-limited log of one listener: at most `MAX_LOG_LINES_PER_MINUTE` lines per minute."""
 
     def __init__(self, env: Env, listener: str) -> None:
         self._env = env

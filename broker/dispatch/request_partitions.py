@@ -38,7 +38,7 @@ def _coordinator_partitions(body: Any, image: MetadataImage) -> PartitionNames:
 
 
 def partitions_to_create(spec: ApiSpec, body: Any, services: BrokerServices) -> Job[list[tuple[str, int]]]:
-    """Return the partitions of a request whose logs are still being created on this broker, as a job."""
+    """Return the partitions named in a request whose logs are still being created on this broker, as a job."""
     image, fields = services.replica_manager.image, spec.partitions
     if fields is None:
         return []
