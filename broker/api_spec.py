@@ -19,7 +19,10 @@ LARGE_PRODUCE_BYTES = 64 * 1024
 
 
 class Permission(NamedTuple):
-    """Operation on a resource type that the authorizer checks. As a rule of an endpoint: the handler checks it."""
+    """Operation on a resource type that the authorizer checks.
+
+    As an authorization rule of an endpoint it only declares the permission: the handler checks it.
+    """
 
     operation: AclOperation
     resource: ResourceType
@@ -47,9 +50,10 @@ class RequestRule(NamedTuple):
 
 
 class ResourceRule(NamedTuple):
-    """Permission on each resource that a request names; denied ones get an error row, not passed to the handler.
+    """Permission on each resource that a request names; the dispatcher checks it before the handler is called.
 
-    Lists and fields are those of the first `ErrorResults` of the API.
+    Denied resources get an error row and are removed from the request. Lists and fields are those of the first
+    `ErrorResults` of the API.
     """
 
     operation: AclOperation
@@ -111,7 +115,7 @@ class Endpoint(NamedTuple):
 
 
 class ErrorResults(NamedTuple):
-    """List in a response with an error row for each element of a list in the request.
+    """Layout of error rows: a list in the response with one row for each element of a list in the request.
 
     ``error_code`` and ``error_message`` are set in the row and in the response if they have these fields.
     """
@@ -153,7 +157,7 @@ class ErrorResponse(NamedTuple):
 
 
 class ForwardingTarget(Enum):
-    """Node that decides a forwarded request."""
+    """Node that handles a forwarded request."""
 
     CONTROLLER = "the active controller"
     CONTROLLER_WITH_REQUESTER = "the active controller, which asks who sent the request"
@@ -187,7 +191,7 @@ class MutationQuota(NamedTuple):
 
 
 class NamedPartitions(NamedTuple):
-    """Names of a request's fields that name partitions."""
+    """Names of the request fields in which a request names topics and partitions."""
 
     topics: str = "topics"
     name: str = "name"
@@ -198,7 +202,7 @@ class NamedPartitions(NamedTuple):
 
 
 class CoordinatorPartitions:
-    """Partitions of internal topics whose leaders are the coordinators that a FindCoordinator request looks up."""
+    """Marker for FindCoordinator: it looks up leaders of internal topics' partitions, which are the coordinators."""
 
 
 class ApiSpec(NamedTuple):
@@ -226,7 +230,10 @@ class ApiSpec(NamedTuple):
     """Size in bytes from which a job decodes the request within a memory budget, as it may have very many elements."""
 
     def endpoint(self, *, at_controller: bool) -> Endpoint:
-        """Return the endpoint on controller listeners, or on those of brokers; the API must be served there."""
+        """Return the endpoint on controller listeners (``at_controller``) or on those of brokers.
+
+        The API must be served there.
+        """
         endpoint = self.controller if at_controller else self.broker
         assert endpoint is not None, f"no {'controller' if at_controller else 'broker'} endpoint for {self.key.name}"
         return endpoint

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 class StartupRejected(Exception):
-    """Node cannot start with its settings; the message is one line for the user. Nothing was changed."""
+    """Raised if a node cannot start with its settings; the message is one line for the user. Nothing was changed."""
 
 
 class AllLogDirsFailed(Exception):
-    """A required log directory failed; the node has stopped."""
+    """Raised after the node has stopped because a required log directory failed."""
 
 
 class Node:
@@ -64,10 +64,10 @@ class Node:
         """Components of the running node, None before and after; for the console and tests."""
 
     async def run(self, ready: Callable[[Node], None] | None = None, stop: trio.Event | None = None) -> None:
-        """Serve until ``stop`` is set, then shut down cleanly; a cancellation stops it as a crash would.
+        """Start the node and serve until ``stop`` is set, then shut down cleanly.
 
-        ``ready`` is called when the node serves; ``on_grown`` of the constructor then, too, and after many logs were
-        created.
+        A cancellation stops it as a crash would. ``ready`` is called when the node serves. The callback ``on_grown`` of
+        the constructor is called then, too, and each time that many logs were created.
 
         Raises:
             StartupRejected, OSError, LogDirectoryInUse, CorruptFile, IncompatibleQuorum: it could not start.
@@ -95,7 +95,10 @@ class Node:
             raise AllLogDirsFailed(f"Shutdown broker because a log directory has failed: {dir_failures.failure}")
 
     async def _load_identity(self) -> tuple[MetaProperties, QuorumConfig]:
-        """Return the identity of the log directories and the quorum configuration; format new directories."""
+        """Return the identity of the log directories and the quorum configuration; bind the controller listeners.
+
+        New directories are formatted; the checkpoints of all are loaded.
+        """
         config, env, storage = self.config, self.env, self.log_dirs
         identity = storage.identify(config.node_id, config.cluster_id)
         kept = () if identity is None else read_previous_voters(storage, config)
@@ -139,14 +142,17 @@ class Node:
         await self._close_logs(made, marked=opened)
 
     async def _open_partitions(self, made: BrokerComponents, nursery: trio.Nursery) -> None:
-        """Open the partitions' logs by the current image, then start to apply later metadata."""
+        """Open the partitions' logs by the current image, then start the task that applies later metadata."""
         image = made.controller.image
         made.controller.subscribe(made.publisher.publish)  # publications during the opening are queued
         await made.open_partitions(image)
         nursery.start_soon(made.publisher.run)
 
     async def _serve(self, made: BrokerComponents, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
-        """Serve until stopped, then run the controlled shutdown while other brokers can still fetch."""
+        """Unfence the broker and serve until stopped, then run the controlled shutdown and resign as controller.
+
+        The controlled shutdown runs while other brokers can still fetch, unless this broker is the only one.
+        """
         clients, leaving = self._listeners.clients, True
         if not clients or await self._run_unless_stopped(stop, made.lifecycle.unfence):
             await trio.lowlevel.checkpoint()  # raises earlier failures before requests are served
@@ -169,7 +175,10 @@ class Node:
         await made.controller.resign()
 
     async def _run_unless_stopped(self, stop: trio.Event, work: Callable[[], Awaitable[None]]) -> bool:
-        """Run ``work``, which may wait for other nodes; return False if the node was stopped meanwhile."""
+        """Run ``work``, which may wait for other nodes, and return True; False if ``stop`` was set and cancelled it.
+
+        A standalone node runs ``work`` to its end.
+        """
         if self.config.is_standalone:
             await work()
             return True
@@ -187,7 +196,10 @@ class Node:
         return done
 
     async def _close_logs(self, made: BrokerComponents, *, marked: bool) -> None:
-        """Close all logs; ``marked``: write the clean shutdown file at last, if all succeeded."""
+        """Close the controller's metadata log; with ``marked`` also all other logs, and write the clean shutdown files.
+
+        A disk error is handled as a failure of the metadata directory.
+        """
         try:
             made.controller.close()
             if marked:
@@ -197,7 +209,7 @@ class Node:
 
 
 def _create_faults(env: Env) -> NodeFaults:
-    """Return the state of injected faults, with an environment that applies them."""
+    """Return the state of fault injection, with an environment that injects the faults."""
     # lazy: 4.2 ms, 202 kB: only with faults
     from ottla.broker.faults.node_faults import NodeFaults
 
@@ -205,7 +217,7 @@ def _create_faults(env: Env) -> NodeFaults:
 
 
 def _create_fault_endpoint(faults: NodeFaults, config: NodeConfig) -> FaultEndpoint:
-    """Return the listener for faults. Raises ConfigException."""
+    """Return the listener through which faults are injected. Raises ConfigException."""
     # lazy: 20 ms, 600 kB: only with faults
     from ottla.broker.faults.fault_endpoint import FaultEndpoint
 
@@ -213,7 +225,10 @@ def _create_fault_endpoint(faults: NodeFaults, config: NodeConfig) -> FaultEndpo
 
 
 def _raise_startup_error(error: BaseException) -> None:
-    """Raise the error that stopped the node at startup, without exception groups; StartupRejected for user errors."""
+    """Raise the error that stopped the node at startup, without exception groups.
+
+    StartupRejected is raised instead of an invalid setting or a rejected registration.
+    """
     try:
         raise_unwrapped(error)
     except (RegistrationRejected, ConfigException) as refused:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class QuotaHolder:
-    """Quota managers of this broker, if any quota is configured."""
+    """Holder of this broker's quota managers, updated when quotas change; empty while no client quota is configured."""
 
     quotas: QuotaManagers | None = None
     """Managers of the client quotas; None if no quota is configured."""
