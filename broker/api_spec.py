@@ -36,7 +36,7 @@ class Permission(NamedTuple):
 
 
 class RequestRule(NamedTuple):
-    """Permission that a request needs as a whole; without it the client gets an error response."""
+    """Permission that a request needs as a whole; without it the request is answered with an error response."""
 
     operation: AclOperation
     resource: ResourceType = ResourceType.CLUSTER
@@ -76,7 +76,10 @@ class ResourceRule(NamedTuple):
 
 
 class ConfigResourceRule(NamedTuple):
-    """Permission on each resource whose configuration a request reads or changes; on the cluster for brokers."""
+    """Permission on each resource whose configuration a request reads or changes.
+
+    For broker and logger resources the permission is one on the cluster.
+    """
 
     operation: AclOperation
 
@@ -88,7 +91,10 @@ class ConfigResourceRule(NamedTuple):
 
 
 class DeleteTopicsRule:
-    """Permission to delete all topics (cluster) or each topic; without DESCRIBE the row of a topic id has no name."""
+    """Permission for DeleteTopics: DELETE on the cluster or on each topic.
+
+    Without DESCRIBE the response row of a topic id has no topic name.
+    """
 
     permissions = (
         Permission(AclOperation.DELETE, ResourceType.CLUSTER, logs_denial=False),
@@ -135,7 +141,7 @@ class ErrorResults(NamedTuple):
 
 
 class ErrorMessage(Enum):
-    """Text in ``error_message`` of an error response."""
+    """Choice of the text in ``error_message`` of an error response."""
 
     REASON = "why the request failed"
     REASON_OR_TEXT = "why the request failed, or the text of the error code"
@@ -165,7 +171,7 @@ class ForwardingTarget(Enum):
 
 
 class Forwarding(NamedTuple):
-    """Forwarding of a request by a broker to the active controller in an Envelope (``forwardable``, KIP-590)."""
+    """Rule for a request that a broker forwards to the active controller in an Envelope (``forwardable``, KIP-590)."""
 
     target: ForwardingTarget = ForwardingTarget.CONTROLLER
     moved_error: ErrorCode = ErrorCode.NOT_CONTROLLER
@@ -173,7 +179,7 @@ class Forwarding(NamedTuple):
 
 
 class QuotaKind(Enum):
-    """Client quota that applies to an API."""
+    """Client quotas that apply to an API: processing time, and bytes."""
 
     REQUEST = "time"
     PRODUCE = "time, and bytes produced"

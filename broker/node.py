@@ -46,7 +46,7 @@ class AllLogDirsFailed(Exception):
 
 
 class Node:
-    """Broker, controller or combined node, started by `run`."""
+    """Process with the role of broker, controller or both; `run` starts and serves it."""
 
     def __init__(self, env: Env, config: NodeConfig, on_grown: Callable[[], None] = lambda: None) -> None:
         log_escaping.install()

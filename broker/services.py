@@ -45,7 +45,7 @@ class QuotaHolder:
 
 @dataclass(frozen=True, slots=True)
 class BrokerServices:
-    """Services for request handlers; created once at startup."""
+    """Components of the node for its request handlers; created once at startup."""
 
     env: Env
     config: NodeConfig

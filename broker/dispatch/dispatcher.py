@@ -166,7 +166,7 @@ def with_authorization(handler: Handler, spec: ApiSpec, *, at_controller: bool) 
 
 
 class Dispatcher:
-    """Dispatcher of one listener: API table, handlers used so far, and rate-limited log."""
+    """Dispatcher of one listener: decodes requests and calls the handlers of its API table."""
 
     def __init__(
         self,

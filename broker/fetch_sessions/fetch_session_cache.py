@@ -47,7 +47,7 @@ FINAL_EPOCH = -1
 
 
 class FetchRequestContext(Protocol):
-    """Interface of a Fetch request's context: client id and authorization of its client."""
+    """Interface of the context of a Fetch request, as far as sessions use it: client id and authorization."""
 
     client_id: str
 
@@ -108,7 +108,7 @@ class _FullFetchContext:
 
 
 class _TopicGrouper:
-    """Row buffer that groups rows by topic and encodes them in blocks, which bounds the memory of very many rows."""
+    """Buffer of response rows that groups them by topic and encodes them in blocks, which bounds the memory."""
 
     def __init__(self, version: int) -> None:
         self._version = version

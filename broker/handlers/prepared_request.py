@@ -90,7 +90,7 @@ def is_repeated(context: RequestContext, likeness: Hashable) -> bool:
 
 
 class RepeatedRequest:
-    """Base class of prepared requests: checks that topics and authorization are unchanged and no quotas exist."""
+    """Base class of prepared Fetch and Produce requests: checks that a request may be served without its handler."""
 
     def __init__(self, context: RequestContext, topics: Sequence[tuple[str, bytes]]) -> None:
         """``topics`` has the names with the topic ids of the request; the id is zero where the request has none."""

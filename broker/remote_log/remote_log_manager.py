@@ -42,7 +42,7 @@ PARTITIONS_PER_STEP = 100
 
 
 class RemoteLogDependencies(NamedTuple):
-    """Components of the broker that tiered storage uses."""
+    """Components and callbacks of the broker that `RemoteLogManager` uses."""
 
     env: Env
     broker_id: int
@@ -59,7 +59,7 @@ class RemoteLogDependencies(NamedTuple):
 
 
 class RemoteLogManager:
-    """Tiered storage of the partitions that this broker hosts."""
+    """Manager of tiered storage for the partitions that this broker hosts: store, quotas, threads and tasks."""
 
     def __init__(self, around: RemoteLogDependencies) -> None:
         """Create the manager, without partitions; `open` must precede all use of the store."""
@@ -162,7 +162,10 @@ class RemoteLogManager:
         self._update(replica)
 
     def on_follower(self, replica: HostedPartition, leader: int, leader_epoch: int) -> None:
-        """Stop the tasks of a partition that this broker follows now."""
+        """Stop the tasks of a partition that this broker follows now.
+
+        From now on only its highest remote offset is updated, if its topic is tiered.
+        """
         self._update(replica)
 
     def on_resigned(self, replica: HostedPartition) -> None:

@@ -34,7 +34,7 @@ MAX_QUOTA_WAIT_MS = 1000
 
 
 class RemoteTaskDependencies(NamedTuple):
-    """Components of the broker that the tasks of all partitions share."""
+    """Components of the broker that the tasks of all tiered partitions share."""
 
     env: Env
     broker_id: int

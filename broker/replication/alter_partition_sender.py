@@ -35,7 +35,7 @@ class AlterPartitionSubmitter(Protocol):
 
 
 class AlterPartitionSender:
-    """Queue of pending ISR changes, at most one for each partition, and the periodic check for lagging ISR members."""
+    """Sender of pending ISR changes, at most one for each partition; it also checks for lagging ISR members."""
 
     def __init__(
         self,

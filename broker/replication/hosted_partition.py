@@ -48,7 +48,7 @@ class PendingIsrChange(NamedTuple):
 
 
 class IsrDependencies(NamedTuple):
-    """Dependencies of ISR changes: settings, image, and callbacks."""
+    """Dependencies of ISR changes that all hosted partitions share: maximum lag, and functions of the node."""
 
     lag_max_ms: int
     is_eligible: IsrEligibility
@@ -61,7 +61,9 @@ class IsrDependencies(NamedTuple):
 
 
 class TopicTraffic:
-    """Traffic of a topic on this node since the start; the partitions of the topic share it.
+    """Counters of a topic on this node since the start: messages, bytes, requests, failures.
+
+    The partitions of the topic share it.
 
     Source: ``BrokerTopicMetrics.java`` (apache/kafka 4.3.1).
     """
@@ -88,13 +90,13 @@ class TopicTraffic:
         """Number of hosted partitions of the topic."""
 
     def add(self, other: TopicTraffic) -> None:
-        """Add the counts of another topic."""
+        """Add the counts of another topic to these."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class HostedPartition:
-    """Replica of a partition on this node, as leader or follower, with its log."""
+    """Replica of a partition on this node: its log, and its role of leader or follower by the metadata image."""
 
     __slots__ = (
         "_end_key",
@@ -191,7 +193,10 @@ class HostedPartition:
         return True
 
     def resign(self) -> None:
-        """Become a follower without a leader: the partition was removed, or its log directory failed."""
+        """Become a follower without a leader: the partition was removed, or its log directory failed.
+
+        Waiting requests are not completed here.
+        """
         self._notify_listeners(more=True)
         self.is_leader = self.is_sole_replica = False
         self.state = FollowerState(self.leader_epoch)
@@ -286,7 +291,10 @@ class HostedPartition:
         self._flush_due(self)
 
     def advance_high_watermark(self, own_end: int, now_ms: int) -> bool:
-        """Advance the high watermark, with ``own_end`` as the local replica's log end; return True if it advanced."""
+        """Advance the high watermark as far as the ISR allows, with ``own_end`` as the local replica's log end.
+
+        Return True if it advanced; fetches that wait for it are completed then.
+        """
         state, log = self.state, self.log
         committed: int | None = own_end
         if not self.is_sole_replica:
@@ -314,7 +322,7 @@ class HostedPartition:
             self._wake(self._hw_key)
 
     def notify_waiters(self) -> None:
-        """Complete waiting requests after a change of leadership or log ends."""
+        """Complete waiting requests, and notify followers' fetch sessions, after a change of leadership or log ends."""
         self._notify_listeners(more=False)
         self._wake(self._fetch_key)
         self._wake(self._end_key)

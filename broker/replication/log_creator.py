@@ -42,7 +42,7 @@ MAX_PREFERRED_DIRS = 10_000
 
 
 class LogCreationRequest(NamedTuple):
-    """Pending creation of a partition's log."""
+    """Pending creation of a partition's log: topic, partition, log directory and settings."""
 
     topic: str
     partition: int
@@ -57,7 +57,7 @@ class LogCreationRequest(NamedTuple):
 
 
 def create_logs(jobs: list[LogCreationRequest], now_ms: int) -> list[PartitionLog | OSError]:
-    """Create the files of partitions, in a thread; return the log or error of each.
+    """Create the directories and files of partitions; return the log or error of each. It blocks: call it in a thread.
 
     After a disk error the remaining partitions of the same directory have that error, too.
     """
@@ -197,7 +197,7 @@ class LogCreator:
     # ------------------------------------------------------------------ creation
 
     async def run(self) -> None:
-        """Create the requested logs in batches, until cancelled."""
+        """Create the requested logs in batches, prioritized ones first, until cancelled."""
         while True:
             jobs = self._next_batch()
             if jobs is None:
@@ -309,7 +309,10 @@ class LogCreator:
         self._replica_manager.on_directory_changed(job.topic_id, job.partition, job.directory.id)
 
     def _adopt(self, job: LogCreationRequest, log: PartitionLog, *, still_wanted: bool) -> bool:
-        """Host a created log and apply the image's state; return True after a transient error, which is retried."""
+        """Host a created log and apply the image's state, or discard it if its partition was removed meanwhile.
+
+        Return True after a transient error, after which the creation is retried.
+        """
         replicas, at = self._replica_manager, job.topic_partition
         self._partly_created.pop(at, None)
         if self._preferred:

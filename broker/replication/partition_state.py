@@ -32,7 +32,7 @@ class CommittedIsr(NamedTuple):
 
 
 class PendingExpandIsr(NamedTuple):
-    """Pending request to add a replica to the ISR."""
+    """ISR while a request to add one replica is pending at the controller."""
 
     committed: CommittedIsr
     new_in_sync_replica_id: int
@@ -49,7 +49,7 @@ class PendingExpandIsr(NamedTuple):
 
 
 class PendingShrinkIsr(NamedTuple):
-    """Pending request to remove replicas from the ISR; they are in the maximal ISR until the controller responds."""
+    """ISR while a request to remove replicas is pending at the controller; they are in the maximal ISR until then."""
 
     committed: CommittedIsr
     out_of_sync_replica_ids: frozenset[int]
@@ -69,7 +69,7 @@ IsrState = CommittedIsr | PendingExpandIsr | PendingShrinkIsr
 
 
 class PartitionListener(Protocol):
-    """Fetch session of a caught-up follower, which skips the partition until notified of a change."""
+    """Interface of the fetch session of a caught-up follower, which skips the partition until notified of a change."""
 
     def on_change(self, *, more: bool) -> int:
         """Notify of a change of the log (``more``) or of the high watermark only.
@@ -80,7 +80,7 @@ class PartitionListener(Protocol):
 
 @dataclass(slots=True)
 class FollowerReplica:
-    """Leader's view of a follower: its log offsets and the times of its fetches."""
+    """Leader's view of a follower: its log offsets, the times of its fetches (wall clock, ms), its broker epoch."""
 
     end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
@@ -103,7 +103,10 @@ class FollowerReplica:
             self.last_fetch_ms = max(self.last_fetch_ms, fetch_ms)
 
     def update_fetch_state(self, now_ms: int, offset: int, leader_end: int) -> None:
-        """Record that the follower fetched at ``offset``: it has all records below (R-327, R-328)."""
+        """Record that the follower fetched at ``offset``, so that it has all records below (R-327, R-328).
+
+        ``leader_end``: the leader's log end when the fetch was received; ``now_ms``: wall-clock time.
+        """
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.last_leader_end:
@@ -156,7 +159,7 @@ _REVERT_ERRORS = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NO
 
 
 class AlterPartitionResult(NamedTuple):
-    """Partition's row of the AlterPartition response."""
+    """Result of AlterPartition for one partition: error code, or the new ISR with its epochs."""
 
     error_code: int
     leader_epoch: int = UNKNOWN_OFFSET
@@ -166,7 +169,7 @@ class AlterPartitionResult(NamedTuple):
 
 
 class IsrChange(NamedTuple):
-    """Change of the ISR to request from the controller."""
+    """Change of the ISR to request from the controller: the new ISR, its broker epochs, leader and partition epoch."""
 
     leader_epoch: int
     partition_epoch: int
@@ -181,7 +184,10 @@ IsrEligibility = Callable[[int, int], bool]
 
 @dataclass(slots=True)
 class LeaderState:
-    """State of a partition's leader: epochs, ISR, and fetch states of the other replicas (``followers``)."""
+    """State of a leader for its partition: epochs, ISR, and fetch states of the other replicas (``followers``).
+
+    It does no I/O; the methods return changes to request and offsets to set.
+    """
 
     local_id: int
     epoch: int
@@ -230,7 +236,10 @@ class LeaderState:
         return self.leader_epoch_start_offset > high_watermark
 
     def apply_partition_state(self, partition_epoch: int, replicas: Iterable[int], isr: CommittedIsr) -> bool:
-        """Apply a partition state of the same leader epoch; return False for one that is not newer, ignored (R-329)."""
+        """Apply a partition state of the same leader epoch; return False, unchanged, if it is not newer (R-329).
+
+        A newer one has a higher partition epoch; it replaces a pending ISR change.
+        """
         if partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
@@ -369,7 +378,7 @@ class LeaderState:
 
 
 class FollowerState(NamedTuple):
-    """State of a partition's follower; ``leader`` is -1 without a leader."""
+    """State of a follower for its partition: leader epoch and leader's broker id, -1 without a leader."""
 
     epoch: int
     leader: int = UNKNOWN_OFFSET

@@ -39,7 +39,7 @@ TopicPartition = tuple[str, int]
 
 
 def follower_fetch_key(broker: int) -> Hashable:
-    """Return the wait key of a follower's Fetch, to complete it when this node becomes leader of a partition.
+    """Return the purgatory key of a follower's delayed Fetches; completed when this node becomes leader of a partition.
 
     The follower's next Fetch may contain that partition.
     """
@@ -47,7 +47,7 @@ def follower_fetch_key(broker: int) -> Hashable:
 
 
 class ReplicaManager:
-    """Hosted partitions by topic and partition number, with callbacks for changes of their leadership."""
+    """Table of the partitions hosted on this node, with callbacks for changes of leadership, ISR and directories."""
 
     def __init__(
         self,
@@ -361,7 +361,10 @@ class ReplicaManager:
         return future
 
     def promote_future_log(self, replica: HostedPartition, future: PartitionLog) -> None:
-        """Replace a partition's log by its renamed future log; the former log is deleted later."""
+        """Replace a partition's log by its renamed future log; the former log is renamed for deletion.
+
+        Waiting requests are completed.
+        """
         current, replica.log = replica.log, future
         self.future_logs.pop((replica.topic, replica.partition), None)
         self.discard(current)

@@ -99,7 +99,7 @@ class AuthorizationCache:
 
 
 class Peer:
-    """Client of a connection: its listener, address, principal and software, and whether it is connected.
+    """Client of a connection: its listener, address, principal, software, caches and state of the request in progress.
 
     Lifetime: the connection, or the request if a broker forwards it (`is_forwarded`). State that depends on the
     connection (a delayed request, a share session) is released by a callback (`on_close`).
@@ -203,7 +203,7 @@ class Peer:
         return cancel
 
     def mark_disconnected(self) -> None:
-        """Mark the client as disconnected and call its callbacks; further calls have no effect."""
+        """Mark the client as disconnected and call the callbacks of `on_close`; further calls have no effect."""
         if not self.is_disconnected:
             self.is_disconnected = True
             self.prepared_request = None  # it refers to its peer

@@ -28,7 +28,7 @@ class DelayedOperation:
 
 
 class Purgatory:
-    """Table of delayed operations by key, in order of their arrival."""
+    """Table of delayed operations by key; operations of a key are checked in order of their arrival."""
 
     def __init__(self, env: Env) -> None:
         self._env = env

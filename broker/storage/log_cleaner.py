@@ -31,7 +31,7 @@ RETRY_S = 1.0
 
 
 class LogCleaner:
-    """Cleaner of all compacted logs of the node, one log at a time."""
+    """Log cleaner of the node: compacts one log at a time, the dirtiest first."""
 
     def __init__(
         self,

@@ -33,7 +33,10 @@ DiskErrorHandler = Callable[[OSError, LogDirectory | PartitionLog | None], None]
 
 
 class LogDirMismatch(Exception):
-    """Log directory of another node or cluster; the message has the path and the remedy. Nothing was changed."""
+    """Raised at startup if log directories are of another node or cluster; the message has path and remedy.
+
+    Nothing was changed.
+    """
 
 
 class LogDirs:
@@ -100,7 +103,8 @@ class LogDirs:
         return [log for directory in self.online for log in directory.logs.values() if not log.is_future]
 
     def log_of(self, file: File) -> PartitionLog | None:
-        """Return the log that has the open file ``file`` of a segment; None if it was closed or replaced."""
+        """Return the log of an online directory that has ``file`` open as a segment; None if it was closed or replaced.
+        """
         return next((log for log in self.logs() if any(segment.is_open_file(file) for segment in log.segments)), None)
 
     # ------------------------------------------------------------------ startup
@@ -123,6 +127,12 @@ class LogDirs:
 
     def identify(self, node_id: int, cluster_id: str | None) -> MetaProperties | None:
         """Read and check the directories' meta.properties; return that of the metadata directory, None if all are new.
+
+        A directory that cannot be read goes offline.
+
+        Args:
+            node_id: Node id that the directories must have.
+            cluster_id: Cluster id that they must have; None: that of the metadata directory.
 
         Raises:
             LogDirMismatch: another node or cluster, a duplicate directory id, or no metadata log in the metadata

@@ -16,7 +16,10 @@ from ottla.log.directory.meta_properties import MetaProperties
 
 
 class LogDirsNotFormatted(Exception):
-    """Log directories are new, and this node must not format them; the message has the remedy. Nothing was changed."""
+    """Raised at startup if the log directories are new and this node must not format them; the message has the remedy.
+
+    Nothing was changed.
+    """
 
 
 def read_previous_voters(storage: LogDirs, config: NodeConfig) -> tuple[ListenerEndpoint, ...]:
@@ -38,7 +41,7 @@ def read_previous_voters(storage: LogDirs, config: NodeConfig) -> tuple[Listener
 def format_log_dirs(
     storage: LogDirs, config: NodeConfig, quorum: QuorumConfig, now_ms: int, new_id: Callable[[], bytes]
 ) -> MetaProperties:
-    """Format new log directories as a single-node cluster.
+    """Format the metadata directory as that of a new single-node cluster; return its identity.
 
     Raises:
         LogDirsNotFormatted: other controllers are configured.

@@ -21,7 +21,7 @@ SCRUB_INTERVAL_S = 24 * 3600.0
 
 
 class Scrubber:
-    """Scrubber of all logs, one segment at a time at a limited rate."""
+    """Background reader of all rolled segments that checks the CRC of their batches, at a limited rate."""
 
     def __init__(self, env: Env, storage: LogDirs, bytes_a_second: Callable[[], int]) -> None:
         self._env = env

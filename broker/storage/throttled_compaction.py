@@ -26,7 +26,7 @@ class ThrottledCompaction(NamedTuple):
 
 
 class IoThrottler:
-    """Throttler of a pass: sleeps when the average rate since its start exceeds the maximum."""
+    """Throttler of a compaction pass: blocks the thread while the average rate since its start exceeds the maximum."""
 
     def __init__(self, bytes_a_second: float, now_s: Callable[[], float], pause: Callable[[float], None]) -> None:
         self._rate = bytes_a_second
@@ -47,7 +47,7 @@ class IoThrottler:
 
 
 class ThrottledFile:
-    """File with throttled reads and writes."""
+    """File of a compaction pass; after a read or write it blocks the thread until the rate is within the limit."""
 
     def __init__(self, under: File, meter: IoThrottler) -> None:
         self._file = under
@@ -59,19 +59,19 @@ class ThrottledFile:
         self.fileno = under.fileno
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Write, then block the thread until the rate is within the limit."""
+        """Write ``data`` at ``offset``, then block the thread until the rate is within the limit."""
         self._file.pwrite(data, offset)
         self._throttler.maybe_throttle(len(data))
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Read, then block the thread until the rate is within the limit."""
+        """Return up to ``size_bytes`` at ``offset``, after blocking the thread until the rate is within the limit."""
         data = self._file.pread(size_bytes, offset)
         self._throttler.maybe_throttle(len(data))
         return data
 
 
 class ThrottledDisk(DiskView):
-    """Disk with throttled files."""
+    """View of a disk for a compaction pass: all files are opened as `ThrottledFile`."""
 
     def __init__(self, under: Disk, meter: IoThrottler) -> None:
         super().__init__(under)
@@ -80,7 +80,7 @@ class ThrottledDisk(DiskView):
         self.private = under.private
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open a file with throttled reads and writes."""
+        """Open a file and return it with throttled reads and writes."""
         return ThrottledFile(self._under.open(path, create=create, readonly=readonly, mode=mode), self._throttler)
 
 

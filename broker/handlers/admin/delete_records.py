@@ -34,7 +34,8 @@ HIGH_WATERMARK = -1
 
 
 class PendingDeletion(NamedTuple):
-    """Partition whose log start offset was advanced on the leader, and its response row, which is still incomplete."""
+    """Partition whose log start offset was advanced on the leader: its incomplete response row and the target offset.
+    """
 
     result: DeleteRecordsPartitionResult
     replica: HostedPartition

@@ -43,7 +43,7 @@ class UnreadablePartitions:
 
 
 class AvailableBytes:
-    """Number of bytes that a delayed Fetch would return; the callback of its `DelayedOperation`.
+    """Count of the bytes that a delayed Fetch would return; as callback of its `DelayedOperation` it ends the delay.
 
     Args:
         context: Context of the request.

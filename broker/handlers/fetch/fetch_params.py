@@ -27,7 +27,10 @@ ANY_REPLICA_SINCE = 11
 
 @dataclass(frozen=True, slots=True)
 class FetchParams:
-    """Reader of a Fetch: consumer or follower, isolation level, rack. With slots, as it is read for each partition."""
+    """Parameters of the reader of a Fetch: replica id of a follower, isolation level, rack and replication quota.
+
+    With slots, as it is read for each partition.
+    """
 
     read_committed: bool
     leader_only: bool

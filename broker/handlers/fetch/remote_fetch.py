@@ -23,7 +23,7 @@ from ottla.wire.messages.fetch import AbortedTransaction, PartitionData
 
 
 class TieredPartition(NamedTuple):
-    """Partition of a Fetch that is read from the remote tier."""
+    """Partition of a Fetch to read from the remote tier: its row of the response, and the limit in bytes."""
 
     want: CachedPartition
     row: PartitionData
@@ -45,7 +45,7 @@ class _PartitionRead(NamedTuple):
 def _start_reads(
     context: RequestContext, remote: RemoteReads, tiered: Sequence[TieredPartition], *, read_committed: bool
 ) -> list[_PartitionRead]:
-    """Start the reads; a partition that left this broker since its first read is left out."""
+    """Start the reads from the remote tier and return them; a partition that left this broker meanwhile is left out."""
     out = []
     for want, row, max_bytes, may_exceed in tiered:
         assert want.topic is not None, "the partition was found"
@@ -77,7 +77,7 @@ def _apply(context: RequestContext, each: _PartitionRead) -> int:
 
 
 class RemoteRecordsFile:
-    """Records of the remote tier as a file, of which ranges can be read."""
+    """Records of the remote tier in memory with the interface of a file, for reads of ranges."""
 
     def __init__(self, records: bytes) -> None:
         self._records = records

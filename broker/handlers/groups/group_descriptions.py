@@ -20,7 +20,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class GroupDescriber(NamedTuple):
-    """Type-specific part of describing groups: message module, response class, and functions for groups and members."""
+    """Functions and message classes by which `describe_groups` describes groups of one type."""
 
     messages: Any
     response: type[Any]
@@ -39,7 +39,7 @@ class TopicsHidden(Exception):
 
 
 def assignor_fields(assignor: Callable[[GroupStateMachine, Any], str]) -> Callable[..., Job[Mapping[str, Any]]]:
-    """Return a `GroupDescriber.group_fields` function that sets only the name of the group's assignor."""
+    """Return a function for `GroupDescriber.group_fields` that sets only the name of the group's assignor."""
 
     def head(context: RequestContext, machine: GroupStateMachine, group: Any) -> Job[Mapping[str, Any]]:
         yield from ()

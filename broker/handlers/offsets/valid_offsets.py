@@ -12,7 +12,7 @@ from ottla.broker.groups.committed_offsets import OffsetToCommit
 
 
 class ValidPartitions(NamedTuple):
-    """Existing partitions of a topic, with the offsets of a request to commit."""
+    """Existing partitions of one topic, by name and topic id, with a request's rows of offsets to commit."""
 
     name: str
     topic_id: bytes

@@ -47,7 +47,7 @@ _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 
 
 class _DeferredAppend(NamedTuple):
-    """Batch whose records have to be validated before its append, and the position of its row in the response."""
+    """Batch whose records have to be validated before its append: validation job, and position of its response row."""
 
     name: str
     part: PartitionProduceData
@@ -58,7 +58,7 @@ class _DeferredAppend(NamedTuple):
 
 
 class _ProduceResult:
-    """Results of a Produce request: response rows, deferred appends, and batches that wait for acknowledgements."""
+    """Produce request in progress: response rows, deferred appends, and batches that wait for acknowledgements."""
 
     __slots__ = (
         "_context",
@@ -160,7 +160,7 @@ class _ProduceResult:
 
 
 class _VerifiedProduceResult(_ProduceResult):
-    """Results of a Produce request with transactional batches that were verified or rejected by their coordinator."""
+    """Produce request in progress whose transactional batches the transaction coordinator has verified or rejected."""
 
     __slots__ = ("_confirmation",)
 

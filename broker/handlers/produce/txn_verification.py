@@ -38,14 +38,16 @@ _RETRIABLE_ERRORS = frozenset(
 
 
 class TransactionVerification(NamedTuple):
-    """Result of a verification: errors of rejected partitions, append contexts of the others."""
+    """Result of the verification of a request by partition: errors of the rejected ones, append contexts of the others.
+    """
 
     refused: Mapping[TopicPartition, ProtocolError]
     txns: Mapping[TopicPartition, TxnAppendContext]
 
 
 class _TransactionalBatches(NamedTuple):
-    """Producer id and epoch (-1 without a producer), and the first sequence of each partition's batch."""
+    """Transactional batches of a request: producer id and epoch (-1 without any), first sequence number by partition.
+    """
 
     producer_id: int
     epoch: int

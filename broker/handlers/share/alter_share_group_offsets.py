@@ -37,7 +37,7 @@ PartitionResponse = AlterShareGroupOffsetsResponsePartition
 
 
 class _PartitionReset(NamedTuple):
-    """Partition with its new start offset and its row of the response."""
+    """Partition whose start offset is to be set: the offset, and the partition's rows of the response."""
 
     topic: TopicResponse
     row: PartitionResponse

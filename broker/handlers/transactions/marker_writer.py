@@ -43,7 +43,7 @@ _NOT_COORDINATOR = frozenset(
 
 
 class _OffsetsMarker(NamedTuple):
-    """Marker submitted to the group coordinator, and its row of the response."""
+    """Marker that was submitted to the group coordinator: the pending request and its row of the response."""
 
     pending_request: PendingBrokerRequest
     row: MarkerPartitionResult

@@ -33,7 +33,7 @@ logger = logging.getLogger("ottla.moves")
 
 
 class LeftoverFutureLog(NamedTuple):
-    """Future log found in a log directory at startup."""
+    """Future log found in a log directory at startup, with what the metadata image assigns to this node."""
 
     topic_partition: TopicPartition
     directory: LogDirectory

@@ -56,7 +56,7 @@ MAX_IDLE_S = 1.0
 
 
 class FutureReplicaCopier:
-    """Executor of all moves between log directories of this node: copies chunks, requests assignments, promotes."""
+    """Task that executes all moves between log directories of this node: copies, requests assignments, promotes."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ PartitionKey = tuple[bytes, int]
 
 
 class ReplicaFetchLimits(NamedTuple):
-    """Limits of a follower's Fetch, from the settings ``replica.fetch.*`` (R-313)."""
+    """Limits of a follower's Fetch in bytes and ms, from the settings ``replica.fetch.*`` (R-313)."""
 
     max_wait_ms: int = 500
     min_bytes: int = 1
@@ -57,7 +57,7 @@ Ten thousand partitions in one request would hold the event loop for 50 ms, here
 
 @dataclass(slots=True)
 class PartitionFetchState:
-    """State of a followed partition: the fields of its next Fetch, backoff and failure (R-313)."""
+    """State of a followed partition: fields of its next Fetch, end of its backoff (monotonic ms), failure (R-313)."""
 
     leader_epoch: int
     fetch_offset: int
@@ -73,7 +73,10 @@ class PartitionFetchState:
 
 
 class AppendOutcome(NamedTuple):
-    """Leader's records to append, perhaps none, and its high watermark and log start offset (R-319)."""
+    """Outcome of a Fetch for a partition: records to append, perhaps none, and the leader's offsets (R-319).
+
+    The offsets are its high watermark and log start offset.
+    """
 
     key: PartitionKey
     records: Opaque
@@ -82,7 +85,10 @@ class AppendOutcome(NamedTuple):
 
 
 class DivergedOutcome(NamedTuple):
-    """Divergence of the logs: the leader's largest epoch not above the last fetched one, and its end offset (R-320)."""
+    """Outcome of a Fetch for a partition whose log diverges from the leader's and must be truncated (R-320).
+
+    It has the leader's largest epoch not above the last fetched one, and the end offset of that epoch.
+    """
 
     key: PartitionKey
     epoch: int
@@ -90,13 +96,14 @@ class DivergedOutcome(NamedTuple):
 
 
 class OutOfRangeOutcome(NamedTuple):
-    """Fetch offset out of the leader's range: its log start and end offset must be requested (R-322)."""
+    """Outcome of a Fetch at an offset out of the leader's range: log start and end must be requested (R-322)."""
 
     key: PartitionKey
 
 
 class OffsetMovedOutcome(NamedTuple):
-    """Fetch offset in the remote store: the local log must start where the leader's does (KIP-405)."""
+    """Outcome of a Fetch at an offset in the remote store: the local log must start where the leader's does (KIP-405).
+    """
 
     key: PartitionKey
 
@@ -105,7 +112,7 @@ FetchOutcome = AppendOutcome | DivergedOutcome | OutOfRangeOutcome | OffsetMoved
 
 
 class FollowerFetchState:
-    """Fetch session and states of the partitions that a fetcher fetches from one leader."""
+    """State of the fetches from one leader: fetch session, and states of the partitions. It does no I/O."""
 
     def __init__(self, node_id: int, broker_epoch: int, limits: ReplicaFetchLimits = DEFAULT_FETCH_LIMITS) -> None:
         self._node_id = node_id

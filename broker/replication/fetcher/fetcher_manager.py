@@ -27,7 +27,7 @@ SKIP_TIERED_OFFSETS = "follower.fetch.last.tiered.offset.enable"
 
 
 def fetcher_index(topic: str, partition: int, count: int) -> int:
-    """Return the index of a partition's fetcher among ``count`` fetchers of a leader: by Java's String hash (R-310)."""
+    """Return the 0-based index of a partition's fetcher among ``count`` of a leader, by Java's String hash (R-310)."""
     name = 0
     for letter in topic.encode():
         name = 31 * name + letter

@@ -39,11 +39,11 @@ class LeaderOffset(NamedTuple):
 
 
 class RemoteLog(Protocol):
-    """Remote segments of the partitions of this broker, as far as followers read them (`RemoteLogManager`)."""
+    """Interface of tiered storage on this broker, as far as followers use it; implemented by `RemoteLogManager`."""
 
     @property
     def storage(self) -> RemoteStorage:
-        """Remote store."""
+        """Remote store. Its calls block: they are made in threads."""
 
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
         """Return the remote segments of a partition; None while their metadata is not loaded."""
@@ -56,11 +56,11 @@ class RemoteLog(Protocol):
         """
 
     def topic_stats(self, topic: str) -> RemoteTopicStats:
-        """Return the counters of a topic."""
+        """Return the counters of a topic, which the caller may increment."""
 
 
 class FetcherDependencies(NamedTuple):
-    """Common dependencies of the fetchers of a node."""
+    """Common dependencies of the fetchers of a node: settings, callbacks and state of the node."""
 
     env: Env
     node_id: int

@@ -9,7 +9,7 @@ from ottla.broker.replication.hosted_partition import HostedPartition
 
 
 class PendingOutcome(NamedTuple):
-    """Outcome for a partition, with its replica and the leader epoch in which it was fetched."""
+    """Outcome of a Fetch for a partition, with its replica and the leader epoch in which it was fetched."""
 
     outcome: FetchOutcome
     replica: HostedPartition

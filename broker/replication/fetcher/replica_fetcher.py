@@ -50,7 +50,7 @@ FLUSH_RETRY_S = 1.0
 
 
 class ReplicaFetcher:
-    """Fetcher of some partitions of one leader, with one connection and one Fetch in flight."""
+    """Fetcher task for some partitions of one leader, with one connection and one Fetch in flight."""
 
     def __init__(self, dependencies: FetcherDependencies, leader_id: int, number: int) -> None:
         self._dependencies = dependencies

@@ -47,7 +47,7 @@ _INDEX_CHUNKS = {index: 4_000_000_000 + number for number, index in enumerate(In
 
 
 class ChunkCacheOptions(NamedTuple):
-    """Directory and sizes of a chunk cache."""
+    """Options of a chunk cache: directory, size limits in bytes, and number of chunks to read ahead."""
 
     directory: str
     """Directory for this process alone."""
@@ -58,7 +58,7 @@ class ChunkCacheOptions(NamedTuple):
 
 
 class ChunkCacheStats:
-    """Counters of a chunk cache since its start."""
+    """Counters of a chunk cache since its start: hits, misses, reads ahead, evictions and errors."""
 
     def __init__(self) -> None:
         self.hits = 0
@@ -75,7 +75,7 @@ class ChunkCacheStats:
 
 
 class _Chunk:
-    """Chunk in the cache."""
+    """Entry of the cache for a chunk: length of its file in bytes, and the checksums of its blocks."""
 
     __slots__ = ("checksums", "file_bytes")
 
@@ -147,7 +147,10 @@ class CachedRemoteStorage:
         return self.store.copy_segment(metadata, files)
 
     def fetch_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> bytes:
-        """Return bytes [start, end) of the segment's records, from the cache if possible."""
+        """Return bytes [start, end) of the segment's records, fewer at its end; chunks that are not cached are fetched.
+
+        Then the reads of the following chunks ahead are started.
+        """
         if not 0 <= start <= end:
             raise ValueError(f"invalid range: {start} to {end}")
         end = min(end, metadata.segment_size_bytes)
@@ -165,7 +168,7 @@ class CachedRemoteStorage:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
-        """Return a stored index, from the cache if possible."""
+        """Return a stored index, whole; it is fetched and cached if it is not in the cache."""
         key = (uuid_to_string(metadata.segment_id.id), _INDEX_CHUNKS[index])
         return self._read(key, partial(self.store.fetch_index, metadata, index), 0, None)
 

@@ -11,14 +11,14 @@ TRAILER_BYTES = 8 + 4
 
 
 def block_checksums(data: bytes) -> bytes:
-    """Return the checksum of each block of a chunk."""
+    """Return the CRC-32C of each block of a chunk, 4 bytes each, concatenated."""
     view = memoryview(data)
     blocks = (view[at : at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES))
     return b"".join(crc32c(block).to_bytes(4, "big") for block in blocks)
 
 
 def encode_trailer(checksums: bytes, data_bytes: int) -> bytes:
-    """Return the checksums of the blocks, the length of the chunk, and a checksum of both."""
+    """Return the end of a chunk file: checksums of the blocks, length of the chunk, and a checksum of both."""
     body = checksums + data_bytes.to_bytes(8, "big")
     return body + crc32c(body).to_bytes(4, "big")
 
@@ -37,7 +37,7 @@ def block_count(file_bytes: int) -> int:
 
 
 def decode_trailer(raw: bytes) -> bytes:
-    """Return the checksums of the blocks from the end of a file.
+    """Return the checksums of the blocks from ``raw``, the end of a chunk file (`encode_trailer`).
 
     Raises:
         ValueError: the file is incomplete or damaged.
@@ -48,7 +48,9 @@ def decode_trailer(raw: bytes) -> bytes:
 
 
 def verify_blocks(data: bytes, checksums: bytes, start: int) -> None:
-    """Check whole blocks, the first of which begins at ``start`` in the chunk.
+    """Check whole blocks in ``data``, the first of which begins at position ``start`` of the chunk.
+
+    ``checksums`` are those of all blocks of the chunk.
 
     Raises:
         ValueError: one has a wrong checksum.

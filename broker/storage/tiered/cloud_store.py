@@ -26,7 +26,7 @@ MAX_ERROR_CHARS = 400
 
 
 class CloudStoreOptions(NamedTuple):
-    """Options of a `CloudStore` that are the same for all clouds."""
+    """Options of a `CloudStore` for all clouds: timeouts in ms, retries, and sizes of uploaded parts."""
 
     timeout_ms: int = 30_000
     """Time for one request with its data."""
@@ -44,7 +44,7 @@ class CloudStoreOptions(NamedTuple):
 
 
 class InvalidStoreError(ValueError):
-    """URL or option with which no store can be opened."""
+    """Raised if no store can be opened with a URL or an option; the message names it."""
 
 
 def _import_obstore() -> tuple[Any, Any]:

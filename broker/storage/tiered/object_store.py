@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class StoredObject(NamedTuple):
-    """Object in a listing."""
+    """Entry of a listing of objects: name, size in bytes and time of the last modification."""
 
     name: str
     size_bytes: int
@@ -16,7 +16,7 @@ class StoredObject(NamedTuple):
 
 
 class ObjectStore(Protocol):
-    """Objects by name. Calls block; each raises RemoteStorageError or a subclass of it if the store fails."""
+    """Interface of a store of objects by name. Calls block; a failure raises RemoteStorageError or a subclass of it."""
 
     def put(self, name: str, chunks: Iterator[bytes], minimum_bytes: int) -> None:
         """Store an object whole or not at all, durably; replaces an object of that name.

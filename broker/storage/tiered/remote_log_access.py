@@ -27,15 +27,15 @@ class RemoteReadSettings(Protocol):
 
     @property
     def fetch_max_wait_ms(self) -> int:
-        """``remote.fetch.max.wait.ms``."""
+        """Current value of ``remote.fetch.max.wait.ms``."""
 
     @property
     def list_offsets_timeout_ms(self) -> int:
-        """``remote.list.offsets.request.timeout.ms``."""
+        """Current value of ``remote.list.offsets.request.timeout.ms``."""
 
     @property
     def index_cache_bytes(self) -> int:
-        """``remote.log.index.file.cache.total.size.bytes``."""
+        """Current value of ``remote.log.index.file.cache.total.size.bytes``."""
 
 
 class RemoteLogAccess(Protocol):
@@ -47,7 +47,7 @@ class RemoteLogAccess(Protocol):
 
     @property
     def settings(self) -> RemoteReadSettings:
-        """Current settings."""
+        """Settings of reads from the remote tier, with their current values."""
 
     @property
     def read_quota(self) -> RemoteReadQuota:

@@ -82,11 +82,11 @@ def remote_log_manager_config(get: Callable[[str], str]) -> RemoteLogManagerConf
 
 
 class InvalidMetadataTopicConfig(ValueError):
-    """Setting of the metadata topic that is no number, or out of its range."""
+    """Raised for a setting of the metadata topic that is no number, or out of its range."""
 
 
 class RemoteLogMetadataTopicConfig(NamedTuple):
-    """Settings of `__remote_log_metadata`, with Kafka's defaults."""
+    """Settings of `__remote_log_metadata`: partitions, replication, retention and time-outs in ms; Kafka's defaults."""
 
     num_partitions: int = 50
     replication_factor: int = 3
@@ -98,7 +98,7 @@ class RemoteLogMetadataTopicConfig(NamedTuple):
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """Settings with which the topic is created."""
+        """Topic settings, by name, with which the metadata topic is created."""
         return {
             "retention.ms": str(self.retention_ms),
             "cleanup.policy": "delete",
@@ -120,7 +120,7 @@ _TOPIC_KEYS = {
 def parse_metadata_topic_config(
     values: Mapping[str, str], prefix: str, defaults: RemoteLogMetadataTopicConfig
 ) -> RemoteLogMetadataTopicConfig:
-    """Return the settings of the metadata topic.
+    """Return the settings of the metadata topic by the settings of the broker, with ``defaults`` for those not set.
 
     Args:
         values: Settings of the broker.

@@ -43,7 +43,7 @@ class RemotePartitionDeleteState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadataUpdate:
-    """New state of a remote segment."""
+    """Record of a new state of a remote segment: its id, state, custom metadata, broker and time."""
 
     segment_id: RemoteLogSegmentId
     event_timestamp_ms: int
@@ -54,7 +54,7 @@ class RemoteLogSegmentMetadataUpdate:
 
 @dataclass(frozen=True, slots=True)
 class RemotePartitionDeleteMetadata:
-    """New state of the deletion of a partition in the remote store."""
+    """Record of a new state of the deletion of a partition in the remote store, with broker and time."""
 
     topic_id: bytes
     topic: str
@@ -247,7 +247,7 @@ def _segment_id(entry: Any) -> RemoteLogSegmentId:
 
 
 def _segment_values(record: Any) -> dict[str, Any]:
-    """Return the attributes that the metadata of a segment and of a snapshot share.
+    """Check the record of a segment or of a snapshot, and return the attributes that their metadata share.
 
     Raises:
         ValueError: The record describes no segment.

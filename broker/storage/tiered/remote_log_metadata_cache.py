@@ -43,7 +43,7 @@ def last_offset_of_epoch(metadata: RemoteLogSegmentMetadata, epoch: int) -> int:
 
 
 class _EpochSegments:
-    """Segments with records of one leader epoch: readable ones by start offset, and the others."""
+    """Segments with records of one leader epoch: readable ones by start offset, and unreferenced others."""
 
     __slots__ = ("highest_offset", "ids", "starts", "unreferenced")
 

@@ -11,7 +11,10 @@ from ottla.env.env import Env
 
 
 class RemoteLogQuota:
-    """Rate of bytes over a window of samples, with a limit. Used on the event loop only."""
+    """Quota of bytes copied to or read from the remote store: rate over a window of samples, and its limit.
+
+    Used on the event loop only; it does not wait itself.
+    """
 
     def __init__(self, env: Env, bytes_per_second: int, samples: int, window_s: int) -> None:
         """Create a quota without recorded bytes; ``samples`` of ``window_s`` seconds are kept."""

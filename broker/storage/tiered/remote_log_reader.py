@@ -57,7 +57,7 @@ class RemoteFetchInfo(NamedTuple):
 
 
 class RemoteFetchData(NamedTuple):
-    """Records from the remote tier for a Fetch response."""
+    """Records from the remote tier for a Fetch response, with their aborted transactions."""
 
     records: bytes
     aborted_txns: list[AbortedTxn] | None
@@ -65,7 +65,7 @@ class RemoteFetchData(NamedTuple):
 
 
 class RemoteLogReader:
-    """Reader of the remote tier of this broker's partitions."""
+    """Reader of records and of offsets by timestamp from the remote tier, for this broker's partitions."""
 
     def __init__(self, env: Env, remote: RemoteLogAccess) -> None:
         self._env = env
@@ -247,7 +247,7 @@ def _segment_for(log: PartitionLog, segments: RemoteLogMetadataCache, offset: in
 
 
 def _lineage_end(log: PartitionLog, metadata: RemoteLogSegmentMetadata, offset: int) -> int | None:
-    """Return the offset from which on a segment may have other records than the log; None if it has the log's.
+    """Return the offset from which on a segment may have other records than the log; None if it has only the log's.
 
     After an unclean election the last records of a segment may be those of the former leader only.
     """

@@ -56,7 +56,7 @@ SEGMENTS_PER_STEP = 1000
 
 
 class RemoteLogMetadataWriter(Protocol):
-    """Writer of the metadata topic."""
+    """Interface of the writer of `__remote_log_metadata`."""
 
     async def write(self, record: RemoteLogMetadata) -> None:
         """Append a record; return once it is committed and the caches of this broker have replayed it.
@@ -67,7 +67,10 @@ class RemoteLogMetadataWriter(Protocol):
 
 
 class RemoteLogTasks:
-    """Tasks of one partition while this broker leads it. One round of each kind runs at a time."""
+    """Copies and deletions of one partition's remote segments while this broker leads it.
+
+    The caller starts rounds of `copy_segments` and of `expire_segments`; one round of each runs at a time.
+    """
 
     def __init__(
         self,
@@ -132,7 +135,9 @@ class RemoteLogTasks:
     # ------------------------------------------------------------------ copies
 
     async def copy_segments(self) -> int:
-        """Copy the rolled segments that are not in the remote store, oldest first; return their number.
+        """Copy the rolled segments that are not in the remote store, oldest first; return the number of copied ones.
+
+        The round ends early once copies must stop. Segments with records of an open transaction are not copied.
 
         Raises:
             RemoteStorageError: The store or the metadata topic failed; the next round begins with the same segment.
@@ -201,7 +206,7 @@ class RemoteLogTasks:
             )
 
     def _describe(self, segment: LogSegment, part: CopyRange) -> RemoteLogSegmentMetadata:
-        """Return the metadata of a segment whose copy begins."""
+        """Return the metadata of a segment whose copy begins, with a new id and state COPY_SEGMENT_STARTED."""
         log = self.log
         segment.load_max_timestamp()
         newest_ms = segment.max_timestamp
@@ -238,6 +243,8 @@ class RemoteLogTasks:
 
     async def expire_segments(self, persist_log_start: Callable[[], Awaitable[None]]) -> int:
         """Delete the remote segments that expired, and those of leader epochs before the log; return their number.
+
+        The log start offset is advanced behind the expired segments, and persisted, before their deletion.
 
         Args:
             persist_log_start: Function that writes the advanced log start offset to the checkpoint.

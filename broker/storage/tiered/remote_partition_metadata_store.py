@@ -31,7 +31,7 @@ TopicIdPartition = tuple[bytes, int]
 
 
 class AssignedPartition:
-    """Partition of this broker whose remote segments are tracked."""
+    """Partition of this broker whose remote segments are tracked: their cache, and the progress of the replay."""
 
     __slots__ = ("cache", "end_offset", "key", "metadata_partition", "progress", "ready", "replayed_offset")
 
@@ -48,13 +48,13 @@ class AssignedPartition:
         """Set and replaced after each replayed record, and when the partition is not assigned any more."""
 
     def notify(self) -> None:
-        """Wake the tasks that wait for progress."""
+        """Wake the tasks that wait for progress, by setting and replacing `progress`."""
         self.progress.set()
         self.progress = trio.Event()
 
 
 class MetadataPartition:
-    """Partition of the metadata topic that is read, for one or several assigned partitions."""
+    """Partition of the metadata topic that is read for one or several assigned partitions, with the next offset."""
 
     __slots__ = ("assigned", "number", "position", "restarts")
 
@@ -67,7 +67,7 @@ class MetadataPartition:
         self.assigned: dict[TopicIdPartition, AssignedPartition] = {}
 
     def restart(self) -> None:
-        """Read from the start again, for a partition that was assigned."""
+        """Set the next offset to 0, for a partition that was assigned; records fetched before are not replayed then."""
         self.position = 0
         self.restarts += 1
 
@@ -101,7 +101,7 @@ class MetadataPartition:
 
 
 class RemotePartitionMetadataStore:
-    """Assigned partitions, and the metadata partitions that have their records."""
+    """Tracked partitions of this broker, and the partitions of the metadata topic that have their records."""
 
     def __init__(self, partition_count: int) -> None:
         self._partition_count = partition_count

@@ -29,7 +29,7 @@ LOG_INTERVAL_MS = 1000
 
 
 class RemoteRead(Generic[T]):
-    """Read in progress, and its result."""
+    """Read from the remote tier: in progress, or done with a result or an error code."""
 
     def __init__(self, key: Hashable) -> None:
         self.key = key

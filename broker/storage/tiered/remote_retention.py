@@ -22,7 +22,7 @@ UNLIMITED = -1
 
 
 class CopyRange(NamedTuple):
-    """Segment to copy: its base offset, and that of the following segment."""
+    """Segment to copy: its base offset, and the base offset of the following segment, which ends it."""
 
     base_offset: int
     next_base_offset: int
@@ -50,7 +50,7 @@ def segments_to_copy(
 
 
 class TieredLogState(NamedTuple):
-    """State of a log that remote retention depends on."""
+    """State of a log on which remote retention decides: leader epochs, offsets, local size and settings."""
 
     epochs: Sequence[tuple[int, int]]
     """Leader epochs with their start offsets, ascending."""
@@ -89,7 +89,7 @@ def remote_log_size_job(cache: RemoteLogMetadataCache, state: TieredLogState, ep
 
 
 class _Expiration:
-    """Decision on single segments, oldest first, with the bytes that are still above ``retention.bytes``."""
+    """State of a decision on segments, oldest first: bytes still above ``retention.bytes``, new log start offset."""
 
     def __init__(self, state: TieredLogState, epochs: dict[int, int], remote_bytes: int, now_ms: int) -> None:
         self._state = state
@@ -100,7 +100,7 @@ class _Expiration:
         self.log_start_offset: int | None = None
 
     def is_below_log_start(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Return whether a segment ends below the log start offset, in no epoch after the log's first."""
+        """Return whether a segment ends below the log start offset and has no epoch after the log's first."""
         is_old = all(epoch <= self._first_epoch for epoch in metadata.segment_leader_epochs)
         return is_old and metadata.end_offset < self._state.log_start_offset
 

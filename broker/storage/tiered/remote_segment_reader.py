@@ -28,7 +28,7 @@ _abort_marker_offset = attrgetter("last_offset")
 
 
 class SegmentRecords(NamedTuple):
-    """Records of a remote segment for a fetch."""
+    """Records of a remote segment for a fetch: their bytes, first offset and exclusive upper offset."""
 
     records: bytes
     """Batches, the last of which may be cut off; empty if the first one exceeds the limit."""
@@ -39,7 +39,7 @@ class SegmentRecords(NamedTuple):
 
 
 class BatchBytes(NamedTuple):
-    """Batch of a remote segment, whole."""
+    """Whole batch of a remote segment: its bytes, header, and the position after it."""
 
     raw: bytes
     header: BatchHeader
@@ -111,9 +111,13 @@ class RemoteSegmentReader:
         window_bytes: int,
         timestamp_ms: int | None = None,
     ) -> tuple[int, bytes, int, BatchHeader] | None:
-        """Return position, bytes read, index of the batch in them, and header of the first batch that qualifies.
+        """Find the first batch that ends at or above ``offset`` and has a timestamp from ``timestamp_ms`` on, if given.
 
-        It ends at or above ``offset`` and has a timestamp of at least ``timestamp_ms``. None if it is not whole.
+        The search reads ``window_bytes`` at a time from ``position`` on.
+
+        Returns:
+            Position and bytes of the last read, index of the batch in these bytes, and its header; None if no batch
+            qualifies, or if it is not whole.
         """
         size = metadata.segment_size_bytes
         while position < size:

@@ -29,7 +29,7 @@ class RemoteLogSegmentState(enum.IntEnum):
 
 
 class IndexType(enum.Enum):
-    """Files that are stored beside the records of a segment."""
+    """Files of a segment that are stored beside its records: indexes, producer snapshot and leader epochs."""
 
     OFFSET = "offset"
     TIMESTAMP = "timestamp"
@@ -40,7 +40,7 @@ class IndexType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadata:
-    """Description of a remote segment, as stored in ``__remote_log_metadata``."""
+    """Metadata of a remote segment, as stored in ``__remote_log_metadata``: offsets, epochs, size, time, state."""
 
     segment_id: RemoteLogSegmentId
     start_offset: int
@@ -69,19 +69,19 @@ class SegmentFiles(NamedTuple):
 
 
 class RemoteStorageError(Exception):
-    """Operation of the remote store that failed."""
+    """Raised if an operation of the remote store failed."""
 
 
 class RetriableRemoteStorageError(RemoteStorageError):
-    """Failure that may pass: a timeout, a server error, a lost connection, a full disk of the store."""
+    """Raised after a failure that may pass: a timeout, a server error, a lost connection, a full disk of the store."""
 
 
 class RemoteResourceNotFoundError(RemoteStorageError):
-    """Segment or index that the remote store does not have."""
+    """Raised for a segment or an index that the remote store does not have."""
 
 
 class CorruptRemoteSegmentError(RemoteStorageError):
-    """Stored object that is truncated or damaged, has a wrong checksum, or is not the object of the segment."""
+    """Raised for a stored object that is truncated or damaged, or is not the object of the segment."""
 
 
 class RemoteStorage(Protocol):

@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class RemoteReadQueueFullError(Exception):
-    """Read that was rejected, as ``remote.log.reader.max.pending.tasks`` reads wait for a thread."""
+    """Raised for a read that is rejected, as ``remote.log.reader.max.pending.tasks`` reads wait for a thread."""
 
 
 class RemoteThreadPool:
-    """Threads for one kind of work on the remote store. The number of threads may change at any time."""
+    """Limit of concurrent calls of the remote store for one kind of work; the limit may change at any time."""
 
     def __init__(self, env: Env, threads: int, max_pending: int | None = None) -> None:
         """Create a pool; no thread is started before it is needed.

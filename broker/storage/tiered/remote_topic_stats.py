@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class RemoteTopicStats:
-    """Counters of a topic since the start of the node."""
+    """Counters of a topic since the start of the node: copies, deletions and fetches, their bytes and errors."""
 
     __slots__ = (
         "aux_state_builds",
@@ -30,13 +30,13 @@ class RemoteTopicStats:
         """Followers that began with the remote log, and failures of it (``BuildRemoteLogAuxState``)."""
 
     def add(self, other: RemoteTopicStats) -> None:
-        """Add the counters of another topic."""
+        """Add the counters of another topic to these."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class RemotePartitionGauges:
-    """Gauges of a partition that this broker leads, as of the last run of its tasks."""
+    """Gauges of a partition that this broker leads, as of the last run of its tasks: lags, remote segments, sizes."""
 
     __slots__ = (
         "copy_lag_bytes",
@@ -56,6 +56,6 @@ class RemotePartitionGauges:
         """Remote segments that are known, and the size of those that are copied."""
 
     def add(self, other: RemotePartitionGauges) -> None:
-        """Add the gauges of another partition."""
+        """Add the gauges of another partition to these."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))

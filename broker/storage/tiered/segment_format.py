@@ -60,7 +60,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
 
 
 class _DescriptorJson(msgspec.Struct, rename="camel"):
-    """Descriptor as it is stored."""
+    """Descriptor of a segment object in the form in which it is stored as JSON."""
 
     topic: str
     topic_id: str
@@ -78,7 +78,7 @@ class _DescriptorJson(msgspec.Struct, rename="camel"):
 
 
 class Footer(NamedTuple):
-    """Footer of a segment object."""
+    """Footer of a segment object: position, length and checksum of its descriptor."""
 
     position: int
     """Position of the descriptor."""
@@ -88,7 +88,7 @@ class Footer(NamedTuple):
 
 
 class SegmentDescriptor(NamedTuple):
-    """Description of a segment object, as read from its end."""
+    """Description of a segment object, as read from its end: segment metadata, parts, sizes and checksum."""
 
     metadata: RemoteLogSegmentMetadata
     parts: dict[str, Part]
@@ -100,7 +100,7 @@ class SegmentDescriptor(NamedTuple):
 
     @property
     def records(self) -> Part:
-        """Part with the records, at position 0."""
+        """Part of the object with the records; its position is 0."""
         return self.parts[RECORDS]
 
 
@@ -112,7 +112,7 @@ class ObjectIdentity(NamedTuple):
 
 
 def encode_identity(identity: ObjectIdentity) -> bytes:
-    """Return the custom metadata of a segment: version, length of the object, checksum of its descriptor, checksum."""
+    """Encode an object's identity as the custom metadata of a segment: version, length, checksum, own checksum."""
     body = _CUSTOM_METADATA.pack(FORMAT_VERSION, identity.object_bytes, identity.crc32c, 0)[:-4]
     return body + crc32c(body).to_bytes(4, "big")
 
@@ -350,7 +350,7 @@ def verify_part(part: Part, data: Buffer) -> None:
 
 
 def chunk_range(descriptor: SegmentDescriptor, start: int, end: int) -> tuple[int, int]:
-    """Return the range of whole chunks that contains bytes [start, end) of the records."""
+    """Return start and exclusive end of the whole chunks that contain bytes [start, end) of the records."""
     size = descriptor.chunk_bytes
     return start // size * size, min(-(-end // size) * size, descriptor.records.length)
 

@@ -130,7 +130,7 @@ class SegmentStore:
         return self.read_part(name, part)
 
     def delete_segment(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete a segment; one that does not exist is no error."""
+        """Delete a segment's object; one that does not exist is no error."""
         name = self._name(metadata)
         with self._lock:
             self._descriptors.pop(name, None)
@@ -139,7 +139,7 @@ class SegmentStore:
     # ------------------------------------------------------------------ objects by name
 
     def describe(self, name: str, object_bytes: int | None = None) -> OpenSegment:
-        """Return the descriptor of an object and the checksums of its records.
+        """Read the end of an object; return its descriptor and the checksums of its records.
 
         Args:
             name: name of the object.
@@ -262,7 +262,7 @@ class SegmentStore:
         return data
 
     def _read_indexes(self, files: SegmentFiles) -> dict[IndexType, bytes]:
-        """Return the contents of a segment's indexes.
+        """Read a segment's index files; return their contents by type, with the leader epochs.
 
         Raises:
             OSError: one cannot be read; ValueError: one is too long.

@@ -24,7 +24,7 @@ MIN_PART_BYTES = 5 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RemoteStoreSettings:
-    """Settings of a remote store and of the chunk cache in front of it."""
+    """Settings of a remote store: URL, options of the cloud, verification of copies, and chunk cache."""
 
     url: str
     cloud_settings: Mapping[str, str] = field(default_factory=dict)
