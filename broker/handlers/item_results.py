@@ -56,7 +56,7 @@ def wait_before_encoding(rows: Sized, waits: PendingResults) -> Job[None]:
 
 
 def wait_for_results(waits: PendingResults) -> Job[None]:
-    """Wait for all pending results, apply them to their rows and clear the list, as a job."""
+    """Wait for all pending results of ``waits``, apply them to their rows and clear the list, as a job."""
     for pending, take in waits:
         yield from wait_for_result(pending)
         take(pending.answer)

@@ -34,10 +34,10 @@ class NotPreparable(Exception):
 
 
 def split_at_marks(raw: bytes, marks: Sequence[bytes]) -> list[bytes]:
-    """Return the bytes before, between and after the placeholders, each of which must occur once and in this order.
+    """Return the parts of ``raw`` before, between and after ``marks``, one more than there are marks.
 
     Raises:
-        NotPreparable: A placeholder is missing or occurs twice.
+        NotPreparable: A mark is missing, occurs twice or in another order.
     """
     out = []
     for mark in marks:
@@ -59,7 +59,7 @@ def pack_mark(number: int) -> bytes:
 
 
 def header_behind_id(context: RequestContext, request: Message) -> bytes:
-    """Return the bytes of a request frame between the correlation id and the body.
+    """Return the bytes of a request frame between the correlation id and the body: client id and tagged fields.
 
     Raises:
         NotPreparable: The client encodes the body differently, or with unknown tagged fields.

@@ -18,7 +18,8 @@ MAX_WRITES = 2
 async def write_cleaner_checkpoint(env: Env, storage: LogDirs, directory: LogDirectory) -> None:
     """Write and sync the cleaner offsets of a log directory, at least those at the time of the call.
 
-    Offsets that change meanwhile are written once more, then left to the next call.
+    Offsets that change meanwhile are written once more, then left to the next call. Nothing is written if the file has
+    the offsets already.
 
     Raises:
         OSError: the write failed; a retry helps only if the error is transient.

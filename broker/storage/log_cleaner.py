@@ -128,11 +128,15 @@ class LogCleaner:
             return False
 
     async def _sync_names(self, work: SegmentSwap) -> None:
-        """Sync the directory of a log after renames; retry transient errors."""
+        """Sync the directory of a log after renames, in a thread; retry transient errors. Raises OSError for others."""
         await self._retry_while_short(lambda: self._env.in_thread(work.sync_directory, ThreadPool.SYNC))
 
     async def _write_checkpoint(self, log: PartitionLog) -> None:
-        """Write and sync the cleaner offset checkpoint of a log's directory; retry transient errors."""
+        """Write and sync the cleaner offset checkpoint of the log's directory; retry transient errors.
+
+        Raises:
+            OSError: any other error.
+        """
         # lazy: 0.7 ms, 11 kB
         from ottla.broker.storage.cleaner_checkpoint_writer import write_cleaner_checkpoint
 

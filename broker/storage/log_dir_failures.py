@@ -18,7 +18,7 @@ logger = logging.getLogger("ottla.storage")
 
 
 class LogDirFailureHandler:
-    """Handler of disk errors: marks the log directory offline, or shuts down the node by calling ``end``."""
+    """Handler of disk errors: marks the log directory offline, or stops the node by calling ``end`` if it needs it."""
 
     def __init__(self, storage: LogDirs, end: Callable[[], None]) -> None:
         self._log_dirs = storage
@@ -29,9 +29,14 @@ class LogDirFailureHandler:
         """Callbacks with the logs of a directory that went offline."""
 
     def handle_failure(self, error: OSError, where: LogDirectory | PartitionLog | None = None) -> None:
-        """Handle a disk error of a directory or log; ``where`` None is the metadata directory.
+        """Handle a disk error of a directory or log: mark the directory offline and call `on_logs_offline`.
 
-        A transient error (no descriptors or memory) is logged only: the client gets an error and may retry.
+        If the node cannot run without the directory, it is stopped instead, once. A transient error (no descriptors or
+        memory) is logged only: the client gets an error and may retry. No effect for an offline directory.
+
+        Args:
+            error: Disk error.
+            where: Log directory or log; None: the metadata directory, for which an error is never transient.
         """
         storage = self._log_dirs
         if where is not None and is_transient(error):

@@ -99,7 +99,7 @@ class LogDirs:
         return epochs.pop() if len(epochs) == 1 and not self.offline else -1
 
     def logs(self) -> list[PartitionLog]:
-        """Return all open logs of online directories, except future logs."""
+        """Return all open logs of online directories, except future logs, as a new list."""
         return [log for directory in self.online for log in directory.logs.values() if not log.is_future]
 
     def log_of(self, file: File) -> PartitionLog | None:
@@ -201,7 +201,7 @@ class LogDirs:
         return next((d for d in self.directories if d.full_path == path), None)
 
     def directory_of(self, log: PartitionLog) -> LogDirectory:
-        """Return the element of ``log.dirs`` in which the directory of a partition's log lies."""
+        """Return the log directory (element of ``log.dirs``) in which the directory of a partition's log lies."""
         path = log.directory.rpartition("/")[0]
         return next(d for d in self.directories if d.path == path)
 
@@ -212,11 +212,11 @@ class LogDirs:
         return directory is not self.metadata and any(d is not directory for d in self.online)
 
     def mark_offline_at_startup(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
-        """Mark a directory offline that cannot be read or written at startup; return its logs.
+        """Mark a directory offline that cannot be read or written at startup; return its logs, which are closed.
 
         Raises:
-            OSError: the node needs the directory; or the error is transient (no descriptors): the node does not start
-                then, as an older log in another directory could be used instead.
+            OSError: ``error``: the node needs the directory; or the error is transient (no descriptors): the node does
+                not start then, as an older log in another directory could be used instead.
         """
         if is_transient(error) or not self.can_go_offline(directory):
             raise error
@@ -237,7 +237,9 @@ class LogDirs:
         return lost
 
     def close(self, broker_epoch: int) -> None:
-        """Close all online directories cleanly, writing their clean shutdown files; the metadata directory last.
+        """Close all online directories cleanly; write ``broker_epoch`` into their clean shutdown files.
+
+        The metadata directory is closed last. Another directory that fails goes offline.
 
         Raises:
             OSError: the metadata directory failed.
@@ -272,7 +274,9 @@ class LogDirs:
 
 
 async def close_log_dirs(env: Env, storage: LogDirs, broker_epoch: int) -> None:
-    """Flush and close all logs, then write the clean shutdown file of each log directory.
+    """Flush and close all logs in threads, then write the clean shutdown file of each log directory.
+
+    ``broker_epoch`` is written into that file.
 
     Raises:
         OSError: the metadata directory failed.

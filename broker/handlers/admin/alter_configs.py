@@ -43,7 +43,7 @@ _SIZE_BYTES = 4
 def handle(context: RequestContext, request: Any) -> ResponseJob:
     """Validate each resource; forward the valid ones to the controller and add the other results to its response.
 
-    Nothing is forwarded if every resource is invalid.
+    A resource that the request has twice is INVALID_REQUEST. Nothing is forwarded if every resource is invalid.
     """
     row_class = sys.modules[type(request).__module__].AlterConfigsResourceResponse
     twice = yield from find_duplicates_job(map(resource_key, request.resources))
@@ -87,7 +87,7 @@ def select_resources(context: RequestContext, request: Any, left_out: set[int]) 
 
 
 def check_no_duplicates(changes: Any) -> Job[None]:
-    """Check that no setting occurs twice, and that only a DELETE operation has a null value, as a job.
+    """Check the changes of one resource, as a job: no setting twice, and a null value only for a DELETE operation.
 
     Raises:
         ProtocolError: INVALID_REQUEST.

@@ -22,7 +22,10 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> ResponseJob:
-    """Start or cancel the move of each replica in the order of the request; return an error code for each partition."""
+    """Start or cancel the move of each replica in the order of the request; return an error code for each partition.
+
+    A move counts as started once its empty future log exists; the copy is not awaited.
+    """
     paths: dict[tuple[str, int], str] = {}
     for directory in request.dirs:
         for topic in directory.topics:

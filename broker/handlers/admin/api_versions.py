@@ -30,7 +30,10 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:
-    """Return the supported API versions and features; from v3 record the client's software name on its connection."""
+    """Return the supported API versions and features; from v3 record the client's software name on its connection.
+
+    An invalid name or version of the software is INVALID_REQUEST.
+    """
     if context.version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(len(name) <= MAX_SOFTWARE_CHARS and _SOFTWARE.fullmatch(name) for name in names):

@@ -157,7 +157,7 @@ def _try_raise_log_start(context: RequestContext, topic: str, part: DeleteRecord
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Job[DeleteRecordsResponse]:
     """Delete records of each partition on the leader, then wait for the other live replicas, at most ``timeout_ms``.
 
-    The checkpoint of log start offsets is written before segments are deleted.
+    An error concerns only its partition. The checkpoint of log start offsets is written before segments are deleted.
     """
     response, results, raised = (
         DeleteRecordsResponse(topics=context.response_array()),

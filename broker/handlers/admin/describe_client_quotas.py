@@ -24,7 +24,10 @@ from ottla.wire.messages.describe_client_quotas import (
 
 @with_error_response
 def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> ResponseJob:
-    """Return the matching quotas of the metadata image, sorted by entity."""
+    """Return the quotas of the metadata image whose entities match the filter, sorted by entity.
+
+    An invalid filter gives an error response.
+    """
     quotas = yield from matching_quotas(context.image, filter_from_request(request))
     rows = []
     for entity in (yield from sort_job(quotas, key=repr)):

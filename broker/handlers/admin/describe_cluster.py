@@ -23,7 +23,10 @@ _WRONG_TYPE = "The request was sent to an endpoint of type BROKER, but we wanted
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
-    """Describe the cluster by the metadata image; the controller id is that of a random unfenced broker, or -1."""
+    """Describe the cluster by the metadata image; the controller id is that of a random unfenced broker, or -1.
+
+    The endpoint type CONTROLLER is MISMATCHED_ENDPOINT_TYPE, an unknown one UNSUPPORTED_ENDPOINT_TYPE.
+    """
     services = context.services
     if request.endpoint_type != BROKER_ENDPOINT:
         known = request.endpoint_type == CONTROLLER_ENDPOINT

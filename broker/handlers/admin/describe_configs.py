@@ -88,9 +88,10 @@ def _row(
 
 
 def _broker_synonyms(context: RequestContext, key_name: str) -> list[DescribeConfigsSynonym]:
-    """Return the synonyms of a broker setting that have a value, highest precedence first.
+    """Return the values of a broker setting by source and synonym, highest precedence first; null values are left out.
 
-    Synonyms that precede the setting's own name are left out, as in Kafka.
+    The sources are dynamic settings of this broker and of all, the configuration file, and Kafka's default. Synonyms
+    that precede the setting's own name are left out, as in Kafka.
     """
     services = context.services
     names = list(dict.fromkeys((*(name for name, _ in synonyms_of(key_name)), base_name(key_name))))

@@ -62,7 +62,10 @@ def _lag(context: RequestContext, future: PartitionLog) -> int:
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> ResponseJob:
-    """Describe every log directory of this broker; a directory whose disk usage cannot be read is marked as failed."""
+    """Describe every log directory of this broker; a directory whose disk usage cannot be read is marked as failed.
+
+    Partitions that have no log here are left out. A failed directory has KAFKA_STORAGE_ERROR.
+    """
     directories = context.services.log_dirs.directories
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:

@@ -54,6 +54,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     """Return one page of partitions, from the cursor of the request on.
 
     If the cursor has a negative partition, or a topic that the request does not name, every topic is INVALID_REQUEST.
+    Topics that the client may not describe are rows with an error if the request names them, otherwise left out.
     """
     image = context.image
     cursor = request.cursor

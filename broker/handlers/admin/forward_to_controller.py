@@ -16,5 +16,8 @@ from ottla.wire.codec.schema import Message
 
 
 def handle(context: RequestContext, request: Message) -> ResponseJob:
-    """Send the request to the active controller in an Envelope request (KIP-590) and return the inner response."""
+    """Send the request to the active controller in an Envelope request (KIP-590) and return the inner response.
+
+    It waits until the changes of the request are committed.
+    """
     return (yield context.services.controller_forwarder.forward(context, request))  # type: ignore[no-any-return]

@@ -26,7 +26,10 @@ _MAX_CHARS = 255
 
 @with_error_response
 def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -> HandlerResult:
-    """Register the client instance; return its id, subscription id, requested metrics and push interval in ms."""
+    """Register the client instance; return its id, subscription id, requested metrics and push interval in ms.
+
+    Without a client instance id in the request a new one is assigned.
+    """
     instance = context.services.client_metrics.get_subscription(
         request.client_instance_id, client_attributes(context), context.peer
     )
@@ -42,7 +45,10 @@ def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -
 
 
 def client_attributes(context: RequestContext) -> dict[str, str | None]:
-    """Return the client attributes that subscriptions match; values are cut at 255 characters."""
+    """Return the attributes of a client that subscriptions match, by name: client id, software and source address.
+
+    Values but the address are cut at 255 characters.
+    """
     peer = context.peer
     return {
         "client_id": context.client_id[:_MAX_CHARS],

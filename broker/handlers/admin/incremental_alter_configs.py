@@ -38,12 +38,14 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
 def alter_loggers_and_forward(
     context: RequestContext, request: IncrementalAlterConfigsRequest, forward: ForwardHandler, operation: AclOperation
 ) -> ResponseJob:
-    """Change the log levels of BROKER_LOGGER resources; return the response with those of the other resources added.
+    """Change the log levels of BROKER_LOGGER resources; pass the other resources to ``forward``; return all results.
+
+    All changes of a logger resource are applied, or none. Results of logger resources come last.
 
     Args:
         context: Context of the request.
         request: Request with resources of any type.
-        forward: Handler for the resources of the other types.
+        forward: Handler for the resources of the other types; it is not called without such resources.
         operation: Operation on the cluster that a client must be authorized for to change log levels.
     """
     counts: dict[str, int] = {}

@@ -47,7 +47,10 @@ def _names(image: MetadataImage, kind: int) -> Job[list[str]]:
 
 
 def handle(context: RequestContext, request: ListConfigResourcesRequest) -> HandlerResult:
-    """Return the names of the resources of each requested type."""
+    """Return the names of the resources of each requested type; no types: all, in v0 only client metrics.
+
+    An unknown type is UNSUPPORTED_VERSION.
+    """
     kinds = request.resource_types or (RESOURCE_TYPES if context.version >= 1 else [RESOURCE_CLIENT_METRICS])
     if any(kind not in RESOURCE_TYPES for kind in kinds):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

@@ -37,7 +37,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 def cluster_authorized_operations(context: RequestContext) -> int:
-    """Return the client's authorized operations on the cluster as a bit field; 0 without DESCRIBE."""
+    """Return the client's authorized operations on the cluster as a bit field; 0 if the client may not DESCRIBE it."""
     return (
         context.authorized_operations(ResourceType.CLUSTER)
         if context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
@@ -71,14 +71,18 @@ def _topic_response(
 
 
 def _unauthorized_topic(name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
-    """Return the row of a topic that the client may not describe or create, without revealing whether it exists."""
+    """Return a row with TOPIC_AUTHORIZATION_FAILED, which does not reveal whether the topic exists."""
     return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id)
 
 
 def _unknown_topic(
     context: RequestContext, name: str, request: MetadataRequest, *, create: bool
 ) -> MetadataResponseTopic:
-    """Return the row of a topic that does not exist; with ``create`` start its creation if the client may create it."""
+    """Return the row of a topic that does not exist: UNKNOWN_TOPIC_OR_PARTITION or INVALID_TOPIC_EXCEPTION.
+
+    With ``create`` (request and configuration allow it) the creation is started; a client without CREATE gets
+    TOPIC_AUTHORIZATION_FAILED instead.
+    """
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_name_error(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -107,7 +111,7 @@ def _topic_by_id(
 
 
 def _names_topic_by_id_too_early(context: RequestContext, wanted: MetadataRequestTopic) -> bool:
-    """Return True if a topic of a request before v12 has a topic id or a null name: the request is invalid then."""
+    """Return True if ``wanted``, a topic of a request before v12, has a topic id or a null name, which is invalid."""
     return context.version < TOPIC_ID_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID)
 
 
@@ -121,7 +125,11 @@ def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[Me
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> ResponseJob:
-    """Return the requested topics and the live brokers of the metadata image; start the creation of missing topics."""
+    """Return the requested topics and the live brokers of the metadata image; start the creation of missing topics.
+
+    A topic that is not authorized or missing has an error in its row. Before v12 a topic id or a null name makes the
+    whole request INVALID_REQUEST.
+    """
     services = context.services
     image = context.image
     response = MetadataResponse(cluster_id=services.metadata.cluster_id, topics=context.response_array())

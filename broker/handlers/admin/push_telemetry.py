@@ -19,7 +19,10 @@ from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemet
 
 @with_error_response
 def handle(context: RequestContext, request: PushTelemetryRequest) -> ResponseJob:
-    """Validate and record the pushed metrics; return the error code."""
+    """Validate and record the metrics that a client pushes, as a job; return the error code.
+
+    The errors are those of `ClientMetricsManager.push`, for example for a wrong subscription id or too large metrics.
+    """
     services, attributes = context.services, client_attributes(context)
     yield from services.client_metrics.push(
         request, attributes, context.peer, services.config.number("telemetry.max.bytes")

@@ -14,7 +14,7 @@ from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 
 def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> HandlerResult:
-    """Record the time of the heartbeat and submit the request to the controller in this process."""
+    """Extend the session of the broker at once, then submit the request to the controller in this process."""
     services, broker_id, epoch = context.services, request.broker_id, request.broker_epoch
     services.controller.record_heartbeat(broker_id, epoch)
     services.liveness_probe().on_heartbeat(context.peer, broker_id, epoch)

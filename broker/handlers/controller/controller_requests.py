@@ -17,7 +17,10 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def handle(context: RequestContext, request: Message) -> ResponseJob:
-    """Submit the request to the controller in this process and return its response."""
+    """Submit the request to the controller in this process and return its response once the changes are committed.
+
+    An error of the controller, such as NOT_CONTROLLER, is the error response of the API.
+    """
     return submit_to_controller(context, request, request)
 
 

@@ -24,7 +24,10 @@ _WRONG_TYPE = "The request was sent to an endpoint of type CONTROLLER, but we wa
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
-    """Return the registered controllers from the metadata image, and the id of the active one."""
+    """Return the registered controllers from the metadata image, and the id of the active one, -1 if it is not listed.
+
+    An endpoint type other than CONTROLLER is an error (in v0 always INVALID_REQUEST).
+    """
     if request.endpoint_type != CONTROLLER_ENDPOINT:
         known = request.endpoint_type == BROKER_ENDPOINT
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE

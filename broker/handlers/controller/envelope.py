@@ -39,7 +39,10 @@ _SIZE_BYTES = 4
 
 
 def handle(context: RequestContext, request: EnvelopeRequest) -> ResponseJob:
-    """Decode the inner request, handle it, and return its encoded response in an EnvelopeResponse."""
+    """Decode the inner request, handle it, and return its encoded response in an EnvelopeResponse.
+
+    An error of the envelope itself is its error code.
+    """
     try:
         return (yield from _handle_inner_request(context, request))
     except ProtocolError as error:
@@ -74,7 +77,7 @@ def _handle_inner_request(context: RequestContext, envelope: EnvelopeRequest) ->
 
 
 def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
-    """Return a peer with the principal and the address of the client whose request is forwarded.
+    """Return a new peer with the principal and the address of the client whose request is in ``envelope``.
 
     Raises:
         ProtocolError: PRINCIPAL_DESERIALIZATION_FAILURE; INVALID_REQUEST for an invalid address.
@@ -116,7 +119,7 @@ def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestF
 
 
 def _decode_inner_body(spec: ApiSpec, request: RequestFrame) -> Job[Any]:
-    """Decode the body of the inner request, within a memory budget, in time slices if it is large.
+    """Decode the body of the inner request within a memory budget, as a job.
 
     Raises:
         ProtocolError: UNSUPPORTED_VERSION for a body that cannot be decoded.

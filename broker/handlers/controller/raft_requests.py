@@ -15,7 +15,10 @@ from ottla.wire.codec.schema import Message
 
 @with_error_response
 def handle(context: RequestContext, request: Message) -> ResponseJob:
-    """Submit the request to the Raft node of this process and return its response."""
+    """Submit the request to the Raft node of this process and return its response.
+
+    A Fetch waits for records, at most its maximum wait time. An error is the error response of the API.
+    """
     pending = context.services.controller.handle_raft_request(request, context.version, context.peer.listener)
     # a Fetch waits for records until its maximum wait time
     answer: Message = yield wait_while_connected(context.peer, pending) if context.key is ApiKey.FETCH else pending

@@ -33,7 +33,7 @@ class UnreadablePartitions:
         self.count = 0
 
     def add(self, number: int) -> None:
-        """Add a position, which must be greater than all positions of the set."""
+        """Add a 1-based position, which must be greater than all positions of the set."""
         self._flags.extend(bytes(number - 1 - len(self._flags)))
         self._flags.append(1)
         self.count += 1
@@ -70,9 +70,15 @@ class AvailableBytes:
         wanted: Iterable[CachedPartition | None],
         unreadable: UnreadablePartitions,
     ) -> Job[bool]:
-        """Count the bytes of all but the ``unreadable`` partitions; return True if the fetch can be completed now.
+        """Register a delayed fetch for its partitions and count their bytes, as a job; True if it can be completed.
 
         Each partition is registered in the purgatory before it is counted, as it may change during a yield.
+
+        Args:
+            purgatory: Purgatory of the broker.
+            parked: Delayed operation to register.
+            wanted: Partitions of the fetch; None is skipped.
+            unreadable: Positions in ``wanted`` of partitions that had an error before, which are skipped, too.
         """
         enough, kind = False, "fetch" if self._params.replica_id < 0 else "end"
         for key in (self._other_partitions_key, self._follower_key):
@@ -126,7 +132,10 @@ class AvailableBytes:
         return None if available is None else min(available, want.max_bytes)
 
     def _has_diverged(self, replica: HostedPartition, want: CachedPartition) -> bool:
-        """Return whether a consumer's position diverges from the log; False for followers, which read from a leader."""
+        """Return whether a consumer's position diverges from the log, so that its fetch would return the divergence.
+
+        False for followers, which read from a leader, and without a last fetched epoch.
+        """
         if self._params.replica_id >= 0 or want.last_fetched_epoch < 0:
             return False
         try:

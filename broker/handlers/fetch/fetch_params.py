@@ -56,7 +56,10 @@ class FetchParams:
         return log.last_stable_offset if self.read_committed else log.high_watermark
 
     def is_throttled(self, context: RequestContext, replica: HostedPartition) -> bool:
-        """Return whether the replication quota withholds a partition's records from an out-of-sync follower (R-341)."""
+        """Return whether the leader replication quota withholds the records of ``replica`` from a follower (R-341).
+
+        That is so for a follower outside the ISR and a throttled partition while the quota is exceeded.
+        """
         throttle, state, image = self.quota, replica.state, context.image
         return (
             throttle is not None

@@ -47,7 +47,10 @@ def _register_listener(
 def update_follower_session(
     context: RequestContext, reader: FetchParams, session: FetchContext, rows: Any
 ) -> Job[None]:
-    """Exempt a follower's request from the request quota, record its throttled bytes, update its session, as a job."""
+    """Exempt a follower's request from the request quota, record its throttled bytes, update its session, as a job.
+
+    ``rows`` are the partitions that were read, with their rows; very large requests have no list and no session.
+    """
     if context.peer.request_timer is not None:
         context.peer.request_timer.is_exempt = True
     # very large requests have no session

@@ -49,6 +49,9 @@ def _request_layout(
     """Return the layout of a request's frame: the struct with its variable fields, and the constant bytes between them.
 
     The variable fields are correlation id, session epoch (with a session) and the fetch offsets of the partitions.
+
+    Raises:
+        NotPreparable: The position of a field is not unique, or the client encodes the request differently.
     """
     header = header_behind_id(context, request)
     number, topics = 0, []
@@ -86,6 +89,9 @@ def _response_layout(
     Returns:
         Header bytes after the correlation id; for each partition the part before the length of its records, as a struct
         and the bytes before and after its offsets; bytes after the last records.
+
+    Raises:
+        NotPreparable: The position of a field is not unique.
     """
     marked = replace(
         response,
@@ -233,9 +239,10 @@ class PreparedFetch(RepeatedRequest):
         return out
 
     def _remember(self, positions: list[list[int]]) -> None:
-        """Store fetch offsets of the request, high watermarks and log start offsets of the response in the session.
+        """Store in the session what request and response say of each partition; ``positions`` has a triple for each.
 
-        All partitions have records, so the order of the session's partitions does not change.
+        The triple is fetch offset, high watermark and log start offset. All partitions have records, so the order of
+        the session's partitions does not change.
         """
         for want, row, (offset, high_watermark, start) in zip(self._wanted, self._rows, positions, strict=True):
             row.fetch_offset = offset
@@ -265,7 +272,10 @@ def prepare(
 def _is_preparable(
     request: FetchRequest, session: FetchSession | None, wanted: Sequence[CachedPartition], response: FetchResponse
 ) -> bool:
-    """Return whether a request only continues to read its partitions, and all of them return plain records."""
+    """Return whether a request only continues to read its partitions, and all of them returned plain records.
+
+    Plain means without errors and aborted transactions. ``session`` is None for a request without a session.
+    """
     named = [(topic, row) for topic in request.topics for row in topic.partitions]
     rows = [row for topic in response.responses for row in topic.partitions]
     if session is None:  # a request for a new session is not repeatable: the session cache may have room later

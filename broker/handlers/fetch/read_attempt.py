@@ -47,8 +47,8 @@ class ReadAttempt:
     def add_tiered(self, context: RequestContext, want: CachedPartition, row: PartitionData, *, arrives: bool) -> None:
         """Clear the error of a partition to be read from the remote tier, and reserve bytes for the read.
 
-        Only the first read of a request reads the remote tier (``readFromPurgatory``). In later ones, without bytes
-        left, or while remote reads are throttled, the row stays without records.
+        Only the first read of a request (``arrives``) reads the remote tier (``readFromPurgatory``). In later ones,
+        without bytes left, or while remote reads are throttled, the row stays without records.
         """
         assert want.topic is not None, "the partition was found"
         replica = context.services.replica_manager.get(want.topic, want.partition)

@@ -34,7 +34,9 @@ def is_served(context: RequestContext) -> bool:
 
 
 def validate(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """Check the fields of a heartbeat; ``assignors`` are the names of the server-side assignors.
+    """Check the fields of a heartbeat; in version 0 a member that joins need not have a member id.
+
+    ``assignors`` are the names of the server-side assignors.
 
     Raises:
         ProtocolError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.

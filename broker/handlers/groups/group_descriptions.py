@@ -49,7 +49,9 @@ def assignor_fields(assignor: Callable[[GroupStateMachine, Any], str]) -> Callab
 
 
 def named_assignment(context: RequestContext, messages: Any, held: Mapping[bytes, Iterable[int]]) -> Any:
-    """Return an assignment by topic id as messages with topic names; deleted topics are left out.
+    """Return an assignment as messages with topic names; deleted topics are left out.
+
+    ``messages`` is the module of the message classes; ``held`` has the partitions by topic id.
 
     Raises:
         TopicsHidden: The client may not describe one of the topics.
@@ -84,7 +86,10 @@ def _describe(context: RequestContext, kind: GroupDescriber, machine: GroupState
 
 
 def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str, waits: PendingResults) -> Job[Any]:
-    """Return the row of a group, as a job; if its state is not committed yet, add a pending result to ``waits``."""
+    """Return the row of a group, as a job; an error becomes its error code.
+
+    If the described state is not committed yet, a pending result is added to ``waits``.
+    """
     if not group_id:
         return kind.messages.DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)
     try:

@@ -72,7 +72,13 @@ def _response(answer: Any, refuse: ErrorResponse | None) -> Message:
 def _wait_for_response(
     context: RequestContext, group_id: str, pending: PendingBrokerRequest, refuse: ErrorResponse | None
 ) -> ResponseJob:
-    """Wait for the coordinator's response, as a job; notify the group coordinator if the client disconnects before."""
+    """Wait for the coordinator's response, as a job; notify the group coordinator if the client disconnects before.
+
+    ``refuse``: returns the response for an error code; None: the error is raised.
+
+    Raises:
+        PeerDisconnectedError: The client has disconnected. ProtocolError: The coordinator rejects the request.
+    """
     forget = context.peer.on_close(partial(context.services.groups.on_disconnect, group_id, pending))
     try:
         return _response((yield wait_while_connected(context.peer, pending.wait())), refuse)

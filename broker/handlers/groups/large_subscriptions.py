@@ -20,8 +20,11 @@ _CHECKS_PER_STEP = 100
 def check_subscription(context: RequestContext, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
     """Return the sorted distinct names as a `JavaSortedStrings`, if the member may describe all topics, as a job.
 
+    ``group_id`` selects the partition of `__consumer_offsets` whose maximum record size applies.
+
     Raises:
-        ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR if the names exceed the size of a record.
+        ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR if the names exceed the size of a record;
+            NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
     """
     if context.has_authorizer:
         yield from _check_authorized(context, names)

@@ -56,7 +56,10 @@ def _recognized_names(names: Iterable[str], known: frozenset[str]) -> Job[set[st
 
 @with_error_response
 def handle(context: RequestContext, request: ListGroupsRequest) -> ResponseJob:
-    """Return the groups that match the filters and that the client may describe."""
+    """Return the groups that match the filters and that the client may describe, once their state is committed.
+
+    A coordinator partition that is loading makes the whole response an error.
+    """
     out, waits = ListGroupsResponse(groups=context.response_array()), PendingResults()
     may_all = context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     states = yield from _recognized_names(request.states_filter, _STATES)

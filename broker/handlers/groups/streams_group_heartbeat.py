@@ -184,9 +184,10 @@ def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> Re
 def _create(
     context: RequestContext, response: StreamsGroupHeartbeatResponse, topics: Mapping[str, ConfiguredInternalTopic]
 ) -> None:
-    """Start the creation of internal topics if the client may create all of them (C-241); do not wait for it.
+    """Start the creation of ``topics`` if the client may create all of them (C-241); do not wait for it.
 
-    Missing authorizations and earlier failures are added to the detail of the status MISSING_INTERNAL_TOPICS.
+    Missing authorizations and earlier failures are added to the detail of the status MISSING_INTERNAL_TOPICS in
+    ``response``.
     """
     denied = []
     if not context.may(AclOperation.CREATE, ResourceType.CLUSTER):

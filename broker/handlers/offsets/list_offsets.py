@@ -49,6 +49,8 @@ NOT_AVAILABLE_SINCE = 5
 def _tier_end(log: PartitionLog, timestamp: int) -> int:
     """Return the offset for a special timestamp of tiered storage: -4, -5 or -6; -1 if there is none.
 
+    -4 is the local log start offset, -5 the highest remote offset, -6 the first offset that is not copied.
+
     Source: ``UnifiedLog.fetchOffsetByTimestamp``, ``fetchEarliestPendingUploadOffset`` (apache/kafka 4.3.1).
     """
     highest = log.highest_remote_offset
@@ -75,11 +77,17 @@ def _find(
 ) -> Job[tuple[int, int, int]]:
     """Return timestamp, offset and leader epoch for a requested timestamp, as a job; -1 for values without a record.
 
-    ``upper`` is the first offset that is not readable. ``unknown``: records from ``upper`` on may be committed already,
-    as the high watermark of a new leader lags. ``remote``: search in both tiers, None for a log without a remote one.
+    Args:
+        replica: Partition.
+        part: Row of the request with the timestamp in ms, or a special value.
+        upper: First offset that is not readable.
+        unpackings: Limiter of decompressions for a search of records.
+        remote: Search in both tiers, which is done; None for a log without a remote one.
+        unknown: Records from ``upper`` on may be committed already, as the high watermark of a new leader lags.
 
     Raises:
         ProtocolError: OFFSET_NOT_AVAILABLE, or the error of the search in both tiers.
+        WireError: A batch is damaged. OSError: The disk failed.
     """
     log = replica.log
     found: TimestampAndOffset | None = None
@@ -112,7 +120,7 @@ def _find(
 
 
 def _last_fetchable_offset(replica: HostedPartition, request: ListOffsetsRequest) -> int:
-    """Return the first offset that the requester may not read (``lastFetchableOffset``)."""
+    """Return the exclusive upper limit of offsets that the requester may read (``lastFetchableOffset``)."""
     log = replica.log
     if request.replica_id != CONSUMER_REPLICA_ID:
         return log.log_end_offset
@@ -135,7 +143,10 @@ def _list_partition(
     part: ListOffsetsPartition,
     remote: RemoteOffset | None,
 ) -> Job[ListOffsetsPartitionResponse]:
-    """Return one partition's row, as a job; ``twice``: partitions of the topic that the request has more than once.
+    """Return one partition's row, as a job; an I/O error fails the log directory.
+
+    ``twice``: partitions of the topic that the request has more than once; ``remote``: finished search in both tiers,
+    None without one.
 
     Raises:
         ProtocolError: The error code of the partition.

@@ -100,7 +100,7 @@ class _OffsetReader:
             yield None
 
     def id_of(self, name: str) -> bytes:
-        """Return a topic's id; zeros for an unknown topic."""
+        """Return the topic id of a name by the metadata image; 16 zero bytes for an unknown topic."""
         known = self.image.topics.get(name)
         return ZERO_UUID if known is None else known.id
 
@@ -155,7 +155,7 @@ def _set_error(out: OffsetFetchResponseGroup, answer: Any) -> None:
 
 
 def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) -> None:
-    """Check member id and member epoch of a request to a consumer or streams group.
+    """Check member id and member epoch of a request to a consumer or streams group; other groups are not checked.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.

@@ -35,7 +35,10 @@ def _error_result(part: OffsetForLeaderPartition, error: ProtocolError) -> Epoch
 
 
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> ResponseJob:
-    """Return epoch and end offset for each partition; an error concerns only its partition."""
+    """Return for each partition the largest epoch not above the requested one, with its exclusive end offset.
+
+    Both are -1 if there is none; an error concerns only its partition.
+    """
     response = OffsetForLeaderEpochResponse(topics=context.response_array())
     for topic in request.topics:
         rows = yield from collect_results(

@@ -30,7 +30,9 @@ RemoteOffsets = dict[tuple[str, int], RemoteOffset]
 async def _search(
     context: RequestContext, remote: RemoteReads, log: PartitionLog, timestamp: int
 ) -> TimestampAndOffset | None:
-    """Search the remote tier, then at once the local segments: a later search could miss those deleted meanwhile.
+    """Search the remote tier for the first record from ``timestamp`` on, and if it has none at once the local segments.
+
+    A later local search could miss segments that are deleted meanwhile. Return None if neither has such a record.
 
     Raises:
         ProtocolError: REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.

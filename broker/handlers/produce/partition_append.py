@@ -30,7 +30,10 @@ _WITHOUT_LOG_START = (
 def partition_error(
     part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1
 ) -> PartitionProduceResponse:
-    """Return the row of a partition after its batch was rejected, with record errors if there are any."""
+    """Return the row of a partition whose batch was rejected, with its record errors if there are any.
+
+    ``log_start_offset`` -1: it is not returned.
+    """
     out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
     if isinstance(error, RecordValidationError) and error.record_errors:
         out.error_message = error.message
@@ -90,7 +93,10 @@ def _append(
 
 
 def count_rejection(traffic: TopicTraffic, code: ErrorCode, size_bytes: int) -> None:
-    """Count a rejected batch in the topic's metrics; ``size_bytes`` is 0 if it was rejected before the log."""
+    """Count a rejected batch in ``traffic``; one that is too large also by its bytes.
+
+    ``size_bytes`` is 0 if it was rejected before the log.
+    """
     traffic.produces += 1
     traffic.failed_produces += 1
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
@@ -107,7 +113,13 @@ def append_batch(
 ) -> tuple[PartitionProduceResponse, HostedPartition | None]:
     """Authorize and append one partition's batch; an error becomes the error code of its row.
 
-    ``checked`` is the result of a validation in time slices, ``txn`` the result of a transaction verification.
+    Args:
+        context: Context of the request.
+        name: Name of the topic; None for an unknown topic id.
+        part: Row of the request with the batch.
+        acks: Required acknowledgements: -1 (all in-sync replicas), 0 or 1; another value is an error.
+        checked: Result of a validation in time slices; None before.
+        txn: Result of a transaction verification.
 
     Returns:
         Row of the response, and the partition; None in its place if this broker does not lead it or the client may not

@@ -54,7 +54,11 @@ _CLIENT = AppendOrigin.CLIENT
 
 
 def _request_layout(context: RequestContext, request: ProduceRequest) -> tuple[bytes, bytes]:
-    """Return the bytes of a request between correlation id and length of the records, and those after the records."""
+    """Return the bytes of a request between correlation id and length of the records, and those after the records.
+
+    Raises:
+        NotPreparable: The position of the records is not unique, or the client encodes the request differently.
+    """
     header = header_behind_id(context, request)
     (topic,) = request.topic_data
     (part,) = topic.partition_data

@@ -105,7 +105,7 @@ class _ProduceResult:
         rows.append(row)
 
     def add_error(self, part: PartitionProduceData, error: ProtocolError, rows: list[PartitionProduceResponse]) -> None:
-        """Add an error row to ``rows`` for a partition whose batch is not appended."""
+        """Add an error row to ``rows`` for a partition whose batch is not appended, with the error's message."""
         (row := partition_error(part, error)).error_message = error.message
         self.record_result(None, row, None)
         rows.append(row)
@@ -189,9 +189,12 @@ class _VerifiedProduceResult(_ProduceResult):
 
 
 def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult:
-    """Append the batch of each partition; an error concerns only its partition, unless a batch header is invalid.
+    """Append the batch of each partition; return the response, None for acks=0, or a job that waits.
 
-    An invalid header rejects all batches before any is appended.
+    An error concerns only its partition, but an invalid batch header rejects all batches before any is appended.
+
+    Raises:
+        CloseConnection: A batch was rejected with acks=0.
     """
     outcome = _ProduceResult(context, request)
     topics = request.topic_data
@@ -226,7 +229,7 @@ def _validate_deferred(context: RequestContext, request: ProduceRequest, outcome
 
 
 def _produce_many(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> ResponseJob:
-    """Process a request with many partitions, as a job that yields after each partition."""
+    """Process a request with many partitions, as a job that yields after each partition; return the response."""
     corrupt = yield from _find_corrupt_batch(request)
     if corrupt is TRANSACTIONAL:
         return (yield from _transactional(context, request))

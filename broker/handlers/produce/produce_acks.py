@@ -20,7 +20,8 @@ from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 
 
 def _failure_code(context: RequestContext, replica: HostedPartition) -> ErrorCode:
-    """Return the error code for a partition that lost its leadership while its batch waited for acknowledgement."""
+    """Return the error code for a partition that this broker does not lead any more or again, while its batch waited.
+    """
     try:
         context.services.replica_manager.leader(replica.topic, replica.partition)
     except ProtocolError as error:

@@ -93,7 +93,7 @@ def _collect_batches(context: RequestContext, request: ProduceRequest) -> Job[_T
 
 
 def _to_produce_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ProtocolError:
-    """Return the error that the producer gets for the coordinator's error code."""
+    """Return the error for the producer by the transaction coordinator's error code and the failed operation."""
     if code in _RETRIABLE_ERRORS or (
         code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not TransactionSupportedOperation.ADD
     ):

@@ -30,7 +30,10 @@ from ottla.wire.messages.metadata_records import DelegationTokenRecord
 
 
 def handle(context: RequestContext, request: DescribeDelegationTokenRequest) -> HandlerResult:
-    """Return the tokens of the requested owners that the client may describe."""
+    """Return the tokens of the requested owners that the client may describe, with their HMACs.
+
+    The response is an error if the connection may not ask about tokens, or tokens are disabled.
+    """
     if not may_use_tokens(context):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     secret = context.services.config.values.get(SECRET, "")

@@ -33,7 +33,10 @@ NO_OFFSETS = "There is no offset information to delete."
 
 @with_error_response
 def handle(context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> ResponseJob:
-    """Delete the share state of the topics in the persister, then their offsets in the group coordinator."""
+    """Delete the share state of the topics in the persister, then their offsets in the group coordinator.
+
+    A topic whose state cannot be deleted has an error and keeps its offsets.
+    """
     if not is_served(context):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.DELETE, ResourceType.GROUP, request.group_id):

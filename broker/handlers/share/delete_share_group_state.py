@@ -20,7 +20,10 @@ def _event(pending: PendingBrokerRequest, key: SharePartitionKey, part: wire.Par
 
 
 def handle(context: RequestContext, request: wire.DeleteShareGroupStateRequest) -> HandlerResult:
-    """Submit the deletion of each partition's state to the share coordinator; an error concerns only its partition."""
+    """Delete each partition's state in the share coordinator; respond once this is committed.
+
+    An error concerns only its partition.
+    """
     kinds = wire.DeleteShareGroupStateResponse, wire.DeleteStateResult, wire.PartitionResult
     return share_state_requests.submit_state_requests(
         context, request, kinds, _event, share_state_requests.write_no_result, "delete"

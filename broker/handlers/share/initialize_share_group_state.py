@@ -21,7 +21,10 @@ def _event(pending: PendingBrokerRequest, key: SharePartitionKey, part: wire.Par
 
 
 def handle(context: RequestContext, request: wire.InitializeShareGroupStateRequest) -> HandlerResult:
-    """Submit the initialization of each partition to the share coordinator; an error concerns only its partition."""
+    """Create or replace each partition's state in the share coordinator; respond once this is committed.
+
+    An error concerns only its partition.
+    """
     kinds = wire.InitializeShareGroupStateResponse, wire.InitializeStateResult, wire.PartitionResult
     return share_state_requests.submit_state_requests(
         context, request, kinds, _event, share_state_requests.write_no_result, "initialize"

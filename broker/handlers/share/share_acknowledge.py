@@ -22,7 +22,11 @@ from ottla.wire.messages import share_acknowledge as wire
 
 @with_error_response
 def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> ResponseJob:
-    """Continue the share session, submit all acknowledgements, and wait until they are persisted."""
+    """Continue the share session, submit all acknowledgements, and respond once they are persisted.
+
+    Session epoch -1 closes the session then. An error of session or group is the error code of the response, others
+    concern only their partition.
+    """
     acks.check_request(context, request.group_id, request.member_id)
     shares, epoch = context.services.share_partition_manager, request.share_session_epoch
     if epoch == INITIAL_EPOCH:

@@ -51,6 +51,8 @@ _TYPES_PER_STEP = 4096
 def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[bool]:
     """Return True if a partition's acknowledgement batches are invalid (C-219), as a job.
 
+    Valid batches ascend, have one type for all offsets or one for each, and only known types.
+
     ``renews``: the version has the type RENEW. ``is_renewal``: the request's flag allows it.
     """
     previous = -1
@@ -111,7 +113,7 @@ def submit_acknowledgements(
 
 
 def leader_of(context: RequestContext, place: TopicIdPartition) -> tuple[int, int]:
-    """Return leader id and leader epoch of a partition; -1 each if unknown."""
+    """Return leader id and leader epoch of a partition by the metadata image; -1 each if it is unknown."""
     name = context.services.share_partition_manager.topic_name(place)
     topic = None if name is None else context.image.topics.get(name)
     partition = None if topic is None else topic.partitions.get(place.partition)

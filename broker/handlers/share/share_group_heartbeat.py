@@ -91,7 +91,8 @@ async def initialize_share_state(
 ) -> None:
     """Initialize the share state of a group's partitions; report success or failure to the group coordinator.
 
-    ``start_offset`` -1 leaves the start offset to the partitions' leaders.
+    An error of the persister is only reported. ``epoch``: group epoch, which becomes the state epoch; ``start_offset``
+    -1 leaves the start offset to the partitions' leaders.
     """
     shares, done = context.services.share_partition_manager, True
     try:

@@ -50,7 +50,10 @@ def _event(pending: PendingBrokerRequest, key: SharePartitionKey, part: wire.Par
 
 
 def handle(context: RequestContext, request: wire.WriteShareGroupStateRequest) -> HandlerResult:
-    """Submit the state batches of each partition to the share coordinator; an error concerns only its partition."""
+    """Persist the state batches of each partition in the share coordinator; respond once they are committed.
+
+    An error concerns only its partition.
+    """
     kinds = wire.WriteShareGroupStateResponse, wire.WriteStateResult, wire.PartitionResult
     return share_state_requests.submit_state_requests(
         context, request, kinds, _event, share_state_requests.write_no_result, "write", _limit_batches

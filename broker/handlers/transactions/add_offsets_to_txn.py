@@ -23,7 +23,10 @@ E = ErrorCode
 
 @with_error_response
 def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> ResponseJob:
-    """Authorize the request and add the group's `__consumer_offsets` partition to the transaction."""
+    """Authorize the request and add the group's `__consumer_offsets` partition to the transaction.
+
+    The coordinator's error is the error code of the response.
+    """
     transactional_id = request.transactional_id
     if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         raise ProtocolError(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -84,7 +84,7 @@ def _partition_errors(
 ) -> Job[dict[TopicPartition, ErrorCode]]:
     """Return the errors of partitions that cannot be added, as a job; a single one prevents that any is added.
 
-    The partitions that can be added are added to ``partitions``.
+    The other partitions are added to the set ``partitions``. ``refuse`` returns the error code of a topic.
     """
     out: dict[TopicPartition, ErrorCode] = {}
     for topic in txn.topics:

@@ -31,7 +31,10 @@ from ottla.wire.messages.list_transactions import (
 
 @with_error_response
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ResponseJob:
-    """Return the transactional ids that match the filters and that the client may describe."""
+    """Return the transactional ids that match all filters and that the client may describe.
+
+    An invalid RE2 pattern is INVALID_REGULAR_EXPRESSION, a loading coordinator partition COORDINATOR_LOAD_IN_PROGRESS.
+    """
     states = yield from collect_distinct_job(request.state_filters)
     unknown = yield from collect_job(name for name in states if name not in STATES_BY_NAME)
     out = ListTransactionsResponse(unknown_state_filters=unknown)

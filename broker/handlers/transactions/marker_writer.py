@@ -96,7 +96,9 @@ class _MarkerWrites:
             row.error_code = error.code
 
     def _submit_to_group_coordinator(self, marker: WritableTxnMarker, row: MarkerPartitionResult) -> None:
-        """Submit a marker to the group coordinator, which completes the transaction's offsets.
+        """Submit a marker to the group coordinator, which commits or discards the transaction's offsets.
+
+        The result is awaited by `await_committed`.
 
         Raises:
             ProtocolError: UNKNOWN_TOPIC_OR_PARTITION if this broker does not host the partition.
@@ -175,7 +177,10 @@ def _txn_end(marker: WritableTxnMarker) -> EndTransactionMarker:
 
 
 def write_markers(services: BrokerServices, request: WriteTxnMarkersRequest) -> Job[WriteTxnMarkersResponse]:
-    """Write the markers to the partitions that this broker leads; return when each is committed or has failed."""
+    """Write the markers to the partitions that this broker leads; return when each is committed or has failed.
+
+    A marker that is not committed within ``request.timeout.ms`` is REQUEST_TIMED_OUT and stays in the log.
+    """
     response, work = WriteTxnMarkersResponse(changeable_array()), _MarkerWrites(services)
     yield from work.append_all(request, response)
     yield from work.await_committed(services.config.number("request.timeout.ms"))

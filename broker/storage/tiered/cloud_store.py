@@ -98,9 +98,10 @@ class CloudStore:
             raise InvalidStoreError(f"cannot open the store {url}: {_short(error)}") from None
 
     def put(self, name: str, chunks: Iterator[bytes], minimum_bytes: int) -> None:
-        """Upload an object as `ObjectStore.put`; a failed upload in parts is aborted.
+        """Upload an object whole or not at all; one of more than ``part_bytes`` in parts.
 
-        A process that ends during an upload leaves parts, which a lifecycle rule of the bucket has to remove.
+        A failed upload in parts is aborted. A process that ends during an upload leaves parts, which a lifecycle rule
+        of the bucket has to remove. Arguments and errors are those of `ObjectStore.put`.
         """
         options = self._options
         with self._remote_errors(name):
@@ -117,14 +118,14 @@ class CloudStore:
                 )
 
     def get_range(self, name: str, start: int, end: int) -> bytes:
-        """Read a range as `ObjectStore.get_range`."""
+        """Return bytes [start, end) of an object, fewer at its end; errors are those of `ObjectStore.get_range`."""
         if start >= end:
             return b""
         with self._remote_errors(name):
             return bytes(self._obstore.get_range(self._store, name, start=start, end=end))
 
     def size(self, name: str) -> int:
-        """Return the length of an object in bytes."""
+        """Return the length of an object in bytes. Raises RemoteResourceNotFoundError if it does not exist."""
         with self._remote_errors(name):
             return int(self._obstore.head(self._store, name)["size"])
 
@@ -137,7 +138,7 @@ class CloudStore:
                     yield StoredObject(each["path"], each["size"], modified_ms)
 
     def delete(self, name: str) -> None:
-        """Delete an object; one that does not exist is no error."""
+        """Delete an object; one that does not exist is no error. Raises RemoteStorageError if the store fails."""
         try:
             with self._remote_errors(name):
                 self._obstore.delete(self._store, name)
@@ -146,7 +147,10 @@ class CloudStore:
 
     @contextmanager
     def _remote_errors(self, name: str) -> Iterator[None]:
-        """Raise the matching `RemoteStorageError` if the block raises an exception of obstore; ``name``: the object."""
+        """Context manager that replaces an exception of obstore in its block by the matching `RemoteStorageError`.
+
+        ``name`` is the object of the message.
+        """
         try:
             yield
         except FileNotFoundError as error:

@@ -36,7 +36,10 @@ class DirectoryStore:
         """Directories of objects that survive a power failure, with their parents."""
 
     def put(self, name: str, chunks: Iterator[bytes], minimum_bytes: int) -> None:
-        """Write an object as `ObjectStore.put`."""
+        """Write an object's file whole or not at all, and durably; arguments and errors are those of `ObjectStore.put`.
+
+        The temporary file is removed after an error.
+        """
         path = self._path(name)
         directory = path.rpartition("/")[0]
         temporary = path + UPLOAD_SUFFIX
@@ -65,9 +68,12 @@ class DirectoryStore:
             file.close()
 
     def _make_directory(self, directory: str) -> None:
-        """Create a directory with its parents, each durably in its parent.
+        """Create a directory below the root with its parents, each durably in its parent.
 
         An existing one is synced once, since the attempt that created it may have failed before its sync.
+
+        Raises:
+            FileNotFoundError: The root does not exist. OSError: The disk failed.
         """
         if not self._disk.is_dir(self._root):
             raise FileNotFoundError(errno.ENOENT, "no such directory", self._root)
@@ -84,7 +90,8 @@ class DirectoryStore:
         self._durable.add(directory)
 
     def get_range(self, name: str, start: int, end: int) -> bytes:
-        """Read a range as `ObjectStore.get_range`."""
+        """Return bytes [start, end) of an object's file, fewer at its end; errors are those of `ObjectStore.get_range`.
+        """
         with self._remote_errors(name):
             file = self._disk.open(self._path(name), readonly=True)
             try:
@@ -96,7 +103,7 @@ class DirectoryStore:
         return data
 
     def size(self, name: str) -> int:
-        """Return the length of an object's file in bytes."""
+        """Return the length of an object's file in bytes. Raises RemoteResourceNotFoundError if it does not exist."""
         with self._remote_errors(name):
             return self._disk.stat(self._path(name)).size_bytes
 
@@ -108,7 +115,7 @@ class DirectoryStore:
                     yield StoredObject(name, *self._disk.stat(self._path(name)))
 
     def delete(self, name: str) -> None:
-        """Remove an object's file durably."""
+        """Remove an object's file durably; one that does not exist is no error."""
         path = self._path(name)
         with suppress(RemoteResourceNotFoundError), self._remote_errors(name):
             self._disk.unlink(path)
@@ -126,7 +133,7 @@ class DirectoryStore:
         return removed
 
     def _files(self, prefix: str) -> Iterator[str]:
-        """Yield the names of all files below ``prefix``."""
+        """Yield the names of all files below ``prefix``, unfinished uploads among them."""
         pending = [prefix.rstrip("/")]
         while pending:
             inner = pending.pop()
@@ -139,9 +146,10 @@ class DirectoryStore:
 
     @contextmanager
     def _remote_errors(self, name: str) -> Iterator[None]:
-        """Raise the matching `RemoteStorageError` if the block raises OSError; ``name``: the object.
+        """Context manager that replaces an OSError in its block by the matching `RemoteStorageError`.
 
-        While the directory itself is missing, as without its mount, no object counts as missing.
+        ``name`` is the object of the message. While the root directory is missing, as without its mount, no object
+        counts as missing: the error is retriable.
         """
         try:
             yield

@@ -31,7 +31,7 @@ NO_OFFSET = OffsetAndEpoch(-1, UNDEFINED_EPOCH)
 def epochs_with_records(entries: Iterable[tuple[int, int]]) -> dict[int, int]:
     """Return the leader epochs that have records as a map from epoch to start offset, ascending.
 
-    An epoch without records begins at the same offset as the next one.
+    ``entries`` are epochs with their start offsets; one without records begins at the same offset as the next one.
     """
     result: dict[int, int] = {}
     previous: tuple[int, int] | None = None
@@ -88,7 +88,7 @@ def find_highest_remote_offset(
 def find_copied_offset(
     cache: RemoteLogMetadataCache, epochs: LeaderEpochFileCache, log_start_offset: int, log_end_offset: int
 ) -> int:
-    """Return the last offset up to which the log need not be copied, -1 if there is none.
+    """Return the last offset up to which the log need not be copied, inclusive, -1 if there is none.
 
     It is the highest remote offset, unless the segments there were deleted although the log still has their records:
     tiered storage of the topic ended and began again. Kafka neither copies nor keeps these records then.
@@ -106,7 +106,10 @@ def find_copied_offset(
 def find_log_start_offset(
     cache: RemoteLogMetadataCache, epochs: LeaderEpochFileCache, local_log_start_offset: int
 ) -> int:
-    """Return the start offset of the log with its remote segments; the local one if there are none."""
+    """Return the start offset of the log with its remote segments; the local one if there are none.
+
+    The first remote segment of the oldest leader epoch that has any decides.
+    """
     for epoch, _ in epochs.entries:
         segments = cache.list_segments(epoch)
         if segments:

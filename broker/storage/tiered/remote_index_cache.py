@@ -56,7 +56,7 @@ class RemoteIndexCache:
             self._evict()
 
     def offset_index(self, metadata: RemoteLogSegmentMetadata) -> OffsetIndex:
-        """Return the offset index of a segment.
+        """Return the decoded offset index of a segment, from the cache or the remote store.
 
         Raises:
             RemoteStorageError: it cannot be fetched, or is malformed.
@@ -65,7 +65,7 @@ class RemoteIndexCache:
         return self._get(metadata, IndexType.OFFSET, lambda raw: OffsetIndex.unpack(base, raw, _path(metadata)))
 
     def time_index(self, metadata: RemoteLogSegmentMetadata) -> TimeIndex:
-        """Return the time index of a segment.
+        """Return the decoded time index of a segment, from the cache or the remote store.
 
         Raises:
             RemoteStorageError: it cannot be fetched, or is malformed.
@@ -111,6 +111,6 @@ class RemoteIndexCache:
 
 
 def _path(metadata: RemoteLogSegmentMetadata) -> str:
-    """Return the name of a segment for messages."""
+    """Return a name of a remote segment for error messages."""
     segment = metadata.segment_id
     return f"{segment.topic}-{segment.partition} remote segment {segment.id.hex()}"

@@ -19,7 +19,7 @@ class RemoteReadQuota(Protocol):
         """Return the time in ms to wait before the next read; 0 while the rate is within the limit."""
 
     def record(self, size_bytes: int) -> None:
-        """Record bytes that were read."""
+        """Record bytes that were read against the quota."""
 
 
 class RemoteReadSettings(Protocol):
@@ -60,7 +60,7 @@ class RemoteLogAccess(Protocol):
         """Return the remote segments of a partition; None while their metadata is not loaded."""
 
     def in_reader_thread(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Run a call of the store for a read in a thread and return its result.
+        """Run a call of the store for a read in a thread and return its result; its errors are raised.
 
         Raises:
             RemoteReadQueueFullError: ``remote.log.reader.max.pending.tasks`` calls wait already.

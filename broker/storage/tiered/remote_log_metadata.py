@@ -101,7 +101,7 @@ _NEXT_STATES: dict[RemoteLogSegmentState | None, tuple[RemoteLogSegmentState, ..
 
 
 def is_valid_transition(source: RemoteLogSegmentState | None, target: RemoteLogSegmentState) -> bool:
-    """Return whether a segment may change from one state to another; None: the segment is not known yet.
+    """Return whether a segment may change from ``source`` to ``target``; None as ``source``: it is not known yet.
 
     A repeated state is valid, as records are written again after a retry.
     """
@@ -109,7 +109,7 @@ def is_valid_transition(source: RemoteLogSegmentState | None, target: RemoteLogS
 
 
 def metadata_partition(topic_id: bytes, partition: int, partition_count: int) -> int:
-    """Return the partition of the metadata topic that has the records of a partition: a hash of UUID and partition.
+    """Return the 0-based partition of the metadata topic that has the records of a partition, by Kafka's hash.
 
     Args:
         topic_id: UUID of the topic, 16 bytes.
@@ -136,14 +136,14 @@ def updated(metadata: RemoteLogSegmentMetadata, update: RemoteLogSegmentMetadata
 
 
 def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
-    """Return the value of a record of `__remote_log_metadata`."""
+    """Encode metadata as the value of a record of `__remote_log_metadata`."""
     message = _to_message(metadata)
     head = write_uvarint(FRAME_VERSION) + write_uvarint(spec_of(type(message)).key) + write_uvarint(RECORD_VERSION)
     return head + compiler.encode(message, RECORD_VERSION)
 
 
 def decode_remote_log_metadata(raw: Buffer) -> RemoteLogMetadata:
-    """Decode the value of a record of `__remote_log_metadata`.
+    """Decode the value of a record of `__remote_log_metadata` as the object of its type.
 
     Raises:
         WireError: unknown type or version, malformed body, or values that no segment can have.

@@ -63,10 +63,11 @@ class _EpochSegments:
         return self.ids[at - 1] if at else None
 
     def on_copied(self, start: int, end: int, segment_id: RemoteLogSegmentId) -> None:
-        """Make a segment readable, whose records of this epoch have the offsets ``start`` to ``end``, inclusive.
+        """Make a segment with the epoch's offsets ``start`` to ``end``, inclusive, readable; raise `highest_offset`.
 
-        Readable segments from ``start`` on become unreferenced if ``end`` is at or above all their offsets: after a
-        change of leaders the new leader copies a range again that the previous one copied in other segments.
+        If it reaches the highest offset copied before, readable segments from ``start`` on become unreferenced: after a
+        change of leaders the new leader copies a range again that the previous one copied in other segments. A segment
+        with the same ``start`` is replaced in any case.
         """
         highest = self.highest_offset
         if highest is not None and highest <= end:
@@ -128,9 +129,10 @@ class RemoteLogMetadataCache:
         return None if segments is None else segments.highest_offset
 
     def list_segments(self, epoch: int | None = None) -> list[RemoteLogSegmentMetadata]:
-        """Return the segments with records of a leader epoch by ascending start offset; for None all, unordered.
+        """Return the segments with records of a leader epoch, by start offset; for None all, in no order.
 
-        Segments that are being copied or deleted are included.
+        Empty for an unknown epoch. Also those that are being copied or deleted, or are replaced: only
+        COPY_SEGMENT_FINISHED may be read.
         """
         if epoch is None:
             return list(self._segments.values())

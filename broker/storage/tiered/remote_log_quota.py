@@ -27,7 +27,7 @@ class RemoteLogQuota:
         """Start time in ms (monotonic) and bytes of each sample."""
 
     def record(self, size_bytes: int) -> None:
-        """Record bytes that were copied or read."""
+        """Record bytes that were copied or read now; the rate may exceed the limit then."""
         now_ms = self._env.monotonic_ms()
         samples = self._samples
         if not samples or now_ms - samples[-1][0] >= self._window_ms:

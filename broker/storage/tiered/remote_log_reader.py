@@ -156,7 +156,7 @@ class RemoteLogReader:
     ) -> RemoteLogSegmentMetadata | None:
         """Return the first remote segment from ``offset`` on that may have aborted transactions; None without one.
 
-        Later leader epochs of the log are searched, too.
+        In later leader epochs of the log the search continues at their start offsets.
         """
         first_epoch = log.epochs.epoch_for_offset(offset)
         if first_epoch == UNDEFINED_EPOCH:
@@ -194,11 +194,13 @@ class RemoteLogReader:
         """Return the first record by offset, in the remote segments, with a timestamp of at least ``timestamp_ms``.
 
         None if the local segments must be searched: they begin at or below the segment that would be searched, or no
-        remote segment has such a timestamp.
+        remote segment of the log's leader epochs has such a timestamp. ``decompressions`` limits concurrent
+        decompressions.
 
         Raises:
             ProtocolError: REPLICA_NOT_AVAILABLE: the metadata is not loaded.
             RemoteStorageError: the store failed. WireError: a batch is damaged.
+            RemoteReadQueueFullError: too many reads wait for a thread.
         """
         segments, start = await self._metadata_cache(log), log.log_start_offset
         first_epoch = log.epochs.epoch_for_offset(start)

@@ -298,10 +298,10 @@ class RemoteLogTasks:
         gauges.metadata_count, gauges.size_bytes = len(known), size_bytes
 
     async def delete_all_segments(self) -> None:
-        """Delete all remote segments of the partition.
+        """Delete all remote segments of the partition, also those that are being copied, from store and metadata.
 
         Raises:
-            RemoteStorageError: The store or the metadata topic failed; a repetition continues.
+            RemoteStorageError: The store or the metadata topic failed; another call deletes the remaining ones.
         """
         for metadata in self._cache.list_segments():
             await self._delete_segment(metadata)

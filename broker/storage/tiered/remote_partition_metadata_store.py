@@ -92,7 +92,7 @@ class MetadataPartition:
                 each.end_offset = min(each.end_offset, end_offset)
 
     def advance(self, position: int) -> None:
-        """Set the next offset to read; partitions that it completes become ready."""
+        """Set the next offset to read; partitions whose end offset it reaches become ready."""
         self.position = position
         for each in self.assigned.values():
             if each.end_offset is not None and position >= each.end_offset and not each.ready.is_set():
@@ -110,7 +110,7 @@ class RemotePartitionMetadataStore:
         """Metadata partitions that are read, by number."""
 
     def get(self, key: TopicIdPartition) -> AssignedPartition | None:
-        """Return an assigned partition, None if it is not assigned."""
+        """Return a tracked partition by its key; None if it is not assigned to this broker."""
         return self._assigned.get(key)
 
     def assign(self, key: TopicIdPartition) -> bool:
@@ -169,7 +169,7 @@ def _key(metadata: RemoteLogMetadata) -> TopicIdPartition:
 
 
 def _apply(cache: RemoteLogMetadataCache, metadata: RemoteLogMetadata) -> None:
-    """Apply a record to the cache of its partition.
+    """Apply a record to the cache of its partition; deletions of partitions and snapshots have no effect.
 
     Raises:
         RemoteResourceNotFoundError: An update of an unknown segment.

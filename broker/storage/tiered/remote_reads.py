@@ -42,7 +42,7 @@ class RemoteRead(Generic[T]):
 
 
 class RemoteReads:
-    """Reads from the remote tier for requests to this broker, with their counters."""
+    """Reads from the remote tier for requests to this broker, each as a task, with their counters."""
 
     def __init__(
         self,
@@ -79,7 +79,10 @@ class RemoteReads:
         return self.start_read(info.log, partial(self._fetch, info))
 
     async def _fetch(self, info: RemoteFetchInfo) -> RemoteFetchData:
-        """Read a partition for a Fetch, and count it (``RemoteFetchRequestsPerSec`` …)."""
+        """Read a partition for a Fetch; count it (``RemoteFetchRequestsPerSec`` …) and record its bytes for the quota.
+
+        The errors of `RemoteLogReader.read` are raised, after they are counted.
+        """
         stats, size = self.remote.topic_stats(info.log.topic), 0
         stats.fetches += 1
         try:
@@ -94,10 +97,10 @@ class RemoteReads:
         return found
 
     def start_read(self, log: PartitionLog, work: Callable[[], Awaitable[T]]) -> RemoteRead[T]:
-        """Start a read of a partition as a task, and return it.
+        """Start a read of a partition as a task, and return it at once, not done.
 
-        Its purgatory key is completed at its end, which is never within this call. An error of ``work`` becomes the
-        error code of the read.
+        At its end its purgatory key is completed. An error of ``work`` becomes the error code of the read:
+        UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE for a WireError, or that of a ProtocolError.
         """
         read: RemoteRead[T] = RemoteRead(("remote", log.topic, log.partition))
         self._start(lambda: self._run(read, log, work))
@@ -135,7 +138,7 @@ class RemoteReads:
 
     @staticmethod
     def abandon(reads: Iterable[RemoteRead[T]]) -> None:
-        """Cancel the reads that are not done."""
+        """Cancel the reads that are not done; a call of the store that is in a thread continues."""
         for read in reads:
             if not read.is_done:
                 read.scope.cancel()

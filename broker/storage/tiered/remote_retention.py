@@ -74,7 +74,8 @@ def remote_log_size_job(cache: RemoteLogMetadataCache, state: TieredLogState, ep
     """Return the size in bytes of the copied segments that belong to the log, as a job; each is counted once.
 
     Segments below the log start offset are not counted. Kafka counts them, so that after DeleteRecords, or after a
-    deletion that failed, it deletes as many bytes too many by ``retention.bytes``.
+    deletion that failed, it deletes as many bytes too many by ``retention.bytes``. ``epochs`` are those of the log with
+    records.
     """
     counted: set[RemoteLogSegmentId] = set()
     size_bytes = 0
@@ -163,9 +164,10 @@ def _in_epoch_order(cache: RemoteLogMetadataCache, epochs: Iterable[int]) -> Ite
 def unreferenced_segments(
     cache: RemoteLogMetadataCache, earliest_epoch: int, being_copied: Collection[RemoteLogSegmentId] = ()
 ) -> list[RemoteLogSegmentMetadata]:
-    """Return the remote segments whose leader epochs are all before the earliest one of the log.
+    """Return the remote segments whose leader epochs are all before the earliest one of the log, to be deleted.
 
-    They remain after an unclean election and after the log start offset advanced.
+    They remain after an unclean election and after the log start offset advanced. Those in ``being_copied`` are left
+    out.
     """
     return [
         metadata

@@ -141,7 +141,9 @@ class RemoteSegmentReader:
 
 
 def records_below(raw: bytes, offset: int) -> bytes:
-    """Return the batches whose base offset is below ``offset``, the last of which may be cut off.
+    """Return the batches in ``raw`` up to the first one whose base offset is at or above ``offset``.
+
+    The last batch may be cut off; ``raw`` itself is returned if all are below.
 
     Raises:
         WireError: a batch header is damaged.
@@ -151,9 +153,10 @@ def records_below(raw: bytes, offset: int) -> bytes:
 
 
 def aborted_txns_in_range(entries: list[AbortedTxn], offset: int, upper_offset: int) -> tuple[list[AbortedTxn], bool]:
-    """Return the aborted transactions with records in ``offset`` to ``upper_offset`` (exclusive) of one index.
+    """Return the aborted transactions of an index that have records in ``offset`` to ``upper_offset``, exclusive.
 
-    The second value is True if no later index has further ones.
+    ``entries`` are those of the index of one segment. The second value is True if no index of a later segment has
+    further ones.
 
     Source: ``TransactionIndex.collectAbortedTxns`` (apache/kafka 4.3.1).
     """

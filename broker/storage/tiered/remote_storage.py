@@ -85,16 +85,22 @@ class CorruptRemoteSegmentError(RemoteStorageError):
 
 
 class RemoteStorage(Protocol):
-    """Store of segments. Its calls may take seconds: they are made in threads, never on the event loop.
+    """Interface of a store of segments. Its calls may take seconds: they are made in threads, never on the event loop.
 
     Each raises RemoteStorageError or a subclass of it if the store fails.
     """
 
     def copy_segment(self, metadata: RemoteLogSegmentMetadata, files: SegmentFiles) -> bytes | None:
-        """Store a segment whole or not at all, verify the copy, and return custom metadata (None if there is none)."""
+        """Store a segment with its indexes whole or not at all, and verify the copy.
+
+        Return the custom metadata for the metadata of the segment, None without any. ``files`` are the local files.
+        """
 
     def fetch_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> bytes:
-        """Return bytes [start, end) of the segment's records; fewer at the segment's end."""
+        """Return bytes [start, end) of the segment's records; fewer at the segment's end.
+
+        Raises RemoteResourceNotFoundError if the segment does not exist.
+        """
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
         """Return a stored index, whole. Raises RemoteResourceNotFoundError if the segment has none of this type."""

@@ -118,7 +118,7 @@ def encode_identity(identity: ObjectIdentity) -> bytes:
 
 
 def decode_identity(raw: bytes | None) -> ObjectIdentity | None:
-    """Return what `encode_identity` has encoded; None if ``raw`` is None or of another kind of store."""
+    """Decode the custom metadata of a segment; None if ``raw`` is None, damaged or of another kind of store."""
     if raw is None or len(raw) != _CUSTOM_METADATA.size:
         return None
     version, object_bytes, descriptor_crc, own_crc = _CUSTOM_METADATA.unpack(raw)
@@ -159,7 +159,7 @@ OBJECT_SUFFIX = ".segment"
 
 
 class SegmentEncoder:
-    """Encoder of a segment object, with memory for the indexes and one piece of the records."""
+    """Encoder of a segment object; it holds the indexes and one piece of the records in memory."""
 
     def __init__(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
         self._metadata = metadata
@@ -268,7 +268,7 @@ def decode_footer(raw: Buffer, object_bytes: int) -> Footer:
 
 
 def decode_descriptor(raw: bytes, footer: Footer) -> SegmentDescriptor:
-    """Return the descriptor that the footer points to.
+    """Decode and check the descriptor of an object; ``raw`` has the bytes that ``footer`` points to.
 
     Raises:
         CorruptRemoteSegmentError: wrong checksum, or values that no segment has.
@@ -338,10 +338,10 @@ def _checked_parts(stored: _DescriptorJson, end: int) -> dict[str, Part]:
 
 
 def verify_part(part: Part, data: Buffer) -> None:
-    """Check the bytes of a part.
+    """Check the length and the checksum of a part's bytes.
 
     Raises:
-        CorruptRemoteSegmentError: they are too few, or their checksum is wrong.
+        CorruptRemoteSegmentError: the length differs, or the checksum is wrong.
     """
     if len(data) != part.length:
         raise CorruptRemoteSegmentError(f"{part.name} is truncated: {len(data)} bytes ({part.length} expected)")
@@ -356,7 +356,9 @@ def chunk_range(descriptor: SegmentDescriptor, start: int, end: int) -> tuple[in
 
 
 def verify_chunks(descriptor: SegmentDescriptor, checksums: bytes, start: int, data: Buffer) -> None:
-    """Check records that begin at ``start``, the beginning of a chunk, and end at the end of a chunk.
+    """Check the checksums of whole chunks of records in ``data``, the first of which begins at position ``start``.
+
+    ``checksums`` are those of all chunks of the object.
 
     Raises:
         CorruptRemoteSegmentError: a chunk has a wrong checksum.

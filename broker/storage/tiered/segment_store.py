@@ -99,7 +99,7 @@ class SegmentStore:
         return encode_identity(encoder.identity)
 
     def fetch_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> bytes:
-        """Return bytes [start, end) of the segment's records; they are verified.
+        """Return bytes [start, end) of the segment's records, fewer at its end, after a check of their checksums.
 
         Raises:
             RemoteResourceNotFoundError, CorruptRemoteSegmentError, RemoteStorageError: the bytes cannot be returned.
@@ -116,7 +116,7 @@ class SegmentStore:
         return data if (first, last) == (start, end) else data[start - first : end - first]
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
-        """Return an index, verified.
+        """Return a stored index, whole, after a check of its checksum.
 
         Raises:
             RemoteResourceNotFoundError: the segment does not exist, or has no such index.
@@ -290,7 +290,7 @@ def _read_records(file: File, size: int, path: str) -> Iterator[bytes]:
     """Yield the records of a local segment in pieces of `COPY_PIECE_BYTES`, after a check of its length.
 
     Raises:
-        ValueError: it is not ``size`` bytes long.
+        ValueError: it is not ``size`` bytes long. OSError: it cannot be read.
     """
     actual = file.size()
     if actual != size:
@@ -304,7 +304,8 @@ def _read_records(file: File, size: int, path: str) -> Iterator[bytes]:
 
 
 def _local_errors(chunks: Iterator[bytes], path: str) -> Iterator[bytes]:
-    """Yield ``chunks``; an error of the local segment ends the upload with a RemoteStorageError."""
+    """Yield ``chunks``; raise an error of the local segment at ``path`` as RemoteStorageError, which ends the upload.
+    """
     try:
         yield from chunks
     except (OSError, ValueError) as error:

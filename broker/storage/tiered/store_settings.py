@@ -75,7 +75,7 @@ CLOUD_PREFIX, CLIENT_PREFIX = "store.", "client."
 
 
 def parse_store_settings(values: Mapping[str, str]) -> RemoteStoreSettings:
-    """Parse the settings of a remote store, without prefix.
+    """Parse the settings of a remote store, given without their prefix ``rsm.config.``.
 
     ``store.NAME`` is a setting of the cloud (obstore's names: ``store.endpoint``, ``store.region``), ``client.NAME``
     one of its HTTP client (``client.allow_http``).
@@ -140,7 +140,11 @@ def open_object_store(settings: RemoteStoreSettings, disk: Disk) -> ObjectStore:
 
 
 def open_segment_store(settings: RemoteStoreSettings, disk: Disk) -> SegmentStore:
-    """Return the store of segments without a cache. Raises InvalidStoreError."""
+    """Return the store of segments without a cache; nothing is sent yet.
+
+    Raises:
+        InvalidStoreError: the store cannot be opened with these settings.
+    """
     return SegmentStore(open_object_store(settings, disk), disk, reads_back=settings.reads_back)
 
 
