@@ -112,7 +112,10 @@ class Node:
         return identity, quorum
 
     async def _run_components(self, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
-        """Run the components from loading the identity to writing the clean shutdown file."""
+        """Run the components of the node, from loading its identity to writing the clean shutdown files.
+
+        ``ready`` is called once the node serves; ``stop`` ends the run.
+        """
         identity, quorum = await self._load_identity()
         opened = True
         async with trio.open_nursery() as nursery:

@@ -230,7 +230,7 @@ class Dispatcher:
         return handler(context, body)
 
     def _handler(self, key: ApiKey, route: ApiSpec) -> Handler:
-        """Return the handler of an API with its authorization rules; stored, as the authorizer is fixed at startup."""
+        """Return the handler of an API with its authorization rules; keep it, as the authorizer is fixed at startup."""
         handler = load_handler(route.endpoint(at_controller=self.serves_controllers).handler_module)
         if self.services.authorizer is not None:
             handler = with_authorization(handler, route, at_controller=self.serves_controllers)

@@ -24,7 +24,7 @@ class RateLimitedLog:
         self._suppressed = 0
 
     def log(self, logger: logging.Logger, level: int, text: str, *values: object, traceback: bool = False) -> None:
-        """Write a log line, or count it as suppressed if the limit of this minute is reached.
+        """Log ``text`` with ``values``, or count it as suppressed if the limit of this minute is reached.
 
         ``traceback``: append the traceback of the exception being handled.
         """

@@ -20,7 +20,10 @@ PartitionNames = Iterator[tuple[str | None, int]]
 
 
 def _named_partitions(fields: NamedPartitions, body: Any, image: MetadataImage) -> PartitionNames:
-    """Yield topic name and number of each partition; ``(None, -1)`` after each topic lets the caller yield."""
+    """Yield topic name and number of each partition in ``body``; the name is None for an unknown topic id.
+
+    ``(None, -1)`` after each topic lets the caller yield.
+    """
     for topic in getattr(body, fields.topics):
         topic_id = ZERO_UUID if fields.topic_id is None else getattr(topic, fields.topic_id)
         name = getattr(topic, fields.name) if topic_id == ZERO_UUID else image.topic_names.get(topic_id)
@@ -38,7 +41,10 @@ def _coordinator_partitions(body: Any, image: MetadataImage) -> PartitionNames:
 
 
 def partitions_to_create(spec: ApiSpec, body: Any, services: BrokerServices) -> Job[list[tuple[str, int]]]:
-    """Return the partitions named in a request whose logs are still being created on this broker, as a job."""
+    """Return the partitions that a request names and whose logs are still being created here, as a job.
+
+    ``body`` is the request; the fields of its partitions are those of ``spec``; without any the result is empty.
+    """
     image, fields = services.replica_manager.image, spec.partitions
     if fields is None:
         return []

@@ -18,7 +18,10 @@ PartitionKey = tuple[str | None, bytes, int]
 
 
 def partition_key(name: str | None, topic_id: bytes, partition: int, *, uses_ids: bool) -> PartitionKey:
-    """Return the key of a partition; with topic ids without the name, as the name of an id may become known later."""
+    """Return the key of a partition in a session.
+
+    With ``uses_ids`` (topic ids) the key has no name, as the name of an id may become known later.
+    """
     return (None, topic_id, partition) if uses_ids else (name, topic_id, partition)
 
 
@@ -95,7 +98,10 @@ class FetchContext(Protocol):
         """Create the buffer for the rows of the response."""
 
     def build_response(self, rows: Any) -> Job[FetchResponse]:
-        """Return the response with the rows of the partitions that were read, as a job; update the fetch session."""
+        """Return the response with the rows of the partitions that were read, as a job; update or open the session.
+
+        ``rows`` is what `create_row_buffer` returned.
+        """
 
     @property
     def is_follower(self) -> bool:
@@ -181,14 +187,14 @@ class FetchSession:
     def on_response(self, rows: Any, watch: Any, wake: Callable[[Hashable], None]) -> Job[None]:
         """Update the session after a response, as a job; no effect if the session reads all partitions each time.
 
-        ``watch`` and ``wake`` are used by `FollowerFetchSession`.
+        ``rows``, ``watch`` and ``wake`` are used by `FollowerFetchSession`.
         """
         return
         yield
 
 
 class IncrementalFetchContext:
-    """Context of an incremental fetch, whose request contains only changed partitions.
+    """Context of a fetch that continues a session; its request contains only changed partitions.
 
     The replica id of the request itself decides whether it comes from a follower, not that of the request that opened
     the session (``FetchRequest.isFromFollower``).

@@ -219,7 +219,7 @@ class FetchSessionCache:
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> FetchSession | None:
-        """Remove and return the session with an id; None if it does not exist."""
+        """Close the session with an id and return it; None if it does not exist."""
         return self._sessions.pop(session_id, None)
 
     def new_context(
@@ -297,10 +297,10 @@ class FetchSessionCache:
     def maybe_create_session(
         self, wanted: dict[PartitionKey, CachedPartition], *, uses_ids: bool, follower: int = -1
     ) -> int:
-        """Create a session and return its id; 0 if the cache is full and no session may be evicted.
+        """Create a session with the partitions ``wanted`` and return its id; 0 if no session can be created.
 
-        The least recently used session is evicted: for a consumer one that was idle for two minutes, for a follower
-        also any session of a consumer.
+        That is so if the cache is full and no session may be evicted. The least recently used session is evicted: for a
+        consumer one that was idle for two minutes, for a follower also any session of a consumer.
         """
         now, privileged = self._env.monotonic_ms(), follower >= 0
         while len(self._sessions) >= self._slots or (

@@ -107,7 +107,10 @@ class FollowerFetchSession(FetchSession):
         return list(self._dirty.values())
 
     def mark_dirty(self, key: PartitionKey, *, more: bool) -> None:
-        """Mark a clean partition as changed; with ``more`` complete a delayed request of the session."""
+        """Mark a clean partition as changed, so that the next request reads it; no effect if it is not clean.
+
+        With ``more`` a delayed request of the session is completed.
+        """
         if self._clean.pop(key, None) is not None:
             self._dirty[key] = self.partitions[key]
         if more:
@@ -120,8 +123,8 @@ class FollowerFetchSession(FetchSession):
         ``watch`` can register a listener for its changes. ``rows`` is not stored.
 
         Args:
-            rows: requested partitions, each with its part of the response.
-            watch: registers a listener for changes of a partition.
+            rows: requested partitions, each with its row of the response.
+            watch: registers a listener for changes of a partition; returns False if it has changed already.
             wake: completes a delayed request by its purgatory key.
         """
         self._wake = wake

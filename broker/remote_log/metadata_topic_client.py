@@ -265,7 +265,7 @@ class MetadataTopicClient:
 
 
 def _decode_job(partition: int, raw: Buffer, at: int) -> Job[MetadataBatches]:
-    """Return the records in fetched bytes from ``at`` on, as a job.
+    """Return the records in the fetched bytes ``raw`` from offset ``at`` on, as a job; control batches are left out.
 
     A batch that cannot be decoded, or has more than `MAX_BATCH_BYTES` of records, is logged and skipped.
     """

@@ -133,7 +133,7 @@ class RemoteLogManager:
         return self._metadata.cache((topic_id, partition))
 
     async def in_reader_thread(self, work: Callable[[], T]) -> T:
-        """Run a call of the store for a read in a thread, at most ``remote.log.reader.threads`` at a time.
+        """Run a call of the store for a read in one of ``remote.log.reader.threads`` threads; return its result.
 
         Raises:
             RemoteReadQueueFullError: ``remote.log.reader.max.pending.tasks`` calls wait already.
@@ -180,7 +180,10 @@ class RemoteLogManager:
         self._stop((replica.topic_id, replica.partition), deletes=is_deleted)
 
     def _update(self, replica: HostedPartition) -> None:
-        """Start and stop the tasks of a hosted partition by its role and the settings of its topic."""
+        """Start or stop the tasks of a hosted partition by its role and the settings of its topic.
+
+        No effect while its remote segments are being deleted.
+        """
         key = (replica.topic_id, replica.partition)
         if not replica.log.config.tiering.is_enabled:
             if key in self._leaders or key in self._followers:
@@ -261,7 +264,7 @@ class RemoteLogManager:
     # ------------------------------------------------------------------ background
 
     async def run(self) -> None:
-        """Read the metadata topic, and update the partitions that this broker follows, until cancelled."""
+        """Read the metadata topic, and update the highest remote offsets of followed partitions, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._metadata.run)
             while True:

@@ -134,7 +134,8 @@ class TopicBasedRemoteLogMetadataManager:
         """Append a record; return once it is committed and replayed on this broker.
 
         Raises:
-            RemoteStorageError: It is not known to be committed, or its partition is not assigned to this broker.
+            RemoteStorageError: It is not known to be committed, its partition is not assigned to this broker, or it was
+                not replayed within ``consume.wait.ms``.
         """
         assert isinstance(record, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate)
         segment_id = record.segment_id
@@ -151,7 +152,9 @@ class TopicBasedRemoteLogMetadataManager:
             raise RetriableRemoteStorageError("Timed out in catching up with the expected offset by consumer")
 
     async def _append(self, partition: int, value: bytes) -> int:
-        """Append a record to a metadata partition, repeatedly after errors that may pass; return its offset.
+        """Append a record to a metadata partition; return its offset once it is committed.
+
+        Errors that may pass are retried for `DELIVERY_TIMEOUT_MS`, so that the record may be appended twice.
 
         Raises:
             RemoteStorageError: It is not known to be committed.
@@ -175,7 +178,7 @@ class TopicBasedRemoteLogMetadataManager:
     # ------------------------------------------------------------------ readers
 
     async def run(self) -> None:
-        """Create the topic if it does not exist, then read it until cancelled."""
+        """Create the topic if it does not exist, then read it until cancelled, with a task for each leader."""
         self._leaders_in_progress.clear()
         try:
             await self._ensure_topic()
@@ -214,7 +217,10 @@ class TopicBasedRemoteLogMetadataManager:
         return [part for part in parts if self._topic.leader_of(part.number) == leader]
 
     async def _read_from(self, leader: int) -> None:
-        """Read the metadata partitions that a broker leads until it leads none."""
+        """Read the metadata partitions that a broker leads until it leads none; the body of a task.
+
+        Errors are retried.
+        """
         backoff_s = MIN_RETRY_BACKOFF_S
         try:
             while parts := self._parts_of(leader):
@@ -235,7 +241,7 @@ class TopicBasedRemoteLogMetadataManager:
             self._changed.set()
 
     async def _read_once(self, leader: int, parts: list[MetadataPartition]) -> bool:
-        """Read and replay the next records of metadata partitions; return False if one of them failed.
+        """Read and replay the next records of metadata partitions of one leader; return False if one of them failed.
 
         Raises:
             OSError, WireError, ProtocolError: There is no valid response.

@@ -37,9 +37,9 @@ PartitionKey = tuple[bytes, int]
 def build_alter_partition_request(
     node_id: int, broker_epoch: int, sent: dict[PartitionKey, PendingIsrChange]
 ) -> AlterPartitionRequest:
-    """Return an AlterPartition request with all pending ISR changes.
+    """Return an AlterPartition request with the pending ISR changes in ``sent``.
 
-    Each ISR member has the broker epoch of its last Fetch; this node has its own.
+    Each ISR member has the broker epoch of its last Fetch, this node has ``broker_epoch``.
     """
     topics: dict[bytes, AlterPartitionRequestTopicData] = {}
     for (topic_id, number), pending in sent.items():
@@ -81,9 +81,9 @@ def _apply_partition_result(
     log_texts: list[str],
     now_ms: int,
 ) -> AlterPartitionOutcome:
-    """Apply the controller's result for one partition and count it; append the text of an ISR change to ``log_texts``.
+    """Apply the controller's result ``row`` for one partition, count it, and return the outcome.
 
-    A rejected change is logged here.
+    The text of an ISR change is appended to ``log_texts``; a rejected change is logged here.
     """
     replica = pending.replica
     recovering = row.leader_recovery_state == RECOVERING

@@ -24,10 +24,10 @@ PartitionKey = tuple[bytes, int]
 
 
 class AlterPartitionSubmitter(Protocol):
-    """Channel to the active controller, local or remote."""
+    """Interface of the channel to the active controller, in this process or over the network."""
 
     async def submit(self, request: Any, version: int = 0) -> Any:
-        """Send a request to the active controller; return its response, once the changes are committed.
+        """Send a request in ``version`` to the active controller; return its response, once the changes are committed.
 
         Raises:
             ProtocolError, OSError: no response.
@@ -56,7 +56,7 @@ class AlterPartitionSender:
         self._wakeup = trio.Event()
 
     def submit(self, pending: PendingIsrChange) -> None:
-        """Enqueue an ISR change, replacing an unsent one of the same partition."""
+        """Enqueue an ISR change for the task of `run`, replacing an unsent one of the same partition."""
         self._unsent[pending.replica.topic_id, pending.replica.partition] = pending
         self._wakeup.set()
 

@@ -36,7 +36,11 @@ class DelayedProduce(NamedTuple):
 
     @property
     def is_outcome_unknown(self) -> bool:
-        """True if this node cannot know whether the batch is committed: later leaders may have replaced it."""
+        """True if this node cannot know whether the batch is committed: it may have been truncated since.
+
+        On a follower that is so without a leader, or after a truncation or replacement of the log; on a leader if this
+        node was a follower meanwhile.
+        """
         replica = self.replica
         if type(replica.state) is FollowerState:
             # another log object: its truncation count does not apply to the batch
@@ -77,7 +81,7 @@ async def _wait_until(
     is_done: Callable[[DelayedProduce], bool],
     timeout_ms: float,
 ) -> None:
-    """Wait until ``is_done`` holds for all batches, or ``timeout_ms`` has passed."""
+    """Wait until ``is_done`` holds for all batches in ``waiting``, or ``timeout_ms`` has passed; the caller checks."""
     left: dict[Hashable, DelayedProduce] = {}
     for one in waiting:  # of two batches of a partition the second is committed later
         left["hw", one.replica.topic, one.replica.partition] = one

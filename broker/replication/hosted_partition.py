@@ -210,7 +210,7 @@ class HostedPartition:
         """Check a client's leader epoch against the partition's; -1 is not checked.
 
         Raises:
-            ProtocolError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+            ProtocolError: FENCED_LEADER_EPOCH if it is older, UNKNOWN_LEADER_EPOCH if it is newer.
         """
         if current_leader_epoch == -1 or current_leader_epoch == self.leader_epoch:
             return
@@ -229,7 +229,7 @@ class HostedPartition:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_min_isr(self) -> None:
-        """Check before an append with acks=all that enough replicas are in sync (R-337).
+        """Check before an append with acks=all that the committed ISR has ``min.insync.replicas`` members (R-337).
 
         Raises:
             ProtocolError: NOT_ENOUGH_REPLICAS.
@@ -241,7 +241,10 @@ class HostedPartition:
             raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     def has_enough_replicas(self) -> bool:
-        """Return True if the maximal ISR satisfies min.insync.replicas: the check after an acks=all append (R-337)."""
+        """Return True if the maximal ISR satisfies min.insync.replicas: the check after an acks=all append (R-337).
+
+        False if this node does not lead.
+        """
         state = self.state
         return type(state) is LeaderState and state.has_enough_replicas(self.log.config.min_insync_replicas)
 
@@ -280,8 +283,8 @@ class HostedPartition:
     def recover_high_watermark(self, now_ms: int) -> None:
         """Advance the high watermark of a new leader to the offset that all in-sync replicas have reached.
 
-        If acknowledgements wait for a flush (``flush.messages``), it advances to the recovery point, and further after
-        a flush.
+        If acknowledgements wait for a flush (``flush.messages``), it advances to the recovery point, and a flush is
+        requested, after which it advances further.
         """
         log = self.log
         if log.log_end_offset - log.recovery_point < log.config.flush_messages:
@@ -465,6 +468,8 @@ class HostedPartition:
 
     def update_leader_offsets(self, high_watermark: int, log_start: int) -> None:
         """Update high watermark and log start offset by the leader's, as far as the log reaches (R-319).
+
+        The lag is updated, and requests that wait for the offsets are completed.
 
         Raises:
             OSError: the disk failed.

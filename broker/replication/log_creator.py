@@ -161,7 +161,7 @@ class LogCreator:
         return unknown and registration.leader in (NO_LEADER, node_id)
 
     def set_preferred_directory(self, at: TopicPartition, directory: LogDirectory) -> None:
-        """Set the directory in which a partition's missing log will be created."""
+        """Set the directory in which a partition's missing log will be created, if it is online then."""
         self._preferred.pop(at, None)
         self._preferred[at] = directory
         if len(self._preferred) > MAX_PREFERRED_DIRS:
@@ -190,7 +190,8 @@ class LogCreator:
         return not left
 
     async def wait_all_created(self, at_most: int, patience_s: float) -> None:
-        """Wait at most ``patience_s`` seconds for all pending creations, unless more than ``at_most`` are pending."""
+        """Wait at most ``patience_s`` seconds for all pending creations; return at once if more than ``at_most`` pend.
+        """
         if 0 < len(self) <= at_most:
             await self.wait_created([*self._requested, *self._in_progress], patience_s)
 
@@ -273,7 +274,8 @@ class LogCreator:
         return known or self._partly_created.get(at) or self._log_dirs.select_directory(self._in_progress_by_directory)
 
     def _process_results(self, jobs: list[LogCreationRequest], results: list[PartitionLog | OSError]) -> Job[bool]:
-        """Host the created logs of a batch, as a job; return True after a transient error, which is retried."""
+        """Host the created logs of a batch, as a job; handle errors; return True after a transient one, to retry later.
+        """
         passing = False
         logged_error: OSError | None = None
         for job, result in zip(jobs, results, strict=True):

@@ -129,7 +129,8 @@ class LogMaintenance:
     def apply_retention(self) -> Job[None]:
         """Apply retention to all logs of the online log directories and expire idle producer ids, as a job.
 
-        The log start offsets are advanced and checkpointed before the segments below them are deleted.
+        The log start offsets are advanced and checkpointed before the segments below them are deleted. An I/O error is
+        passed to ``fail``; the other logs are continued with.
         """
         for directory in self._log_dirs.online:
             due = []

@@ -133,7 +133,7 @@ class FollowerReplica:
 
 
 class AlterPartitionOutcome(Enum):
-    """Outcome of an AlterPartition request for one partition (R-334)."""
+    """Outcome of AlterPartition for one partition: applied, ignored, given up, reverted, or to be repeated (R-334)."""
 
     APPLIED = "taken"
     IGNORED = "ignored"
@@ -209,7 +209,7 @@ class LeaderState:
         now_ms: int,
         earlier: LeaderState | None = None,
     ) -> LeaderState:
-        """Return the state at the start of a leader epoch; ISR members count as caught up (R-329).
+        """Return the state of a leader at the start of a leader epoch; ISR members count as caught up (R-329).
 
         Args:
             local: id of this broker.
@@ -306,7 +306,10 @@ class LeaderState:
     def update_follower(
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
     ) -> FollowerReplica | None:
-        """Update a follower's fetch state on its Fetch and return it; None for a broker without a replica (R-327)."""
+        """Update a follower's offsets and times on its Fetch at ``offset`` and return it (R-327).
+
+        None for a broker without a replica. The ISR is not changed.
+        """
         follower = self.followers.get(broker)
         if follower is not None:
             follower.update_fetch_state(now_ms, offset, leader_end)

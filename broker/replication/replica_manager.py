@@ -255,7 +255,10 @@ class ReplicaManager:
     # ------------------------------------------------------------------ changes from the image
 
     def host(self, log: PartitionLog, topic_id: bytes) -> None:
-        """Add an open log to the hosted partitions, as follower without a leader until `apply_partition_state`."""
+        """Add an open log to the hosted partitions, as follower without a leader until `apply_partition_state`.
+
+        It replaces a hosted partition of that name.
+        """
         at = (log.topic, log.partition)
         is_new = at not in self._hosted
         replica = self._hosted[at] = HostedPartition(log, topic_id, self._wake, self._flush_due, self._isr)
@@ -269,7 +272,13 @@ class ReplicaManager:
             self.removed_traffic.add(self.traffic.pop(replica.topic))
 
     def apply_partition_state(self, at: TopicPartition, registration: PartitionRegistration) -> None:
-        """Apply the image's state of a hosted partition, as leader or follower, and call the callbacks for changes."""
+        """Apply the image's state of a hosted partition, as leader or follower, and call the callbacks for changes.
+
+        A new leader writes the start offset of its leader epoch and recovers its high watermark.
+
+        Raises:
+            OSError: The epoch file could not be written.
+        """
         replica, node = self._hosted[at], self._config.node_id
         actual, place = self._log_dirs.directory_of(replica.log).id, directory_id_of(registration, node)
         future = self.future_logs.get(at)
@@ -315,7 +324,10 @@ class ReplicaManager:
         self.discard(replica.log)
 
     def discard(self, log: PartitionLog) -> None:
-        """Rename the directory of a log that is no longer hosted for deletion; its files are deleted later."""
+        """Rename the directory of a log that is no longer hosted for deletion; its files are deleted later.
+
+        A disk error is passed to ``fail``.
+        """
         directory = self._log_dirs.directory_of(log)
         try:
             path = directory.rename_for_deletion(log.topic, log.partition, self._env.uuid().hex())

@@ -70,7 +70,10 @@ class ErrorResultBuilder:
 def build_error_response(
     asking: RespondableRequest, request: Any, code: ErrorCode, message: str | None = None
 ) -> Job[Message]:
-    """Return the response to a whole request with one error code, in all fields and rows that can have it, as a job."""
+    """Return the response to a whole request with one error code, in all fields and rows that can have it, as a job.
+
+    ``message`` None: no message, or the text of the error code if the API's layout has that.
+    """
     layout, version = asking.spec.error_response, asking.version
     if layout.message is not ErrorMessage.REASON:
         text = None if layout.message is ErrorMessage.NONE else code.text
@@ -113,7 +116,10 @@ def with_error_response(handler: Callable[[C, R], Any]) -> Callable[[C, R], Job[
 def _fields_in_version(
     cls: type[Message], version: int, code: ErrorCode, message: str | None, values: Iterable[tuple[str, Any]]
 ) -> list[tuple[str, Any]]:
-    """Return names and values of the fields to set that exist in this version; None only where nullable in it."""
+    """Return names and values of the error fields of a message class that exist in ``version``.
+
+    ``values`` are further fields with their values. A value of None is left out unless the field is nullable.
+    """
     every = {"error_code": code, "partition_error_code": code, "error_message": message, **dict(values)}
     return [
         (field.name, every[field.name])

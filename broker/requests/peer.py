@@ -59,7 +59,7 @@ class PreparedRequest(Protocol):
     """API of the request."""
 
     def respond(self, view: memoryview, begin: int, end: int) -> list[Any] | None:
-        """Serve the request in ``view[begin:end]`` of the receive buffer.
+        """Serve the request frame in ``view[begin:end]`` of the receive buffer.
 
         Returns:
             The encoded response in chunks, or None if the request must be decoded and handled as any other.

@@ -61,7 +61,7 @@ class Purgatory:
             self.forget(parked)
 
     def watch(self, parked: DelayedOperation, key: Hashable) -> None:
-        """Add a key to an operation; callers with many keys watch each key before they read its state."""
+        """Register an operation for a key; callers with many keys watch each key before they read its state."""
         parked.keys.append(key)
         self._operations_by_key.setdefault(key, {})[parked] = None
 
@@ -95,7 +95,10 @@ class Purgatory:
                     del self._operations_by_key[key]
 
     def check_and_complete(self, key: Hashable) -> None:
-        """Complete the operations that watch ``key``, which has changed, if their predicate returns True."""
+        """Check the operations that watch ``key``, which has changed; complete those whose predicate returns True.
+
+        Each waiting task continues later, not within this call.
+        """
         entries = self._operations_by_key.get(key)
         if entries:
             for parked in list(entries):

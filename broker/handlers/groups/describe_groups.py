@@ -93,9 +93,9 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> ResponseJ
 
 
 def _apply_result(row: DescribedGroup, answer: Any) -> None:
-    """Replace the row by an error if ``answer``, the result of the read barrier, is a `ProtocolError`.
+    """Replace the row by an error if ``answer`` is a `ProtocolError`.
 
-    The described state was not committed to the log then.
+    ``answer`` is the result of a wait until the described state is committed to the log.
     """
     if isinstance(answer, ProtocolError):
         row.error_code, row.error_message, row.group_state = answer.code, None, ""

@@ -106,9 +106,9 @@ def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str
 
 
 def _apply_result(row: Any, answer: Any) -> None:
-    """Replace the row by an error if ``answer``, the result of the read barrier, is a `ProtocolError`.
+    """Replace the row by an error if ``answer`` is a `ProtocolError`.
 
-    The described state was not committed to the log then.
+    ``answer`` is the result of a wait until the described state is committed to the log.
     """
     if isinstance(answer, ProtocolError):
         empty = type(row)(answer.code, None, row.group_id)

@@ -82,7 +82,10 @@ class AlterLogDirs:
         return await self._start_move(replica, target)
 
     def _alter_unhosted(self, at: TopicPartition, target: LogDirectory) -> ErrorCode:
-        """Set the preferred directory of a partition that this node does not host (yet); return the error code."""
+        """Set the preferred directory of a partition that this node does not host (yet); return the error code.
+
+        KAFKA_STORAGE_ERROR for an offline partition, otherwise REPLICA_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION.
+        """
         if at in self._replica_manager.offline_partitions:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._set_preferred_directory(at, target)
@@ -94,7 +97,11 @@ class AlterLogDirs:
         return self._env.uuid().hex()
 
     async def _start_move(self, replica: HostedPartition, target: LogDirectory) -> ErrorCode:
-        """Create an empty future log in a thread and start its copy; return NONE, or KAFKA_STORAGE_ERROR."""
+        """Create an empty future log in ``target``, in a thread, and start its copy; return NONE.
+
+        Return KAFKA_STORAGE_ERROR after a disk error, or if the partition is deleted meanwhile: the future log is
+        deleted then.
+        """
         log, now_ms, tag = replica.log, self._env.now_ms(), self._new_suffix()
         about = (log.topic, log.partition, replica.topic_id, log.config, now_ms, tag)
         path = f"{target.path}/{future_dir_name(log.topic, log.partition, tag)}"
@@ -142,7 +149,10 @@ class AlterLogDirs:
         await self._env.in_thread(partial(self._env.disk.fsync_dir, where.path), ThreadPool.SYNC)
 
     async def _abandon(self, at: TopicPartition, where: LogDirectory) -> None:
-        """Cancel a move and sync its directory, so that the future log does not return after a power failure."""
+        """Cancel a move and sync ``where``, the log directory of its future log.
+
+        Otherwise the future log would return after a power failure. A disk error is passed to ``fail``.
+        """
         self.cancel(at)
         try:
             await self._flush_directory(where)
@@ -150,7 +160,7 @@ class AlterLogDirs:
             self._fail(error, where)
 
     def cancel(self, at: TopicPartition) -> None:
-        """Cancel the move of a partition, if there is one; its future log is renamed for deletion."""
+        """Cancel the move of a partition and rename its future log for deletion; no effect without a move."""
         future = self._replica_manager.abandon_future_log(at)
         if future is not None:
             logger.info(

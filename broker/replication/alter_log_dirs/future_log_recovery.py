@@ -49,9 +49,9 @@ class LeftoverFutureLog(NamedTuple):
 def recover_future_logs(
     env: Env, config: NodeConfig, replicas: ReplicaManager, storage: LogDirs, image: MetadataImage
 ) -> Job[None]:
-    """Promote, resume, keep unused or delete each future log found at startup, as a job.
+    """Promote, resume, keep unused or delete each future log found at startup, as a job; ``image`` decides.
 
-    Run after the current logs are opened.
+    Run after the current logs are opened. A directory with a disk error goes offline.
 
     Raises:
         CorruptFile: the only log of a partition cannot be read.
@@ -106,7 +106,11 @@ def _recover_future_log(
 ) -> PartitionLog | None:
     """Open a future log: return it if it is to be promoted; otherwise resume, keep or delete it and return None.
 
-    ``arrived``: partitions whose future log was promoted before. Raises CorruptFile, OSError.
+    ``arrived``: partitions whose future log was promoted before.
+
+    Raises:
+        CorruptFile: It is the only log of the partition and cannot be read.
+        OSError: The disk failed.
     """
     at, directory = one.topic_partition, one.directory
     replica = replicas.get(*at)
@@ -174,7 +178,10 @@ def _mark_offline(replicas: ReplicaManager, one: LeftoverFutureLog) -> None:
 
 
 def _promote(replicas: ReplicaManager, one: LeftoverFutureLog, log: PartitionLog) -> None:
-    """Rename a recovered future log to the current log of its partition and host it in place of an existing one."""
+    """Rename a recovered future log to the current log of its partition and host it, in place of an existing one.
+
+    Raises OSError.
+    """
     assert one.topic_id is not None
     rename_to_current(one.directory, log)
     log.segments.record_directory_change()
@@ -188,7 +195,7 @@ def _promote(replicas: ReplicaManager, one: LeftoverFutureLog, log: PartitionLog
 
 
 def _remove(replicas: ReplicaManager, one: LeftoverFutureLog) -> None:
-    """Rename an unusable future log for deletion."""
+    """Rename an unusable future log for deletion, and schedule the deletion. Raises OSError."""
     target = f"{one.path.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"
     one.directory.disk.rename(one.path, target)
     for doomed in replicas.on_delete_scheduled:

@@ -80,21 +80,24 @@ class FutureReplicaCopier:
         return len(self._scheduler)
 
     def start_copy(self, replica: HostedPartition) -> None:
-        """Start to copy a partition's log to its existing future log. Compaction of the log is suspended meanwhile."""
+        """Start to copy a partition's log to its existing future log, in the task of `run`; do not wait for it.
+
+        Compaction of the log is suspended meanwhile.
+        """
         replica.log.set_has_future_log(begins=True)
         move = LogDirMove(replica, self._replica_manager.future_logs[replica.topic, replica.partition])
         self._scheduler.add(move)
         self._wakeup.set()
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Process a metadata publication: wake the moves whose directory assignment the image now has."""
+        """Process a metadata publication: wake the moves in ``delta`` whose directory assignment the image now has."""
         for move in self._scheduler.moves_awaiting_assignment(delta):
             if self._is_directory_assigned(move):
                 self._scheduler.wake(move)
                 self._wakeup.set()
 
     async def run(self) -> None:
-        """Execute the steps of all moves, one at a time, until cancelled."""
+        """Execute the steps of all moves, one at a time, until cancelled; a move whose step fails is retried later."""
         while True:
             self._wakeup = trio.Event()
             move = await run_in_background(self._env, self._next_move())
@@ -205,7 +208,7 @@ class FutureReplicaCopier:
         return True
 
     def _on_disk_error(self, move: LogDirMove, error: OSError, log: PartitionLog) -> None:
-        """Handle a disk error, which may take the directory offline and cancel the move; otherwise delay its retry."""
+        """Report a disk error of ``log``, which may take its directory offline and cancel the move; delay the retry."""
         move.is_blocked = True
         self._delay(move, RETRY_MS)
         self._fail(error, log)
@@ -236,7 +239,7 @@ class FutureReplicaCopier:
             await self._flush(move)
 
     def _append_chunk(self, move: LogDirMove, raw: bytes) -> bool:
-        """Append a chunk to the future log, within the quota's count; return False after a handled disk error."""
+        """Append a chunk to the future log and count it for the quota; return False after a handled disk error."""
         self._quota.record(len(raw), self._env.monotonic_ms())
         move.unflushed_bytes += len(raw)
         try:
@@ -278,7 +281,9 @@ class FutureReplicaCopier:
         return self._is_active(move)
 
     async def _request_assignment(self, move: LogDirMove) -> None:
-        """Sync the complete future log, then request the assignment of its directory (AssignReplicasToDirs).
+        """Copy the remaining records and sync the future log; then report its directory to the controller.
+
+        The report is AssignReplicasToDirs. If the future log does not catch up, nothing is reported.
 
         Raises:
             ProtocolError, WireError: the current log is corrupt.
@@ -290,7 +295,7 @@ class FutureReplicaCopier:
             self._replica_manager.on_directory_changed(move.replica.topic_id, move.replica.partition, place)
 
     async def _promote(self, move: LogDirMove) -> None:
-        """Replace the current log by the future log, if it catches up within `SWAP_ATTEMPTS` syncs.
+        """Replace the current log by the future log, if it catches up within `SWAP_ATTEMPTS` syncs; else retry later.
 
         Meanwhile the high watermark waits for syncs of the future log, where it waits for syncs at all: otherwise the
         current log would always be ahead.
@@ -322,7 +327,7 @@ class FutureReplicaCopier:
     def _catch_up(self, move: LogDirMove) -> bool:
         """Copy the remaining records without yielding; return True if the future log is complete.
 
-        Returns False after a disk error, which was handled.
+        Return False if more than a chunk is missing, the move was cancelled, or after a handled disk error.
 
         Raises:
             ProtocolError, WireError: the current log is corrupt.
@@ -346,9 +351,9 @@ class FutureReplicaCopier:
         return True
 
     def _close_gap(self, move: LogDirMove) -> bool:
-        """Advance the end of the future log over a gap that compaction left at the end of the current log.
+        """Advance the end of the future log over a gap that compaction left at the end of the current log; return True.
 
-        Returns False after a disk error, which was handled.
+        Return False after a disk error, which was handled.
 
         Raises:
             ProtocolError: records are missing for another reason.
@@ -361,7 +366,10 @@ class FutureReplicaCopier:
         return True
 
     def _swap(self, move: LogDirMove) -> None:
-        """Replace the current log by the future log without yielding; checkpoints move to the new directory."""
+        """Replace the current log by the future log without yielding; checkpoints move to the new directory.
+
+        After a disk error, which is handled, the current log stays.
+        """
         current, future = move.current_log, move.future_log
         here = self._log_dirs.directory_of(future)
         try:
@@ -375,7 +383,8 @@ class FutureReplicaCopier:
     async def _persist_swap(self, there: LogDirectory, here: LogDirectory) -> None:
         """Sync the directory names and log start offset checkpoints of both directories after a swap.
 
-        ``there`` is the former directory of the log: its cleaner checkpoint is rewritten without the log at last.
+        ``here`` is the new directory of the log, ``there`` the former one: its cleaner checkpoint is rewritten without
+        the log at last.
         """
         for directory in (here, there):
             if directory.path in self._log_dirs.offline:

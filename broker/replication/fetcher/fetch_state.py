@@ -155,7 +155,10 @@ class FollowerFetchState:
             self._changed[key] = None
 
     def update_log_state(self, key: PartitionKey, end: int, last_epoch: int, log_start: int) -> None:
-        """Set the next fetch offset from the log, after an outcome was applied to it or a flush completed."""
+        """Set the next fetch from the log's end, last epoch and start, after an outcome was applied or after a flush.
+
+        The partition is fetched again then; no effect if it was removed.
+        """
         part = self._partitions.get(key)
         if part is not None:
             part.fetch_offset, part.last_fetched_epoch, part.log_start_offset, part.is_outcome_pending = (
@@ -325,7 +328,10 @@ class FollowerFetchState:
         self._session_epoch = 0
 
     def _process_partition(self, key: PartitionKey, row: PartitionData, now_ms: float) -> FetchOutcome | None:
-        """Update a partition's fetch state by its row of the response and return its outcome, None after an error."""
+        """Update a partition's fetch state by its row of the response; return its outcome.
+
+        None after an error, which delays the partition or marks it failed, or if its state changed since the request.
+        """
         part, sent = self._partitions.get(key), self._session_partitions[key]
         if part is None or (part.fetch_offset, part.leader_epoch) != (sent.fetch_offset, sent.current_leader_epoch):
             return None

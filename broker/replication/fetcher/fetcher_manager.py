@@ -111,7 +111,8 @@ class ReplicaFetcherManager:
     def add_partition(self, replica: HostedPartition, leader_id: int, leader_epoch: int) -> None:
         """Fetch a partition from a leader in a leader epoch, with no effect if unchanged; leader -1 stops fetching it.
 
-        An I/O error of the log is passed to ``fail``; the partition is not fetched then.
+        A partition that was fetched from another leader is removed there. An I/O error of the log is passed to
+        ``fail``; the partition is not fetched then.
         """
         at = (replica.topic, replica.partition)
         if leader_id < 0:
@@ -150,7 +151,7 @@ class ReplicaFetcherManager:
             del self._fetchers[where]
 
     async def run(self) -> None:
-        """Run all fetchers, including later ones, until cancelled."""
+        """Run all fetchers, including those added later, until cancelled."""
         try:
             async with trio.open_nursery() as self._nursery:
                 for fetcher in self._fetchers.values():

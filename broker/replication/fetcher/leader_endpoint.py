@@ -49,7 +49,7 @@ class RemoteLog(Protocol):
         """Return the remote segments of a partition; None while their metadata is not loaded."""
 
     async def in_reader_thread(self, work: Callable[[], T]) -> T:
-        """Run a call of the store in a thread.
+        """Run a call of the store in a thread and return its result; its errors are raised.
 
         Raises:
             RemoteReadQueueFullError: Too many calls wait for a thread.
@@ -88,7 +88,11 @@ class FetcherDependencies(NamedTuple):
 
 
 def skips_tiered_offsets(dependencies: FetcherDependencies, log: PartitionLog, leader_end: int) -> bool:
-    """Return whether the log is empty, and is to start after the last copied segment (KIP-1023)."""
+    """Return whether an empty log is to start after the last segment that the leader has copied (KIP-1023).
+
+    It is if ``follower.fetch.last.tiered.offset.enable`` is set, the topic is tiered and not compacted, and the
+    leader's log is not empty.
+    """
     return (
         log.log_end_offset == 0
         and leader_end != 0
@@ -106,13 +110,13 @@ def fetch_limits_of(config: NodeConfig) -> ReplicaFetchLimits:
 
 
 def fetch_version(metadata_version: int) -> int:
-    """Return the version of Fetch between brokers for a ``metadata.version`` level (R-312)."""
+    """Return the version of Fetch between brokers for a ``metadata.version`` level (R-312); at least 13."""
     steps = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
     return next((version for level, version in steps if metadata_version >= level), 13)
 
 
 def list_offsets_version(metadata_version: int) -> int:
-    """Return the version of ListOffsets between brokers for a ``metadata.version`` level (R-312)."""
+    """Return the version of ListOffsets between brokers for a ``metadata.version`` level (R-312); at least 7."""
     steps = ((29, 11), (25, 10), (21, 9), (9, 8))
     return next((version for level, version in steps if metadata_version >= level), 7)
 

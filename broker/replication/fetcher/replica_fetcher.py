@@ -168,7 +168,7 @@ class ReplicaFetcher:
         return frozenset(throttled).union(self._unflushed)
 
     def _exclude_until_flushed(self, key: PartitionKey, replica: HostedPartition) -> None:
-        """Exclude a partition until flushed if ``flush.messages`` records are not: its Fetch promises durability."""
+        """Exclude a partition until it is flushed if it has ``flush.messages`` unflushed records."""
         log = replica.log
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self._unflushed[key] = False
@@ -237,7 +237,7 @@ class ReplicaFetcher:
         )
 
     def _process_outcome(self, taken: PendingOutcome, nursery: trio.Nursery) -> Job[None]:
-        """Apply an outcome to the log of its partition, as a job; an error of the log affects that partition only.
+        """Apply an outcome to its log, as a job, or start a task in ``nursery`` for it; handle errors of the log.
 
         Raises:
             Disconnected, WireError: a further request to the leader failed.
@@ -332,7 +332,7 @@ class ReplicaFetcher:
         return due
 
     async def _flush(self, taken: PendingOutcome) -> None:
-        """Flush a log that has ``flush.messages`` unflushed records, as a task; then allow its next fetch."""
+        """Flush a log that has ``flush.messages`` unflushed records and allow its next fetch; the body of a task."""
         log = None
         while log is not taken.replica.log and not taken.replica.log.closed:  # a future log may replace it meanwhile
             log = taken.replica.log
@@ -354,7 +354,7 @@ class ReplicaFetcher:
             self._wakeup.set()
 
     async def _truncate_diverged(self, taken: PendingOutcome, offset: int) -> None:
-        """Truncate a diverged log to ``offset`` and fetch its partition again; runs as a task beside other fetches."""
+        """Truncate a log to ``offset`` and fetch its partition again; the body of a task beside other fetches."""
         try:
             await self._truncate(taken, offset)
         except OSError as error:
@@ -381,7 +381,7 @@ class ReplicaFetcher:
         taken.replica.notify_waiters()
 
     async def _build_remote_log_aux_state(self, taken: PendingOutcome, start: TierStart) -> None:
-        """Restart a log above records in the remote store; runs as a task beside other fetches."""
+        """Restart a log above records in the remote store; the body of a task beside other fetches."""
         # lazy: 9.4 ms, 295 kB
         from ottla.broker.replication.fetcher.tier_state_machine import build_remote_log_aux_state
         from ottla.broker.storage.tiered.remote_storage import RemoteStorageError, RetriableRemoteStorageError

@@ -107,7 +107,7 @@ async def _epoch_end_offset(
     leader_epoch: int,
     epoch: int,
 ) -> LeaderOffset:
-    """Return the end offset of the leader's largest epoch not above ``epoch``, and that epoch.
+    """Request the end offset, exclusive, of the leader's largest epoch not above ``epoch``; return it with that epoch.
 
     Raises:
         ProtocolError: error response.
@@ -219,7 +219,9 @@ async def _read_aux_state(
 
 
 def _fetch_aux_state(storage: RemoteStorage, metadata: RemoteLogSegmentMetadata, log_start: int) -> RemoteLogAuxState:
-    """Read leader epochs and producers of a remote segment; runs in a thread.
+    """Read leader epochs and producers of a remote segment; blocks, and is called in a thread.
+
+    ``log_start``: the leader's log start offset, below which no epoch begins.
 
     Raises:
         RemoteStorageError: They cannot be read, or are damaged.
@@ -236,7 +238,7 @@ def _fetch_aux_state(storage: RemoteStorage, metadata: RemoteLogSegmentMetadata,
 
 
 def _is_lineage(epochs: list[tuple[int, int]]) -> bool:
-    """Return whether both leader epochs and start offsets ascend, and there is an epoch."""
+    """Return whether both leader epochs and start offsets ascend strictly; False without any epoch."""
     ascend = all(before[0] < after[0] and before[1] < after[1] for before, after in pairwise(epochs))
     return ascend and bool(epochs) and epochs[0][0] >= 0 and epochs[-1][0] <= MAX_LEADER_EPOCH
 
