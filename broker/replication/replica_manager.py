@@ -274,10 +274,7 @@ class ReplicaManager:
     def apply_partition_state(self, at: TopicPartition, registration: PartitionRegistration) -> None:
         """Apply the image's state of a hosted partition, as leader or follower, and call the callbacks for changes.
 
-        A new leader writes the start offset of its leader epoch and recovers its high watermark.
-
-        Raises:
-            OSError: The epoch file could not be written.
+        A new leader assigns the start offset of its leader epoch and recovers its high watermark.
         """
         replica, node = self._hosted[at], self._config.node_id
         actual, place = self._log_dirs.directory_of(replica.log).id, directory_id_of(registration, node)

@@ -239,7 +239,7 @@ class PreparedFetch(RepeatedRequest):
         return out
 
     def _remember(self, positions: list[list[int]]) -> None:
-        """Store in the session what request and response say of each partition; ``positions`` has a triple for each.
+        """Store the offsets of request and response in the session; ``positions`` has a triple for each partition.
 
         The triple is fetch offset, high watermark and log start offset. All partitions have records, so the order of
         the session's partitions does not change.

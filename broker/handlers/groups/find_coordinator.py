@@ -67,7 +67,10 @@ def _find(context: RequestContext, key: str, kind: int) -> Coordinator:
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
-    """Return the coordinator of each key; an error concerns only its key. A missing internal topic is created."""
+    """Return the coordinator of each key; an error concerns only its key.
+
+    The creation of a missing internal topic is started, and the error is COORDINATOR_NOT_AVAILABLE then.
+    """
     if context.version >= 4:
         return _find_all(context, request)
     row = _find(context, request.key, request.key_type)

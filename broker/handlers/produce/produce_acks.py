@@ -20,7 +20,9 @@ from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 
 
 def _failure_code(context: RequestContext, replica: HostedPartition) -> ErrorCode:
-    """Return the error code for a partition that this broker does not lead any more or again, while its batch waited.
+    """Return the error code for a batch whose partition lost its leader here while the batch waited.
+
+    It is NOT_LEADER_OR_FOLLOWER also if this broker leads the partition again.
     """
     try:
         context.services.replica_manager.leader(replica.topic, replica.partition)

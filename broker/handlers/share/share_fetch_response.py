@@ -18,9 +18,10 @@ from ottla.wire.messages import share_fetch as wire
 def changed_partitions(
     request: wire.ShareFetchRequest, rows: dict[TopicIdPartition, wire.PartitionData], session: ShareSession | None
 ) -> Job[dict[TopicIdPartition, wire.PartitionData]]:
-    """Return the rows that the response must contain, as a job.
+    """Return the rows that the response must contain, as a job: all without a session or in its first response.
 
-    In an incremental session these are partitions with records or an error, and those whose last row had an error.
+    In an incremental session these are partitions with records or an error, new ones, and those whose last row had an
+    error.
     """
     out = {}
     for place, row in rows.items():

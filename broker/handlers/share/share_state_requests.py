@@ -48,7 +48,8 @@ def submit_state_requests(
 ) -> Job[Message]:
     """Submit an event to the share coordinator for each partition; return the response with their results; as a job.
 
-    An error concerns only its partition. Without a group id, or with a topic without partitions, the response is empty.
+    An error concerns only its partition. Without a group id the response is empty, and, unless ``doing`` is
+    "initialize", also with a topic without partitions.
 
     Args:
         context: Context of the request.

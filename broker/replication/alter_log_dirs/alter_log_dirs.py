@@ -49,10 +49,12 @@ class AlterLogDirs:
     async def alter(self, at: TopicPartition, path: str) -> ErrorCode:
         """Move a replica to the log directory at an absolute path, once earlier calls are complete.
 
+        Another move of the replica is cancelled.
+
         Returns:
-            NONE: the move has started, or is not needed; a move to another directory was cancelled.
-            LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (offline directory), INVALID_REPLICA_ASSIGNMENT (cordoned directory),
-            INVALID_TOPIC_EXCEPTION (the directory name would be too long): nothing was changed.
+            NONE: the move has started, or is not needed. LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT (cordoned
+                directory), INVALID_TOPIC_EXCEPTION (the directory name
+            would be too long), KAFKA_STORAGE_ERROR (a directory is offline or fails): no move has started.
             REPLICA_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION: the replica will be created in this directory.
         """
         async with self._lock:

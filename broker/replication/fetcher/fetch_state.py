@@ -213,7 +213,7 @@ class FollowerFetchState:
         return max(now_ms, min(times, default=now_ms + self._limits.backoff_ms))
 
     def build_fetch(self, now_ms: float) -> FetchRequest | None:
-        """Return the next Fetch, or None without partitions to fetch or to remove from the session (R-313, R-314).
+        """Return the next Fetch, or None if no partition is to be fetched (R-313, R-314).
 
         The request counts as sent: the session state contains its changes. Within a fetch session, the cost depends on
         the changed partitions only.
@@ -279,9 +279,9 @@ class FollowerFetchState:
     def process_response(self, response: FetchResponse, now_ms: float) -> list[FetchOutcome]:
         """Update session and partitions by a response; return the outcomes to apply to the logs (R-315).
 
-        Empty after an error of the whole response. Partitions with an error, and those whose fetch state changed since
-        the request, have no outcome. A partition with an outcome is not fetched until `update_log_state`, `delay` or
-        `mark_failed` is called for it.
+        Empty after an error of the whole response, or if its partitions are not those of the session, which is reset
+        then. Partitions with an error, and those whose fetch state changed since the request, have no outcome. A
+        partition with an outcome is not fetched until `update_log_state`, `delay` or `mark_failed` is called for it.
         """
         if response.error_code != ErrorCode.NONE:
             self._on_error(response.error_code, now_ms)

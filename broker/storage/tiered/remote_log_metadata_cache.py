@@ -145,9 +145,9 @@ class RemoteLogMetadataCache:
         return found
 
     def add(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Add a segment that is being copied and return True; return False, unchanged, if its record is out of order.
+        """Add a segment that is being copied and return True; return False, unchanged, for any other record.
 
-        A record out of order is logged.
+        Others have another state than COPY_SEGMENT_STARTED, or are out of order, which is logged.
         """
         segment_id = metadata.segment_id
         existing = self._segments.get(segment_id)
@@ -161,9 +161,10 @@ class RemoteLogMetadataCache:
         return True
 
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
-        """Apply a segment's new state and return True; return False, with nothing changed, if it is out of order.
+        """Apply a segment's new state and return True; return False, with the cache unchanged, if it is out of order.
 
-        A record out of order is logged. Before the cache is initialized, one of an unknown segment is skipped (False).
+        That is logged. COPY_SEGMENT_STARTED is no update (False). Before the cache is initialized, an update of an
+        unknown segment is skipped (False).
 
         Raises:
             RemoteResourceNotFoundError: The segment is unknown, and the cache is initialized.
