@@ -104,7 +104,10 @@ class DeleteTopicsRule:
 
 
 class CreatedConfigsRule:
-    """Permission to read the configuration of a topic that the request creates (KIP-525)."""
+    """Permission to read the configuration of a topic that CreateTopics creates (KIP-525).
+
+    Without it the response does not contain the configuration.
+    """
 
     permissions = (Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, logs_denial=False),)
 
@@ -113,7 +116,7 @@ AuthorizationRule = RequestRule | ResourceRule | ConfigResourceRule | DeleteTopi
 
 
 class Endpoint(NamedTuple):
-    """Handler of an API on one type of listener, and its authorization rules there."""
+    """Module of an API's handler on broker or on controller listeners, and its authorization rules there."""
 
     handler_module: str
     """Module of the handler below `ottla.broker.handlers`, imported with the first request."""
@@ -190,7 +193,7 @@ class QuotaKind(Enum):
 
 
 class MutationQuota(NamedTuple):
-    """Controller mutation quota (KIP-599), in addition to the request quota."""
+    """Marker of an API to which the controller mutation quota (KIP-599) applies, in addition to the request quota."""
 
     strict_since: int
     """First request version that is rejected with THROTTLING_QUOTA_EXCEEDED above the quota, rather than throttled."""

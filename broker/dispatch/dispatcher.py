@@ -70,7 +70,7 @@ class RequestContext:
         return self.services.metadata.image
 
     def response_array(self) -> Any:
-        """Return an array for a top-level list of the response, whose rows are encoded in blocks when appended."""
+        """Return an empty array for a list of the response; its rows are encoded in blocks while they are appended."""
         return compiler.response_array(response_class(self.key), self.version)
 
     @property

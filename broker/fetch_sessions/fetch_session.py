@@ -113,7 +113,7 @@ class FetchContext(Protocol):
 
     @property
     def session(self) -> FetchSession | None:
-        """Fetch session after the response; None without one."""
+        """Fetch session once the response is built; None without one."""
 
     @property
     def wait_key(self) -> Hashable:

@@ -38,7 +38,7 @@ def collect_results(
 
 
 def distinct(names: Iterable[str]) -> Iterator[str | None]:
-    """Yield each name at its first occurrence, and None for each repetition, so that callers can yield there."""
+    """Yield each name at its first occurrence, and None for each repetition, so that a job can yield there."""
     seen: set[bytes] = set()  # 25 % less memory than str
     for name in names:
         raw = name.encode()

@@ -102,7 +102,7 @@ class RepeatedRequest:
         self._topics = topics
 
     def _authorized_topics(self) -> Set[str]:
-        """Return the topics that the client is authorized for according to the connection's cache."""
+        """Return the topics that the client may read or write by the connection's cache; subclasses define it."""
         raise NotImplementedError
 
     def _is_current(self) -> bool:

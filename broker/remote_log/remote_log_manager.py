@@ -107,7 +107,7 @@ class RemoteLogManager:
         return self._storage
 
     async def open(self) -> None:
-        """Open the remote store.
+        """Open the remote store in a thread; must precede all use of `storage`.
 
         Raises:
             InvalidStoreError, OSError: It cannot be opened with the settings of this broker.

@@ -71,7 +71,10 @@ class RemotePartitionTasks:
         self._scope.cancel()
 
     async def run(self) -> None:
-        """Run the tasks every ``remote.log.manager.task.interval.ms`` until cancelled."""
+        """Run copies and expiration every ``remote.log.manager.task.interval.ms`` until cancelled.
+
+        They start once the metadata of the remote segments is loaded.
+        """
         try:
             with self._scope:
                 cache = await self._around.metadata.wait_ready(self.key)

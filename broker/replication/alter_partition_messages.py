@@ -56,7 +56,10 @@ def build_alter_partition_request(
 def apply_alter_partition_response(
     answer: AlterPartitionResponse, sent: dict[PartitionKey, PendingIsrChange], replicas: ReplicaManager, now_ms: int
 ) -> Job[list[PartitionKey]]:
-    """Apply the response to each partition's ISR, as a job; return the partitions that must be sent again (R-334)."""
+    """Apply the response to each partition's ISR, as a job; return the partitions that must be sent again (R-334).
+
+    ``sent``: the changes of the request by partition; a partition that the response lacks is returned, too.
+    """
     rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
     log_texts: list[str] = []
     again = []

@@ -405,7 +405,7 @@ class HostedPartition:
                     follower.notify_listener(more=more)
 
     def maybe_shrink_isr(self, now_ms: int) -> None:
-        """Request the removal of replicas from the ISR that lag for too long (R-331)."""
+        """Request the removal of replicas from the ISR that lag for too long, if this node leads (R-331)."""
         state = self.state
         if type(state) is LeaderState:
             self._submit_isr_change(

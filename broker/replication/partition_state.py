@@ -44,7 +44,7 @@ class PendingExpandIsr(NamedTuple):
 
     @property
     def requested_isr(self) -> tuple[int, ...]:
-        """ISR requested from the controller."""
+        """ISR requested from the controller, with the new member."""
         return self.maximal_isr
 
 
@@ -56,12 +56,12 @@ class PendingShrinkIsr(NamedTuple):
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Replicas that may be in the ISR: the committed ISR."""
+        """Replicas that may be in the ISR: the committed ISR, with the members to remove."""
         return self.committed.isr
 
     @property
     def requested_isr(self) -> tuple[int, ...]:
-        """ISR requested from the controller."""
+        """ISR requested from the controller, without the members to remove."""
         return tuple(i for i in self.committed.isr if i not in self.out_of_sync_replica_ids)
 
 
@@ -258,7 +258,7 @@ class LeaderState:
 
     @property
     def committed_isr(self) -> tuple[int, ...]:
-        """ISR committed by the controller, without a pending change."""
+        """Broker ids of the ISR committed by the controller, also while a change is pending."""
         return self._committed_state().isr
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:

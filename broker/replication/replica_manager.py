@@ -135,7 +135,7 @@ class ReplicaManager:
         return alive and known is not None and broker_epoch in (-1, known.broker_epoch)
 
     def _broker_epoch_of(self, broker: int) -> int:
-        """Return the broker epoch of an unfenced broker, -1 for any other."""
+        """Return the broker epoch of a broker that is unfenced by the image, -1 for any other."""
         known = self.image.brokers.get(broker)
         return -1 if known is None or known.fenced else known.broker_epoch
 

@@ -131,7 +131,10 @@ def _fields_in_version(
 
 
 def contains_error(answer: Message, code: ErrorCode) -> Job[bool]:
-    """Return True if a response has the error code ``code``, at the top level or in a nested row, as a job."""
+    """Return True if a response has the error code ``code``, at the top level or in a nested row, as a job.
+
+    Rows of a large array that are encoded already are not searched.
+    """
     for name in answer.__struct_fields__:
         value = getattr(answer, name)
         if name in ("error_code", "partition_error_code"):

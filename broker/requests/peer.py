@@ -249,7 +249,7 @@ class PeerDisconnectedError(Exception):
 
 
 async def wait_while_connected(peer: Peer, awaitable: Awaitable[T]) -> T:
-    """Wait for ``awaitable`` and return its result, unless the client disconnects first.
+    """Wait for ``awaitable`` and return its result; cancel it if the client disconnects first.
 
     The connection never cancels a handler: a handler is only interrupted in waits wrapped in this function.
 

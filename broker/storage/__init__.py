@@ -1,1 +1,1 @@
-"""Log directories, their failures, and the background work on their logs."""
+"""Log directories, their failures, background work on their logs (cleaner, scrubber), and tiered storage."""

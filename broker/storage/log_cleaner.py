@@ -52,7 +52,7 @@ class LogCleaner:
 
     @property
     def uncleanable_count(self) -> int:
-        """Number of logs that were not compacted because of unreadable records."""
+        """Number of logs whose compaction failed because of unreadable records since the start of the node."""
         return len(self._uncleanable)
 
     async def run(self) -> None:

@@ -79,7 +79,7 @@ class LogDirs:
         return directory.path in self._cordoned
 
     def cordon(self, named: str) -> bool:
-        """Set the cordoned log directories: ``named`` is comma-separated paths or ``*``; return True if it changed.
+        """Set the cordoned log directories: ``named`` is comma-separated paths or ``*``; return True if it is new.
 
         A path that is not in ``log.dirs`` has no effect but a warning.
         """
@@ -94,7 +94,10 @@ class LogDirs:
 
     @property
     def clean_shutdown_epoch(self) -> int:
-        """Broker epoch of the last clean shutdown, equal in all log directories; else -1 (R-272; KIP-966)."""
+        """Broker epoch of the last clean shutdown, if all directories have the same; else -1 (R-272; KIP-966).
+
+        It is -1 also if a directory is offline.
+        """
         epochs = {d.clean_shutdown_epoch for d in self.directories}
         return epochs.pop() if len(epochs) == 1 and not self.offline else -1
 
@@ -188,7 +191,7 @@ class LogDirs:
     # ------------------------------------------------------------------ partitions
 
     def select_directory(self, coming: Mapping[str, int] = NO_PARTITIONS) -> LogDirectory:
-        """Return the directory for a new partition: the first with the fewest logs (``LogManager.nextLogDirs``).
+        """Return the online directory for a new partition: the first with the fewest logs (``LogManager.nextLogDirs``).
 
         ``coming``: number of pending creations, by path. If all directories are cordoned the first is returned: the
         controller did not know of the cordon when it assigned the partition.

@@ -99,7 +99,7 @@ def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
 
 
 def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestFrame, ApiSpec, Forwarding]:
-    """Return the frame of the inner request with its API and forwarding rules.
+    """Parse the header of the inner request in ``data``; return its frame, API and forwarding rules.
 
     Raises:
         ProtocolError: UNSUPPORTED_VERSION; INVALID_REQUEST for an API that is not forwardable.

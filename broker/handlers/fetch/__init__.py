@@ -1,1 +1,1 @@
-"""The Fetch handler: fetch parameters, reads, delayed fetches and prepared fetches."""
+"""Handler of Fetch, with its parameters, reads of both tiers, delayed fetches and prepared fetches."""

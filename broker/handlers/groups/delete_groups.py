@@ -53,7 +53,10 @@ def _delete_share_state(context: RequestContext, group_id: str) -> Job[ProtocolE
 
 
 def handle(context: RequestContext, request: DeleteGroupsRequest) -> ResponseJob:
-    """Delete each distinct group of the request; an error concerns only its group."""
+    """Delete each distinct group of the request, a share group after its share state; an error concerns only its group.
+
+    The response is returned once the deletions are committed.
+    """
     response, waits = (
         DeleteGroupsResponse(results=context.response_array()),
         PendingResults(),

@@ -60,7 +60,7 @@ def _describe(context: RequestContext, group: ClassicGroup | None, group_id: str
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> ResponseJob:
-    """Describe each distinct group of the request; an error concerns only its group."""
+    """Describe each distinct group of the request, once its state is committed; an error concerns only its group."""
     out, waits = (
         DescribeGroupsResponse(groups=context.response_array()),
         PendingResults(),

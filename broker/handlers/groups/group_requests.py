@@ -1,4 +1,4 @@
-"""Submission of membership requests to the group coordinator."""
+"""Submission of JoinGroup, SyncGroup, Heartbeat, LeaveGroup and ConsumerGroupHeartbeat to the group coordinator."""
 
 from __future__ import annotations
 

@@ -16,7 +16,10 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> HandlerResult:
-    """Submit the Heartbeat request to the group coordinator; return its response, or a job that waits for it."""
+    """Submit the Heartbeat request to the group coordinator; return its response, or a job that waits for it.
+
+    An error is the error code of the response; while the coordinator loads the group there is none.
+    """
 
     def refuse(code: ErrorCode) -> Message:
         return HeartbeatResponse(error_code=0 if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)

@@ -19,7 +19,10 @@ from ottla.wire.messages.join_group import JoinGroupRequest
 
 
 def handle(context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
-    """Submit the JoinGroup request to the group coordinator; return its response, or a job that waits for it."""
+    """Submit the JoinGroup request to the group coordinator; return its response, or a job that waits for it.
+
+    An error is the error code of the response; INCONSISTENT_GROUP_PROTOCOL for too many protocols.
+    """
 
     def refuse(code: ErrorCode) -> Message:
         return join_error(code, request.member_id, context.version)

@@ -16,5 +16,8 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest
 
 @with_error_response
 def handle(context: RequestContext, request: LeaveGroupRequest) -> HandlerResult:
-    """Submit the LeaveGroup request to the group coordinator; return its response, or a job that waits for it."""
+    """Submit the LeaveGroup request to the group coordinator; return its response once it is committed.
+
+    An error is the error code of the response or of a member.
+    """
     return submit_group_request(context, request)

@@ -44,7 +44,10 @@ _TYPES = frozenset({CLASSIC, CONSUMER_PROTOCOL_TYPE, SHARE, STREAMS})
 
 
 def _recognized_names(names: Iterable[str], known: frozenset[str]) -> Job[set[str]]:
-    """Return the known names of a filter in lower case; unknown names are dropped, which bounds the memory."""
+    """Return the names of a filter that are in ``known``, in lower case, as a job; the others are dropped.
+
+    That bounds the memory.
+    """
     found: set[str] = set()
     for name in names:
         lower = name.lower()

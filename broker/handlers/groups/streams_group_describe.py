@@ -137,5 +137,5 @@ KIND = GroupDescriber(
 
 
 def handle(context: RequestContext, request: streams_group_describe.StreamsGroupDescribeRequest) -> HandlerResult:
-    """Describe each group of the request; an error concerns only its group."""
+    """Describe each distinct group of the request, once its state is committed; an error concerns only its group."""
     return describe_groups(context, KIND, request)

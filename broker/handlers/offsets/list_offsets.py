@@ -128,7 +128,10 @@ def _last_fetchable_offset(replica: HostedPartition, request: ListOffsetsRequest
 
 
 def _is_high_watermark_unknown(replica: HostedPartition, request: ListOffsetsRequest) -> bool:
-    """Return whether a new leader's high watermark still lags behind records that may be committed."""
+    """Return whether a new leader's high watermark still lags behind records that may be committed.
+
+    False for requests of followers and on a follower.
+    """
     state = replica.state
     if request.replica_id != CONSUMER_REPLICA_ID or type(state) is not LeaderState:
         return False

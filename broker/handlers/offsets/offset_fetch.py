@@ -233,7 +233,10 @@ def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> ResponseJob:
-    """Read committed offsets from the coordinator's state; wait until that state is committed to the log."""
+    """Read committed offsets from the coordinator's state; respond once that state is committed to the log.
+
+    An error concerns only its group or topic; up to v7 the group's error is that of the response.
+    """
     response = OffsetFetchResponse(groups=context.response_array())
     reader = _OffsetReader(context, stable=request.require_stable)
     yield from (_read_before_v8 if context.version < 8 else _read_groups)(reader, request, response)

@@ -30,7 +30,7 @@ def is_metadata_too_long(part: Any, limit: int) -> bool:
 
 
 def new_offsets(good: Iterable[ValidPartitions], limit: int) -> Iterator[OffsetToCommit]:
-    """Yield the offsets to commit: those with metadata not longer than ``limit``."""
+    """Yield the offsets to commit; those with metadata longer than ``limit`` UTF-16 code units are left out."""
     for name, topic_id, partitions in good:
         for part in partitions:
             if not is_metadata_too_long(part, limit):

@@ -1,1 +1,1 @@
-"""The Produce handler: batch validation, transaction verification and acknowledgements."""
+"""Handler of Produce, with batch validation, transaction verification and acknowledgements."""

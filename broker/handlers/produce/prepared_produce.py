@@ -69,7 +69,13 @@ def _request_layout(context: RequestContext, request: ProduceRequest) -> tuple[b
 
 
 def _response_layout(context: RequestContext, name: str, topic_id: bytes, index: int) -> tuple[int, bytes, bytes]:
-    """Return the number of int64 fields of a response (offsets, append time), and the bytes before and after them."""
+    """Return the number of int64 fields of a response, and the bytes before and after them.
+
+    The fields are base offset, append time and, from v5, log start offset. ``index`` is the partition.
+
+    Raises:
+        NotPreparable: The position of the fields is not unique.
+    """
     row = PartitionProduceResponse(index, 0, offset_mark(0), offset_mark(1), offset_mark(2))
     marked = ProduceResponse([TopicProduceResponse(name, topic_id, [row])])
     raw = b"".join(bytes(chunk) for chunk in encode_response(ApiKey.PRODUCE, context.version, 0, marked))

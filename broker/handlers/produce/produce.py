@@ -175,7 +175,10 @@ class _VerifiedProduceResult(_ProduceResult):
         rows: list[PartitionProduceResponse],
         txn: TxnAppendContext = NO_TXN_CONTEXT,
     ) -> None:
-        """Append one partition's batch with its transaction verification, or add the error row of a rejected one."""
+        """Append one partition's batch with its transaction verification and add its row, as `_ProduceResult`.
+
+        A batch that the transaction coordinator rejected is not appended and has an error row.
+        """
         at = name or "", part.index
         error = self._confirmation.refused.get(at)
         if error is None:

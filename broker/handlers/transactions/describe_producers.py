@@ -40,7 +40,7 @@ def _active(context: RequestContext, topic: str, number: int) -> Job[list[Produc
 
 
 def handle(context: RequestContext, request: DescribeProducersRequest) -> ResponseJob:
-    """Return the producers of each partition; an error concerns only its partition."""
+    """Return the active producers of each partition that this broker leads; an error concerns only its partition."""
     response = DescribeProducersResponse(topics=context.response_array())
     requested: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:

@@ -33,7 +33,7 @@ E = ErrorCode
 
 
 def handle(context: RequestContext, request: DescribeTransactionsRequest) -> ResponseJob:
-    """Describe each distinct transactional id; an error concerns only its id."""
+    """Describe the committed state of each distinct transactional id; an error concerns only its id."""
     rows = context.response_array()
     for transactional_id in distinct(request.transactional_ids):
         yield None

@@ -160,7 +160,7 @@ class FutureReplicaCopier:
         )
 
     async def _step(self, move: LogDirMove) -> None:
-        """Execute the next step of a move.
+        """Execute the next step of a move (`PromotionStep`), after the future log was aligned with the current one.
 
         Raises:
             ProtocolError, WireError: the current log is corrupt.

@@ -28,7 +28,7 @@ class PromotionStep(Enum):
 
 
 def next_promotion_step(*, near: bool, is_assigned: bool, since_assignment_ms: float) -> PromotionStep:
-    """Return the next step of a move.
+    """Return the next step of a move by its progress and the metadata image.
 
     Args:
         near: True if the future log lacks at most one chunk.

@@ -386,7 +386,7 @@ class OffsetTruncationState(NamedTuple):
 
 
 def compute_truncation(epoch: int, end: int, own: tuple[int, int], log_end: int) -> OffsetTruncationState:
-    """Return the offset to which a diverged log is truncated (R-320).
+    """Return the offset, exclusive, to which a diverged log is truncated (R-320); ``log_end`` is its end.
 
     ``epoch`` and ``end`` are the leader's diverging epoch and its end offset; ``own`` is the largest epoch not above it
     in this log, with its end offset (`LeaderEpochFileCache.end_offset_for`), or (-1, -1).

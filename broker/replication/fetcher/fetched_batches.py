@@ -1,4 +1,4 @@
-"""Split of the records of a Fetch response into chunks that are appended one by one."""
+"""Split of the records in a leader's Fetch response into chunks, which the follower appends one by one."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def skips_tiered_offsets(dependencies: FetcherDependencies, log: PartitionLog, l
 
 
 def fetch_limits_of(config: NodeConfig) -> ReplicaFetchLimits:
-    """Return the fetch limits of a follower from the node's settings."""
+    """Return the fetch limits of a follower from the settings ``replica.fetch.*`` of the node."""
     prefix = "replica.fetch."
     names = ("wait.max.ms", "min.bytes", "response.max.bytes", "max.bytes", "backoff.ms")
     return ReplicaFetchLimits(*(config.number(prefix + name) for name in names))

@@ -1,4 +1,4 @@
-"""Outcome of a response for one partition, before it is applied to the log."""
+"""Outcome of a follower's Fetch for one partition, before it is applied to the partition's log."""
 
 from __future__ import annotations
 

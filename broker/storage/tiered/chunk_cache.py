@@ -173,7 +173,7 @@ class CachedRemoteStorage:
         return self._read(key, partial(self.store.fetch_index, metadata, index), 0, None)
 
     def delete_segment(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete a segment, and its chunks from the cache."""
+        """Delete a segment from the store, then its chunks from the cache."""
         self.store.delete_segment(metadata)
         segment = uuid_to_string(metadata.segment_id.id)
         with self._lock:
@@ -230,7 +230,8 @@ class CachedRemoteStorage:
         return fetch.data
 
     def _start_reads_ahead(self, metadata: RemoteLogSegmentMetadata, last: int) -> None:
-        """Start to fetch the chunks after the one that was read last, unless they are cached."""
+        """Start to fetch the chunks after ``last``, the index of the last chunk that was read, unless they are cached.
+        """
         if self._read_ahead is None:
             return
         segment = uuid_to_string(metadata.segment_id.id)

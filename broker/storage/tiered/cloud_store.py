@@ -64,7 +64,7 @@ def _short(error: BaseException) -> str:
 
 
 class CloudStore:
-    """`ObjectStore` in a bucket or container."""
+    """`ObjectStore` in a bucket or container of a cloud, through obstore."""
 
     def __init__(self, url: str, settings: Mapping[str, str], options: CloudStoreOptions | None = None) -> None:
         """Open a store; nothing is sent yet.
@@ -130,7 +130,7 @@ class CloudStore:
             return int(self._obstore.head(self._store, name)["size"])
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the objects below ``prefix``, by one request for each thousand."""
+        """Yield the objects below ``prefix``, with one request for each thousand. Raises RemoteStorageError."""
         with self._remote_errors(prefix or "listing"):
             for page in self._obstore.list(self._store, prefix.rstrip("/") or None):
                 for each in page:
@@ -166,7 +166,10 @@ class CloudStore:
 
 
 def _generic_error(name: str, error: BaseException) -> RemoteStorageError:
-    """Return the error for a failed request: a client error is final, any other failure may pass."""
+    """Return the error for a failed request: retriable, unless the client is at fault by the HTTP status.
+
+    A range behind the end of the object gives CorruptRemoteSegmentError.
+    """
     found = _STATUS.search(str(error))
     status = int(found[1]) if found else 0
     if status == 416:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class RemoteReadQuota(Protocol):
-    """Quota of bytes read from the remote store (``remote.log.manager.fetch.max.bytes.per.second``)."""
+    """Interface of the quota of bytes read from the store (``remote.log.manager.fetch.max.bytes.per.second``)."""
 
     def throttle_ms(self) -> int:
         """Return the time in ms to wait before the next read; 0 while the rate is within the limit."""
@@ -23,7 +23,7 @@ class RemoteReadQuota(Protocol):
 
 
 class RemoteReadSettings(Protocol):
-    """Settings of reads from the remote tier, with their current values."""
+    """Interface of the settings of reads from the remote tier, with their current values."""
 
     @property
     def fetch_max_wait_ms(self) -> int:
@@ -39,7 +39,7 @@ class RemoteReadSettings(Protocol):
 
 
 class RemoteLogAccess(Protocol):
-    """Remote store, metadata of remote segments, and threads for reads: a part of `RemoteLogManager`."""
+    """Interface of the part of `RemoteLogManager` that reads use: store, metadata of remote segments, threads."""
 
     @property
     def storage(self) -> RemoteStorage:

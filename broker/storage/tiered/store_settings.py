@@ -122,7 +122,7 @@ def parse_store_settings(values: Mapping[str, str]) -> RemoteStoreSettings:
 
 
 def open_object_store(settings: RemoteStoreSettings, disk: Disk) -> ObjectStore:
-    """Return the backend of a URL: a directory for ``file:///path`` or an absolute path, else a cloud.
+    """Return the store for a URL: `DirectoryStore` for ``file:///path`` or an absolute path, else `CloudStore`.
 
     Raises:
         InvalidStoreError: the store cannot be opened with these settings.
