@@ -82,7 +82,9 @@ class FollowerFetchSession(FetchSession):
         self._wake: Callable[[Hashable], None] = lambda key: None
 
     def record_request(self, now_ms: int) -> None:
-        """Record the wall-clock time of a request; every `FULL_SCAN_INTERVAL` requests mark all partitions as changed.
+        """Record the wall-clock time of a request of the session.
+
+        Every `FULL_SCAN_INTERVAL` requests mark all partitions as changed.
         """
         self.last_request_ms = now_ms
         self._requests += 1

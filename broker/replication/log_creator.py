@@ -190,8 +190,7 @@ class LogCreator:
         return not left
 
     async def wait_all_created(self, at_most: int, patience_s: float) -> None:
-        """Wait at most ``patience_s`` seconds for all pending creations; return at once if more than ``at_most`` pend.
-        """
+        """Wait at most ``patience_s`` seconds for all pending creations; not at all for more than ``at_most``."""
         if 0 < len(self) <= at_most:
             await self.wait_created([*self._requested, *self._in_progress], patience_s)
 
@@ -274,7 +273,9 @@ class LogCreator:
         return known or self._partly_created.get(at) or self._log_dirs.select_directory(self._in_progress_by_directory)
 
     def _process_results(self, jobs: list[LogCreationRequest], results: list[PartitionLog | OSError]) -> Job[bool]:
-        """Host the created logs of a batch, as a job; handle errors; return True after a transient one, to retry later.
+        """Host the created logs of a batch and handle errors, as a job; return True after a transient error.
+
+        The creation is requested again then.
         """
         passing = False
         logged_error: OSError | None = None

@@ -129,7 +129,10 @@ class ReplicaManager:
         return ReplicationQuota(side, self._config.node_id)
 
     def _is_eligible_for_isr(self, broker: int, broker_epoch: int) -> bool:
-        """Return True if a broker may join an ISR: alive, and with the broker epoch of its fetches (KIP-903)."""
+        """Return True if a broker may join an ISR: unfenced, not shutting down, with a current broker epoch (KIP-903).
+
+        ``broker_epoch`` is that of its last Fetch; -1 is not checked.
+        """
         known = self.image.brokers.get(broker)
         alive = known is not None and not known.fenced and not known.in_controlled_shutdown
         return alive and known is not None and broker_epoch in (-1, known.broker_epoch)

@@ -51,8 +51,7 @@ class ErrorResultBuilder:
         self._nested = None if nested is None else ErrorResultBuilder(row_class, nested, version, code, message)
 
     def build(self, element: Any) -> Job[Any]:
-        """Return the response row with the error code for an element of the request, including nested rows, as a job.
-        """
+        """Return the response row with the error code for an element of the request, with nested rows, as a job."""
         row = self._row_class()
         for name, source in self._copied:
             setattr(row, name, getattr(element, source) if isinstance(element, Message) else element)

@@ -106,7 +106,9 @@ class LogDirs:
         return [log for directory in self.online for log in directory.logs.values() if not log.is_future]
 
     def log_of(self, file: File) -> PartitionLog | None:
-        """Return the log of an online directory that has ``file`` open as a segment; None if it was closed or replaced.
+        """Return the log of an online directory that has ``file`` open as a segment; None without one.
+
+        The segment may have been closed or replaced.
         """
         return next((log for log in self.logs() if any(segment.is_open_file(file) for segment in log.segments)), None)
 

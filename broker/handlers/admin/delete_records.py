@@ -34,8 +34,7 @@ HIGH_WATERMARK = -1
 
 
 class PendingDeletion(NamedTuple):
-    """Partition whose log start offset was advanced on the leader: its incomplete response row and the target offset.
-    """
+    """Partition whose log start offset was advanced on the leader: incomplete response row, target offset."""
 
     result: DeleteRecordsPartitionResult
     replica: HostedPartition

@@ -115,7 +115,7 @@ class AvailableBytes:
 
         Returns:
             None if the fetch is to be completed at once: this broker cannot serve the partition, its leader epoch or
-                fetch offset does not match the log, or the readable records reach into a later segment.
+            fetch offset does not match the log, or the readable records reach into a later segment.
         """
         assert want.topic is not None
         params, replica = self._params, self._context.services.replica_manager.get(want.topic, want.partition)

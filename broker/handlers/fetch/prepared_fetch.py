@@ -188,7 +188,7 @@ class PreparedFetch(RepeatedRequest):
 
         Returns:
             None if the handler has to serve the request: a partition is not led here, fails, or has no or aborted
-                records, or all have less than the request's ``min_bytes``.
+            records, or all have less than the request's ``min_bytes``.
         """
         services, committed, size_bytes, total = self._services, self._read_committed, self._response_bytes, 0
         most = left = min(self._max_bytes, services.fetch_max_bytes)

@@ -118,7 +118,7 @@ def wait_for_remote_reads(
 def read_tiered_partitions(
     context: RequestContext, tiered: Sequence[TieredPartition], *, read_committed: bool
 ) -> Job[int]:
-    """Read partitions from the remote tier into their rows, as a job.
+    """Read partitions from the remote tier into their rows, as a job; an error replaces the row of its partition.
 
     Returns:
         Bytes read minus the bytes reserved for the reads: 0 or less, unless a first batch exceeds its limit.

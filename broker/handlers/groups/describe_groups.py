@@ -45,7 +45,8 @@ def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
 def _describe(context: RequestContext, group: ClassicGroup | None, group_id: str, *, other: bool) -> DescribedGroup:
     """Return the response row of a classic group.
 
-    ``group`` is None if no classic group has this id; ``other``: a group of another type has it.
+    ``group`` is None if no classic group has this id: the row has the state Dead, from v6 also GROUP_ID_NOT_FOUND.
+    ``other``: a group of another type has the id.
     """
     if group is not None:
         stable = group.state is ClassicGroupState.STABLE

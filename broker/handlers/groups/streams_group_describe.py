@@ -107,7 +107,7 @@ def _topics(topology: streams_group_describe.Topology) -> Iterator[str]:
 
 
 def _group_fields(context: RequestContext, machine: GroupStateMachine, group: StreamsGroup) -> Job[Mapping[str, Any]]:
-    """Return the topology as a field of the group's row, as a job.
+    """Return the topology, None without one, as a field of the group's row, as a job.
 
     Raises:
         TopicsHidden: The client may not describe one of its topics.

@@ -171,7 +171,8 @@ def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) ->
 def _read_group(reader: _OffsetReader, wanted: OffsetFetchRequestGroup, out: OffsetFetchResponseGroup) -> Job[None]:
     """Fill the row of one group, in the form of v8 and later, as a job; an error becomes its error code.
 
-    If the state that was read is not committed to the log yet, a pending result is added.
+    Null topics in ``wanted`` mean all. If the state that was read is not committed to the log yet, a pending result is
+    added.
     """
     if not reader.context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -38,16 +38,14 @@ _RETRIABLE_ERRORS = frozenset(
 
 
 class TransactionVerification(NamedTuple):
-    """Result of the verification of a request by partition: errors of the rejected ones, append contexts of the others.
-    """
+    """Result of the verification of a request: errors of rejected partitions, append contexts of the others."""
 
     refused: Mapping[TopicPartition, ProtocolError]
     txns: Mapping[TopicPartition, TxnAppendContext]
 
 
 class _TransactionalBatches(NamedTuple):
-    """Transactional batches of a request: producer id and epoch (-1 without any), first sequence number by partition.
-    """
+    """Transactional batches of a request: producer id and epoch (-1 without any), first sequence by partition."""
 
     producer_id: int
     epoch: int

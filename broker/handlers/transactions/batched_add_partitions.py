@@ -142,6 +142,8 @@ def wait_for_transaction(
 ) -> Job[Any]:
     """Wait for the result of a request to the transaction coordinator and return it, as a job.
 
+    ``version`` is that of the client's request, ``fenced_since`` the first one with the error PRODUCER_FENCED.
+
     Raises:
         ProtocolError: The request failed; the error code is adapted by `error_for_version`.
     """

@@ -52,9 +52,9 @@ class AlterLogDirs:
         Another move of the replica is cancelled.
 
         Returns:
-            NONE: the move has started, or is not needed. LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT (cordoned
-                directory), INVALID_TOPIC_EXCEPTION (the directory name
-            would be too long), KAFKA_STORAGE_ERROR (a directory is offline or fails): no move has started.
+            NONE: the move has started, or is not needed.
+            LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT (cordoned directory), INVALID_TOPIC_EXCEPTION (the name of the
+            directory would be too long), KAFKA_STORAGE_ERROR (a directory is offline or fails): no move has started.
             REPLICA_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION: the replica will be created in this directory.
         """
         async with self._lock:

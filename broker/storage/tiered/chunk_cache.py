@@ -230,8 +230,7 @@ class CachedRemoteStorage:
         return fetch.data
 
     def _start_reads_ahead(self, metadata: RemoteLogSegmentMetadata, last: int) -> None:
-        """Start to fetch the chunks after ``last``, the index of the last chunk that was read, unless they are cached.
-        """
+        """Start to fetch the chunks after ``last``, the index of the last one read, unless they are cached."""
         if self._read_ahead is None:
             return
         segment = uuid_to_string(metadata.segment_id.id)

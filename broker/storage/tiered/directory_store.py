@@ -90,8 +90,7 @@ class DirectoryStore:
         self._durable.add(directory)
 
     def get_range(self, name: str, start: int, end: int) -> bytes:
-        """Return bytes [start, end) of an object's file, fewer at its end; errors are those of `ObjectStore.get_range`.
-        """
+        """Return bytes [start, end) of an object's file, fewer at its end; errors as `ObjectStore.get_range`."""
         with self._remote_errors(name):
             file = self._disk.open(self._path(name), readonly=True)
             try:

@@ -304,8 +304,7 @@ def _read_records(file: File, size: int, path: str) -> Iterator[bytes]:
 
 
 def _local_errors(chunks: Iterator[bytes], path: str) -> Iterator[bytes]:
-    """Yield ``chunks``; raise an error of the local segment at ``path`` as RemoteStorageError, which ends the upload.
-    """
+    """Yield ``chunks``; raise an error of the local segment ``path`` as RemoteStorageError, which ends the upload."""
     try:
         yield from chunks
     except (OSError, ValueError) as error:
