@@ -100,7 +100,10 @@ class RequestContext:
         return is_allowed
 
     def may_any(self, operation: AclOperation, resource: ResourceType) -> bool:
-        """Return True if the client is authorized for an operation on any resource of a type."""
+        """Return True if the client is authorized for an operation on any resource of a type.
+
+        It is always True without an authorizer.
+        """
         authorizer = self.services.authorizer
         return authorizer is None or authorizer.may_any(self.peer, operation, resource)
 

@@ -127,7 +127,7 @@ class FollowerFetchSession(FetchSession):
 
         Args:
             rows: requested partitions, each with its row of the response.
-            watch: registers a listener for changes of a partition; returns False if it has changed already.
+            watch: registers a listener for changes of a partition; returns False if it must be read again.
             wake: completes a delayed request by its purgatory key.
         """
         self._wake = wake

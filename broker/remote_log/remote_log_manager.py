@@ -115,7 +115,7 @@ class RemoteLogManager:
         token = trio.lowlevel.current_trio_token()
 
         def read_ahead(work: Callable[[], None]) -> None:
-            """Run a read ahead soon; called in a thread."""
+            """Start ``work`` as a task of the event loop; called in another thread."""
             token.run_sync_soon(self._around.start, partial(self._read_ahead, work))
 
         self._storage = await self._around.env.in_thread(partial(self._around.open_storage, read_ahead))

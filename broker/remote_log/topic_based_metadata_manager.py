@@ -65,7 +65,7 @@ class RemoteLogMetadataTopic(Protocol):
         """Return the first offset (timestamp -2) or the end offset (-1) of a metadata partition from its leader."""
 
     async def fetch(self, leader: int, positions: dict[int, int]) -> dict[int, MetadataBatches]:
-        """Wait for the first record; return the committed records of metadata partitions from their positions on."""
+        """Wait shortly for a record; return the committed records of metadata partitions from their positions on."""
 
     def wake(self) -> None:
         """End the wait of a `fetch` in this process."""

@@ -40,7 +40,8 @@ def alter_loggers_and_forward(
 ) -> ResponseJob:
     """Change the log levels of BROKER_LOGGER resources; pass the other resources to ``forward``; return all results.
 
-    All changes of a logger resource are applied, or none. Results of logger resources come last.
+    All changes of a logger resource are applied, or none; none if the request only validates. Results of logger
+    resources come last.
 
     Args:
         context: Context of the request.

@@ -257,9 +257,10 @@ def prepare(
     wanted: Iterable[CachedPartition | None],
     response: FetchResponse,
 ) -> None:
-    """Set the prepared request of the connection if the consumer's last requests were alike and are preparable.
+    """Count a request; set the prepared request of the connection if the last ones were alike and it is preparable.
 
-    Called after a Fetch that was served without a delay. Otherwise the connection is left unchanged.
+    Called after a Fetch that was served without a delay. After enough requests that are alike the previous prepared
+    request is removed in any case.
     """
     frame_bytes = len(context.frame)
     if is_repeated(context, frame_bytes) and frame_bytes <= MAX_REQUEST_BYTES:

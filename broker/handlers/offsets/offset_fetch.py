@@ -214,7 +214,10 @@ def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: O
 
 
 def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse) -> Job[None]:
-    """Fill a response up to v7, which has one group and topics by name, as a job."""
+    """Fill a response up to v7, which has one group and topics by name, as a job.
+
+    In v1 an error of the group is that of each partition.
+    """
     requested, topics = request.topics, None
     if requested is not None:
         topics = (OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in requested)

@@ -177,7 +177,7 @@ class _ShareFetch:
     def read(self) -> Job[None]:
         """Acquire records from the partitions in order, at most ``max_records``, and fill their rows, as a job.
 
-        Nothing is acquired after the client has disconnected.
+        An error concerns only its partition. Nothing is acquired after the client has disconnected.
         """
         most, left = self._max_bytes // max(1, len(self._open)), self._request.max_records
         tiered: list[TieredSharePartition] = []

@@ -193,7 +193,7 @@ class FollowerFetchState:
         self._changed[key] = self._delayed[key] = None
 
     def _backoff_ms(self, failures: int) -> float:
-        """Return the backoff in ms after ``failures`` earlier consecutive failures; it doubles with each."""
+        """Return the backoff in ms after ``failures`` earlier consecutive failures; it doubles up to ``backoff_ms``."""
         return min(FIRST_BACKOFF_MS << min(failures, 16), self._limits.backoff_ms)
 
     # -------------------------------------------------------------- requests

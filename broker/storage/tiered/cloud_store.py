@@ -58,7 +58,7 @@ def _import_obstore() -> tuple[Any, Any]:
 
 
 def _short(error: BaseException) -> str:
-    """Return the first line of the library's message, without the document that the server returned."""
+    """Return the first line of the library's message, cut, and without the document that the server returned."""
     text = str(error).partition("\n\nDebug source")[0].partition("<?xml")[0].partition("\n")[0]
     return text.strip().rstrip(":")[:MAX_ERROR_CHARS]
 
