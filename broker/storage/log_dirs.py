@@ -228,7 +228,7 @@ class LogDirs:
         return self.mark_offline(directory, error)
 
     def mark_offline(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
-        """Mark a directory offline until the next start, close its logs and return them; empty if it is offline."""
+        """Mark a directory offline until the next start, close its logs and return them; none if it was offline."""
         if directory.path in self.offline:
             return []
         self.offline[directory.path] = error

@@ -311,10 +311,7 @@ def _reject_request(context: RequestContext, request: FetchRequest) -> Job[Fetch
 
 
 def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
-    """Read the partitions; delay a response with less than ``min_bytes`` and no error, at most for ``max_wait_ms``.
-
-    A response above the client's fetch quota has a throttle time instead of records.
-    """
+    """Read the partitions; delay a response with less than ``min_bytes`` and no error, at most for ``max_wait_ms``."""
     session = yield from context.services.fetch_sessions.new_context(
         context.image.topic_names, context.version, request, context
     )

@@ -69,7 +69,10 @@ def validate(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tu
 
 @with_error_response
 def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ResponseJob:
-    """Authorize and validate the heartbeat, submit it to the group coordinator and return the response."""
+    """Authorize and validate the heartbeat, submit it to the group coordinator and return the response.
+
+    An error is the error code of the response.
+    """
     if not is_served(context):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):

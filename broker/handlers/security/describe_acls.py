@@ -30,7 +30,7 @@ def handle(context: RequestContext, request: DescribeAclsRequest) -> HandlerResu
         WireError: A filter has the value UNKNOWN; the connection is closed.
     """
     if 0 in (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type):
-        raise WireError(f"DescribeAcls with a filter that says UNKNOWN: {request}")
+        raise WireError(f"DescribeAcls with a filter of UNKNOWN: {request}")
     if not context.has_authorizer:
         code, text = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
         return DescribeAclsResponse(error_code=code, error_message=text)

@@ -147,7 +147,7 @@ async def fetch_leader_offset(
 
     Raises:
         ProtocolError: error response.
-        OSError, WireError: no response.
+        Disconnected, WireError: no response.
     """
     wanted = ListOffsetsPartition(replica.partition, leader_epoch, which)
     request = ListOffsetsRequest(dependencies.node_id, 0, [ListOffsetsTopic(replica.topic, [wanted])])
