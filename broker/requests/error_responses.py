@@ -40,7 +40,7 @@ class ErrorResultBuilder:
     def __init__(
         self, response: type[Message], layout: ErrorResults, version: int, code: ErrorCode, message: str | None
     ) -> None:
-        """Select the row class from ``response``, the class with the list of rows, and the fields of its version."""
+        """Select the class of the rows of ``response`` and the row's fields in ``version``."""
         row_class = next(field.struct for field in fields_of(response) if field.name == layout.response_list)
         assert row_class is not None, f"{response.__name__}.{layout.response_list} has no rows"
         self._row_class = row_class
