@@ -93,15 +93,8 @@ def _read_partition(
 ) -> PartitionData:
     """Read one partition and return its row of the response; an error becomes its error code.
 
-    An I/O error fails the log directory. Fetches and bytes are counted in the traffic metrics of the partition.
-
-    Args:
-        context: Context of the request.
-        want: Partition with its fetch offset, limit and epochs.
-        max_bytes: Number of bytes that the response may still have.
-        reader: Parameters of the consumer or follower.
-        first: No records are in the response yet, so that the first batch may exceed ``max_bytes``.
-        arrives: First read of the request, so that the fetch offset updates the follower's state.
+    ``first``: no records are in the response yet, so the first batch may exceed ``max_bytes``. ``arrives``: first read
+    of the request, so the fetch offset updates the follower's state. An I/O error fails the log directory.
     """
     try:
         follower = reader.replica_id

@@ -106,11 +106,8 @@ def _recover_future_log(
 ) -> PartitionLog | None:
     """Open a future log: return it if it is to be promoted; otherwise resume, keep or delete it and return None.
 
-    ``arrived``: partitions whose future log was promoted before.
-
-    Raises:
-        CorruptFile: It is the only log of the partition and cannot be read.
-        OSError: The disk failed.
+    ``arrived``: partitions whose future log was promoted before. Raises OSError if the disk failed, and CorruptFile if
+    it is the only log of the partition and cannot be read.
     """
     at, directory = one.topic_partition, one.directory
     replica = replicas.get(*at)
