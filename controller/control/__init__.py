@@ -1,1 +1,1 @@
-"""Control areas of the controller: a module per request type or group of requests, which decides on them."""
+"""Decisions of the active controller: a module per request type, with functions that return records to append."""

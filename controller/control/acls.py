@@ -1,10 +1,10 @@
 """CreateAcls and DeleteAcls on the active controller, and the search of ACLs by filters.
 
-Creating an existing ACL succeeds. The rows of a request are independent; the records of the valid ones are written
-together. An ACL matched by two filters is returned for both and deleted once.
+Creating an existing ACL succeeds. Each row of a request has its own error; the records of the valid rows are written as
+one batch. An ACL matched by two filters is returned for both and deleted once.
 
-Deviation: repetitions of ACLs in the response, caused by overlapping filters, are bounded: a request of 8 KB could
-otherwise have two million rows in its response.
+Deviation: the number of ACLs that a DeleteAcls response repeats because filters overlap is limited: a request of 8 KB
+could otherwise have two million rows in its response.
 
 Source: ``AclControlManager.java``, ``AclApis.scala``, ``AclBindingFilter.java`` (apache/kafka 4.3.1).
 """
@@ -66,7 +66,7 @@ class AclBindingFilter(NamedTuple):
 
     @property
     def has_unknown_code(self) -> bool:
-        """True if an enum field has a code that is unknown here."""
+        """True if resource type, pattern type, operation or permission is UNKNOWN (0, or an undefined code)."""
         return 0 in (self.resource, self.pattern, self.operation, self.permission)
 
     def matches(self, acl: StandardAcl) -> bool:
@@ -81,9 +81,11 @@ class AclBindingFilter(NamedTuple):
         )
 
     def _matches_name(self, acl: StandardAcl) -> bool:
-        """Return True if the resource name matches: with MATCH, every ACL that applies to the name (S-341).
+        """Return True if the resource name and pattern type match.
 
-        With LITERAL, PREFIXED or ANY, the name of the ACL must equal the filter's.
+        With MATCH and a name, an ACL matches if it applies to that resource: it has this literal name, the wildcard
+        ``*``, or a prefix of the name (S-341). With LITERAL, PREFIXED or ANY, and a name, the name of the ACL must
+        equal it.
         """
         if self.pattern is PatternType.MATCH and self.name is not None:
             if acl.pattern is PatternType.PREFIXED:
@@ -93,7 +95,7 @@ class AclBindingFilter(NamedTuple):
 
 
 def filter_from_request(request_filter: _FilterFields) -> AclBindingFilter:
-    """Return the filter of a DescribeAcls or DeleteAcls request; unknown codes become UNKNOWN."""
+    """Return the filter of a DescribeAcls or DeleteAcls request; enum codes that are not defined become UNKNOWN."""
     return AclBindingFilter(
         from_code(ResourceType, request_filter.resource_type_filter),
         request_filter.resource_name_filter,
@@ -106,7 +108,7 @@ def filter_from_request(request_filter: _FilterFields) -> AclBindingFilter:
 
 
 def acl_from_creation(row: AclCreation) -> StandardAcl:
-    """Return the ACL of a CreateAcls row; unknown codes become UNKNOWN."""
+    """Return the ACL of a CreateAcls row, not validated; enum codes that are not defined become UNKNOWN."""
     return StandardAcl(
         from_code(ResourceType, row.resource_type),
         row.resource_name,
@@ -146,9 +148,15 @@ def _require_authorizer(static: Mapping[str, str]) -> None:
 def create_acls(
     image: MetadataImage, request: CreateAclsRequest, new_id: Callable[[], bytes], static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Return the records and response of CreateAcls; ACLs that exist already get no record.
+    """Return the records and response of CreateAcls, as a job; ACLs that exist already get no record.
 
-    ``static``: settings of this node's configuration.
+    An invalid ACL gets INVALID_REQUEST in its row, and the others are created.
+
+    Args:
+        image: Current metadata, which is not changed.
+        request: Request with the ACLs.
+        new_id: Returns a random UUID of 16 bytes, the id of an ACL.
+        static: Settings of this node's configuration, by name.
 
     Raises:
         ProtocolError: SECURITY_DISABLED without an authorizer; POLICY_VIOLATION for too many ACLs.
@@ -185,7 +193,9 @@ def _record(acl_id: bytes, acl: StandardAcl) -> AccessControlEntryRecord:
 
 
 def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Return the records and response of DeleteAcls, for all ACLs that match the request's filters.
+    """Return the records and response of DeleteAcls, for all ACLs that match the request's filters, as a job.
+
+    A filter with an UNKNOWN code gets INVALID_REQUEST in its row. ``static``: settings of this node's configuration.
 
     Raises:
         ProtocolError: SECURITY_DISABLED without an authorizer; INVALID_REQUEST for too many matches.
@@ -199,7 +209,7 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mappin
         rows.append(row)
         wanted = filter_from_request(request_filter)
         if wanted.has_unknown_code:
-            row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "A filter nobody knows."
+            row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "Filter contains UNKNOWN elements."
             continue
         row.matching_acls = yield from telling.collect(wanted)
     records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl_id in sorted(telling.deleted_ids)]
@@ -207,7 +217,10 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mappin
 
 
 class _DeleteMatches:
-    """Collector of the ACLs that match a request's filters; ACLs and equal filters share their response rows."""
+    """Collector of the ACLs that the filters of one DeleteAcls request match, each with its response row.
+
+    The row object of an ACL is shared by all filters that match it, and equal filters share one list of rows.
+    """
 
     def __init__(self, image: MetadataImage) -> None:
         self.deleted_ids: set[bytes] = set()
@@ -219,9 +232,10 @@ class _DeleteMatches:
         self._repeated_chars = 0
 
     def collect(self, wanted: AclBindingFilter) -> Job[list[DeleteAclsMatchingAcl]]:
-        """Return the response rows of a filter, as a job.
+        """Return the response rows of a filter, as a job; add the ids of its ACLs to `deleted_ids`.
 
-        Raises ProtocolError: INVALID_REQUEST, too many rows.
+        Raises:
+            ProtocolError: INVALID_REQUEST, too many ACLs or repeated rows in the request so far.
         """
         before = self._by_filter.get(wanted)
         if before is not None:
@@ -244,7 +258,11 @@ class _DeleteMatches:
         return rows
 
     def _check_limits(self, again_chars: int) -> None:
-        """Raise ProtocolError for too many matching ACLs, or too many characters in repeated rows."""
+        """Add ``again_chars`` to the characters of repeated rows, and check both limits of the request.
+
+        Raises:
+            ProtocolError: INVALID_REQUEST, too many matching ACLs or too many characters in repeated rows.
+        """
         why = None
         self._repeated_chars += again_chars
         if len(self.deleted_ids) >= MAX_ACLS_PER_REQUEST:

@@ -1,7 +1,6 @@
-"""AlterConfigs and IncrementalAlterConfigs on the active controller: topics, brokers, groups, client metrics.
+"""AlterConfigs and IncrementalAlterConfigs on the active controller, for all resource types.
 
 Source: ``ConfigurationControlManager.java`` (apache/kafka 4.3.1).
-
 Incremental changes: KIP-339; settings of brokers: KIP-226.
 """
 
@@ -75,7 +74,7 @@ _OPERATIONS = frozenset(AlterConfigOp)
 
 
 def key_for_broker_plugin(name: str) -> ConfigKey:
-    """Return the definition of a broker setting; an unknown name, of a plug-in, has the type UNKNOWN (sensitive)."""
+    """Return the definition of a broker setting; type UNKNOWN (sensitive) for an unknown name, as of a plug-in."""
     return broker_key(name) or ConfigKey(name, "UNKNOWN", None)
 
 
@@ -102,10 +101,11 @@ _EMPTY_NAME_ERRORS = {
 
 
 def _check_name(kind: int, name: str) -> None:
-    """Check the name of a resource (``ControllerConfigurationValidator``).
+    """Check the name of a resource of type ``kind`` (``ControllerConfigurationValidator``).
 
-    Raises:
-        ProtocolError: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION.
+    A broker's name is its id, or empty for the cluster-wide default; other resources need a name.
+
+    Raises ProtocolError: INVALID_REQUEST; INVALID_TOPIC_EXCEPTION for an illegal topic name.
     """
     if kind == RESOURCE_TOPIC and name:
         wrong = topic_name_error(name)
@@ -124,7 +124,7 @@ def _check_name(kind: int, name: str) -> None:
 
 
 def _check_existence(image: MetadataImage, kind: int, name: str) -> None:
-    """Raise UNKNOWN_TOPIC_OR_PARTITION or BROKER_ID_NOT_REGISTERED for an unknown topic or node."""
+    """Raise ProtocolError UNKNOWN_TOPIC_OR_PARTITION or BROKER_ID_NOT_REGISTERED for an unknown topic or node."""
     if kind == RESOURCE_TOPIC and name not in image.topics:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if kind == RESOURCE_BROKER and name:
@@ -134,9 +134,10 @@ def _check_existence(image: MetadataImage, kind: int, name: str) -> None:
 
 
 def apply_list_change(op: AlterConfigOp, current: str | None, default: str, text: str) -> str:
-    """Return the text of a LIST setting after elements were appended or subtracted.
+    """Return the new text of a LIST setting: elements appended to, or subtracted from, its current value.
 
-    As in Kafka, nothing is trimmed: blanks belong to their element, and an empty one can be appended.
+    An element that is there already is not appended again; each subtracted one removes its first occurrence. As in
+    Kafka, nothing is trimmed: blanks belong to their element, and an empty one can be appended.
 
     Args:
         op: APPEND or SUBTRACT.
@@ -165,7 +166,10 @@ def apply_list_change(op: AlterConfigOp, current: str | None, default: str, text
 def _next_value(
     key: ConfigKey | None, op: AlterConfigOp, current: str | None, change: IncrementalAlterableConfig
 ) -> str | None:
-    """Return the value of a setting after one operation; None removes it."""
+    """Return the value of a setting after one operation of IncrementalAlterConfigs; None: the setting is removed.
+
+    Raises ProtocolError: INVALID_REQUEST for a null value, INVALID_CONFIG to APPEND to or SUBTRACT from another type.
+    """
     if op is AlterConfigOp.DELETE:
         return None
     if change.value is None:
@@ -182,7 +186,7 @@ def _next_value(
 def _alter_resource(
     image: MetadataImage, resource: IncrementalAlterConfigsResource, defaults: ControllerDefaults
 ) -> Job[list[Message]]:
-    """Return the ConfigRecords that change one resource; too long values are rejected before any other check."""
+    """Return the ConfigRecords that change one resource, as a job; too long values are rejected before other checks."""
     kind, name = resource.resource_type, resource.resource_name
     table = _TABLES.get(kind)
     if table is None:
@@ -232,7 +236,10 @@ def _check_together(
 ) -> Job[None]:
     """Validate the settings of a resource as they would be after the request, as a job.
 
-    Values of broker settings are validated by the broker (`ottla.broker.config.reconfiguration`).
+    ``changed``: None removes a setting. Values of broker settings are validated by the broker
+    (`ottla.broker.config.reconfiguration`), except min.insync.replicas and cordoned.log.dirs.
+
+    Raises ProtocolError with the error of the first invalid setting, or of the resource's name.
     """
     kind, name = resource.resource_type, resource.resource_name
     if kind == RESOURCE_BROKER:
@@ -296,9 +303,10 @@ def _decide_each(
     row: MakeResultRow,
     rows: list[Any],
 ) -> Job[list[Message]]:
-    """Decide on each resource, which is changed completely or not at all, as a job; return the records of all.
+    """Decide on each resource by ``decide``, as a job; return the records of all valid resources.
 
-    A result row per resource is appended to ``rows``.
+    A resource is changed completely or not at all. A result row per resource, from ``row``, is appended to ``rows``; a
+    ProtocolError of ``decide`` goes into the row. ClearElrRecords follow if min.insync.replicas changes.
 
     Raises:
         RequestTooLarge: too many records or bytes; the request must be rejected as a whole.
@@ -336,12 +344,12 @@ def _refuse_all(
 
 
 def resource_key(resource: Any) -> str:
-    """Return a string that identifies a resource, to find duplicates in a request."""
+    """Return a string that identifies the type and name of a request's resource, to find duplicates in the request."""
     return f"{resource.resource_type} {resource.resource_name}"  # the garbage collector does not visit a string
 
 
 def _clear_elr_records(image: MetadataImage, records: Sequence[Message]) -> list[Message]:
-    """Return the ClearElrRecords after a change of min.insync.replicas; none without ELR.
+    """Return a ClearElrRecord for each of ``records`` that changes min.insync.replicas; none if ELR is not enabled.
 
     With a lower minimum, records may have been acknowledged that an eligible leader does not have
     (``createClearElrRecordsAsNeeded``, KIP-966).
@@ -355,7 +363,7 @@ def _clear_elr_records(image: MetadataImage, records: Sequence[Message]) -> list
 def alter_configs(
     image: MetadataImage, request: AlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
-    """Return the records and response of AlterConfigs, which replaces all settings of each resource."""
+    """Return records (none with ``validate_only``) and response of AlterConfigs, as a job; it replaces all settings."""
     row, response = AlterConfigsResourceResponse, AlterConfigsResponse()
     return _alter(image, request, defaults, _replace_resource, row, response, version)
 
@@ -363,7 +371,7 @@ def alter_configs(
 def incremental_alter_configs(
     image: MetadataImage, request: IncrementalAlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
-    """Return the records and response of IncrementalAlterConfigs: set, delete, append or subtract."""
+    """Return records (none with ``validate_only``) and response of IncrementalAlterConfigs, as a job."""
     row, response = IncrementalAlterConfigsResourceResponse, IncrementalAlterConfigsResponse()
     return _alter(image, request, defaults, _alter_resource, row, response, version)
 

@@ -1,7 +1,7 @@
-"""AlterPartition: a leader's changes of its in-sync replicas.
+"""AlterPartition on the active controller: a partition leader's request to change the in-sync replicas.
 
 Source: ``ReplicationControlManager.alterPartition`` (apache/kafka 4.3.1); KIP-497, KIP-841 (fenced brokers cannot
-join), KIP-903 (nor brokers of another epoch), KIP-704 (recovery after an unclean election).
+join), KIP-903 (nor brokers of another broker epoch), KIP-704 (recovery after an unclean election).
 """
 
 from __future__ import annotations
@@ -36,9 +36,12 @@ _ANY_EPOCH = -1
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Return the records and response of AlterPartition (R-291, R-292).
+    """Return the records and response of AlterPartition, as a job (R-291, R-292).
 
-    The row of a partition has the new state, the current one if nothing changes, or an error.
+    The row of a partition has the new leader, leader epoch, ISR and partition epoch, the current ones if nothing
+    changes, or an error; NEW_LEADER_ELECTED if the change made another broker the leader. A sender that is not
+    registered with its broker epoch gets STALE_BROKER_EPOCH for the request. ``static``: settings of this node's
+    configuration.
     """
     if not request.topics:
         return ControllerResult(AlterPartitionResponse())
@@ -86,9 +89,10 @@ def alter_partition(
 def _error(
     image: MetadataImage, sender: int, p: PartitionRegistration | None, partition: AlterPartitionRequestPartitionData
 ) -> ErrorCode:
-    """Return the error of a row, in Kafka's order (R-291).
+    """Return the error of a partition in AlterPartition, checked in Kafka's order (R-291); NONE for a valid change.
 
-    NOT_CONTROLLER if the sender has a newer epoch than this image: there is a newer controller.
+    ``sender``: broker id. ``p``: the partition in the image, None if unknown. NOT_CONTROLLER if the request has a newer
+    leader or partition epoch than the image: there is a newer controller.
     """
     if p is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

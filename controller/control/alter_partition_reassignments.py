@@ -48,9 +48,10 @@ from ottla.wire.messages.metadata_records import PartitionChangeRecord
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Return the records and response of AlterPartitionReassignments: start, replace or cancel reassignments (R-294).
+    """Return the records and response of AlterPartitionReassignments, as a job: start, replace or cancel reassignments.
 
-    The rows are independent; the records of the valid ones are one batch.
+    Each partition has its own error; the records of the valid ones are one batch (R-294). ``static``: settings of this
+    node's configuration.
     """
     response = AlterPartitionReassignmentsResponse(
         responses=response_array(AlterPartitionReassignmentsResponse, version)
@@ -110,9 +111,15 @@ def reassign_partition(
     *,
     keeps_factor: bool = False,
 ) -> PartitionChangeRecord | None:
-    """Return the record that reassigns a partition (R-295); None if there is no change.
+    """Return the record that starts or replaces the reassignment of a partition (R-295); None if there is no change.
 
-    ``at``: topic id and partition number. ``target``: the new replicas in order.
+    Args:
+        image: Current metadata, with the registered brokers.
+        at: Topic id and partition number.
+        p: Current state of the partition.
+        target: Broker ids of the new replicas in order; the first is the preferred leader.
+        rules: Rules of leader election for the topic.
+        keeps_factor: True if the number of replicas must not change.
 
     Raises:
         ProtocolError: INVALID_REPLICA_ASSIGNMENT: no replica, a duplicate, or a broker that is not registered;
@@ -138,10 +145,13 @@ def reassign_partition(
 def _cancel_reassignment(
     image: MetadataImage, name: str, at: tuple[bytes, int], p: PartitionRegistration, rules: PartitionChangeRules
 ) -> PartitionChangeRecord | None:
-    """Return the record that cancels a reassignment and removes its adding replicas (R-297).
+    """Return the record that cancels a reassignment and removes its adding replicas (R-297); None without a change.
+
+    ``at``: topic id and partition number.
 
     Raises:
-        ProtocolError: NO_REASSIGNMENT_IN_PROGRESS, or INVALID_REPLICA_ASSIGNMENT if it cannot be reverted.
+        ProtocolError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT if only adding replicas would remain, or
+            an unclean election would be needed and is not allowed.
     """
     if not is_reassignment_in_progress(p):
         raise ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
@@ -163,7 +173,10 @@ def _cancel_reassignment(
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest, version: int
 ) -> ControllerResultSteps:
-    """Return the ListPartitionReassignments response, for all topics or those in the request (R-298)."""
+    """Return the ListPartitionReassignments response, without records, as a job (R-298).
+
+    Topics and partitions that are unknown or have no ongoing reassignment are left out.
+    """
     topics = response_array(ListPartitionReassignmentsResponse, version)
     queries: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:

@@ -40,9 +40,10 @@ def _row_error(topic: TopicImage | None, number: int, broker_id: int) -> ErrorCo
 def assign_replicas_to_dirs(
     image: MetadataImage, request: AssignReplicasToDirsRequest, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Return the records and response of AssignReplicasToDirs (R-302).
+    """Return the records and response of AssignReplicasToDirs, as a job (R-302); each partition has its own error.
 
-    Partitions with a replica in an offline directory get another leader, or none.
+    If a directory is not among the broker's online ones, the broker leaves the ISR of the partitions there, which get
+    another leader, or none. A broker epoch that is not the current one gets STALE_BROKER_EPOCH for the request.
     """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
@@ -86,7 +87,10 @@ def assign_replicas_to_dirs(
 def _remove_from_isr_records(
     image: MetadataImage, static: Mapping[str, str], broker_id: int, lost: set[tuple[bytes, int]]
 ) -> Job[list[Message]]:
-    """Return the records that remove the broker from the ISR of the partitions ``lost``, in an offline directory."""
+    """Return the records that remove a broker from the ISR of the partitions ``lost``, as a job.
+
+    ``lost``: topic id and number of the partitions that the broker has assigned to an offline directory.
+    """
     if not lost:
         return []
     found = {id(image.topics[image.topic_names[topic]].partitions[number]) for topic, number in lost}

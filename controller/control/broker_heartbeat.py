@@ -43,7 +43,7 @@ class BrokerControlState(Enum):
 
 @dataclass(slots=True)
 class BrokerHeartbeatState:
-    """State from the brokers' heartbeats, in the active controller's memory only; keys are broker ids."""
+    """State from brokers' heartbeats and registrations, in the controller's memory only; keys are broker ids."""
 
     metadata_offsets: dict[int, int] = field(default_factory=dict)
     """Metadata offset that each broker has applied, from its last heartbeat."""
@@ -53,32 +53,41 @@ class BrokerHeartbeatState:
     """Offset of the last record of the step that started a broker's controlled shutdown."""
 
     def on_registration(self, broker_id: int, offset: int) -> None:
-        """Record a registration, which invalidates the broker's earlier heartbeats."""
+        """Record the offset of a broker's registration record; forget its metadata offset and controlled shutdown."""
         self.registration_offsets[broker_id] = offset
         self.metadata_offsets.pop(broker_id, None)
         self.controlled_shutdown_offsets.pop(broker_id, None)
 
     def on_registration_change(self, broker_id: int, *, is_fenced: bool) -> None:
-        """Remove a broker's metadata offset after a change of its registration; fencing ends a controlled shutdown."""
+        """Remove a broker's metadata offset when a BrokerRegistrationChangeRecord is replayed.
+
+        With ``is_fenced`` (the record fences the broker) its controlled shutdown ends as well.
+        """
         self.metadata_offsets.pop(broker_id, None)
         if is_fenced:
             self.controlled_shutdown_offsets.pop(broker_id, None)
 
     def reset(self) -> None:
-        """Remove all heartbeats on a new active controller; registration offsets are in the log and stay."""
+        """Remove metadata and controlled shutdown offsets when this controller becomes active.
+
+        The registration offsets stay: they come from the log.
+        """
         self.metadata_offsets.clear()
         self.controlled_shutdown_offsets.clear()
 
     def lowest_active_offset(self, image: MetadataImage) -> int | None:
-        """Return the lowest metadata offset of unfenced brokers not in controlled shutdown; None without one."""
+        """Return the lowest metadata offset of unfenced brokers not in controlled shutdown; None without such a broker.
+
+        A broker without a heartbeat since its registration counts as -1.
+        """
         active = (i for i, b in image.brokers.items() if not b.fenced and i not in self.controlled_shutdown_offsets)
         return min((self.metadata_offsets.get(i, -1) for i in active), default=None)
 
 
 def current_broker_state(broker: RegisterBrokerRecord, contacts: BrokerHeartbeatState) -> BrokerControlState:
-    """Return a broker's current control state.
+    """Return a broker's current control state: FENCED, UNFENCED or CONTROLLED_SHUTDOWN.
 
-    A controlled shutdown started by an earlier controller is unknown here: it starts again (R-275).
+    A controlled shutdown that an earlier active controller started is unknown here: it starts again (R-275).
     """
     if broker.fenced:
         return BrokerControlState.FENCED
@@ -92,7 +101,10 @@ def current_broker_state(broker: RegisterBrokerRecord, contacts: BrokerHeartbeat
 def next_broker_state(
     image: MetadataImage, contacts: BrokerHeartbeatState, request: BrokerHeartbeatRequest
 ) -> Job[BrokerControlState]:
-    """Return the control state after a heartbeat (the table of R-273), as a job."""
+    """Return a broker's control state after a heartbeat (the table of R-273), as a job; nothing is changed.
+
+    The broker must be registered. SHUTDOWN_NOW: it may end.
+    """
     broker_id = request.broker_id
     broker = image.brokers[broker_id]
     now = current_broker_state(broker, contacts)
@@ -118,7 +130,10 @@ def next_broker_state(
 def _transition(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, state: BrokerControlState
 ) -> Job[list[Message]]:
-    """Return the records of a change of the control state, in Kafka's order (R-286), as a job."""
+    """Return the records of a change of a broker's control state to ``state``, in Kafka's order (R-286), as a job.
+
+    UNFENCED lets the broker lead leaderless partitions; any other state removes it from all ISRs.
+    """
     broker_id, epoch = broker.broker_id, broker.broker_epoch
     if state is BrokerControlState.UNFENCED:
         records = yield from leader_and_isr_updates(image, static, is_leaderless, comes=broker_id)
@@ -134,7 +149,7 @@ def _transition(
 def _image_without_directories(
     image: MetadataImage, broker: RegisterBrokerRecord, lost: Collection[bytes]
 ) -> MetadataImage:
-    """Return the image with directories of a broker removed: on unfencing it leads no partition in them."""
+    """Return the image without the directories ``lost`` of a broker, so that it is elected for no partition there."""
     left = [d for d in broker.log_dirs if d not in lost]
     if len(left) == len(broker.log_dirs):
         return image
@@ -144,7 +159,10 @@ def _image_without_directories(
 def _offline_directory_records(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, offline_dirs: Collection[bytes]
 ) -> Job[list[Message]]:
-    """Return the records for offline directories, as a job; their partitions get another leader, or none (R-290)."""
+    """Return the records for a broker's newly offline directories, as a job; none if there is no such one (R-290).
+
+    The broker leaves the ISR of the partitions there, which get another leader, or none.
+    """
     gone = {d for d in broker.log_dirs if d in offline_dirs}
     if not gone:
         return []
@@ -157,9 +175,9 @@ def _offline_directory_records(
 
 
 def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Return the records that fence a broker after its session expired (R-276).
+    """Return the records that fence a broker, as a job; the response is None (R-276).
 
-    Partitions that it leads get another leader, or none.
+    The broker leaves all ISRs; partitions that it leads get another leader, or none.
     """
     records = yield from _transition(image, static, image.brokers[broker_id], BrokerControlState.FENCED)
     return ControllerResult(None, records)
@@ -179,12 +197,18 @@ def process_heartbeat(
     next_offset: int,
     static: Mapping[str, str],
 ) -> ControllerResultSteps:
-    """Return the records and response of a BrokerHeartbeat; the response has the broker's new state.
+    """Return the records and response of a BrokerHeartbeat, as a job; the response has the broker's new state.
 
-    A broker that may shut down loses its session at once, so that it can register again without a timeout.
+    A broker that may shut down loses its session at once, so that it can register again without a timeout. A broker
+    epoch that is not the current one gets STALE_BROKER_EPOCH, and nothing changes.
 
-    ``contacts``: soft state of the heartbeats, which is updated. ``leases``: sessions of the brokers.
-    ``next_offset``: offset of the first record. ``static``: settings of this node's configuration.
+    Args:
+        image: Current metadata, which is not changed.
+        contacts: State of the heartbeats in memory, which is updated.
+        leases: Sessions of the brokers; one is removed if its broker may shut down.
+        request: Heartbeat.
+        next_offset: Offset that the first of the records will have.
+        static: Settings of this node's configuration.
     """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:

@@ -17,14 +17,14 @@ CHECKS_PER_SESSION = 8
 
 
 class BrokerHeartbeatTracker:
-    """Monotonic time of the last heartbeat of each broker process, by broker id and broker epoch."""
+    """Sessions of brokers: monotonic time in ms of the last heartbeat, by broker id and broker epoch."""
 
     def __init__(self, session_ms: int = DEFAULT_SESSION_TIMEOUT_MS) -> None:
         self.session_ms = session_ms
         self._last_contact_ms: dict[tuple[int, int], float] = {}
 
     def activate(self, image: MetadataImage, now_ms: float, own: int | None = None) -> None:
-        """Start a full session for all unfenced brokers at activation of the controller (R-277).
+        """Replace all sessions by a full one for each unfenced broker, when this controller becomes active (R-277).
 
         ``own`` is the id of the broker in this process, or None. It gets no session: its former process has ended, and
         it registers again.
@@ -33,27 +33,27 @@ class BrokerHeartbeatTracker:
         self._last_contact_ms = {(b.broker_id, b.broker_epoch): now_ms for b in live}
 
     def touch(self, broker_id: int, broker_epoch: int, now_ms: float) -> None:
-        """Record a heartbeat on arrival, before it is queued (R-276)."""
+        """Start or renew a session by a heartbeat on arrival, before it waits in the controller's queue (R-276)."""
         self._last_contact_ms[(broker_id, broker_epoch)] = now_ms
 
     def remove(self, broker_id: int, broker_epoch: int) -> None:
-        """Remove the session of a broker that ended or may shut down, so that it can register again at once."""
+        """Remove the session of a broker, if it has one, so that another process with its id can register at once."""
         self._last_contact_ms.pop((broker_id, broker_epoch), None)
 
     def last_contact_ms(self, broker_id: int, broker_epoch: int) -> float | None:
-        """Return the monotonic time in ms of the last heartbeat; None without a session."""
+        """Return the monotonic time in ms of a broker's last heartbeat or of `activate`; None without a session."""
         return self._last_contact_ms.get((broker_id, broker_epoch))
 
     def has_valid_session(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
-        """Return True if a broker process has a session that has not expired."""
+        """Return True if the broker has a session with this epoch that has not expired."""
         contact_ms = self._last_contact_ms.get((broker_id, broker_epoch))
         return contact_ms is not None and now_ms <= contact_ms + self.session_ms
 
     def next_expired_broker(self, image: MetadataImage, now_ms: float) -> int | None:
-        """Return the id of a broker whose session has expired and that has to be fenced; None if there is none.
+        """Return the id of an unfenced broker whose session has expired, so that it must be fenced; None if none has.
 
-        One at a time, since fencing one changes the image for the next. Expired sessions of brokers that are registered
-        with another epoch, or fenced already, are removed.
+        One at a time, since fencing one changes the image for the next. Its session stays. Expired sessions of brokers
+        that are fenced, unregistered or registered with another epoch are removed.
         """
         for (broker_id, epoch), contact_ms in list(self._last_contact_ms.items()):
             if now_ms <= contact_ms + self.session_ms:
@@ -66,17 +66,20 @@ class BrokerHeartbeatTracker:
 
 
 class FencedSince:
-    """Times since when brokers have been fenced, as far as this controller has been active."""
+    """Monotonic times since when brokers have been fenced; time before this controller became active does not count."""
 
     def __init__(self) -> None:
         self._since: dict[int, float] = {}
 
     def reset(self) -> None:
-        """Clear the times: the next `fenced_for` counts from its own time for all fenced brokers."""
+        """Clear the times: the next `fenced_for` starts the time of every fenced broker at its own ``now_ms``."""
         self._since.clear()
 
     def fenced_for(self, image: MetadataImage, now_ms: float, after_ms: float) -> set[int]:
-        """Return the registered brokers that have been fenced for at least ``after_ms``, and record new ones."""
+        """Return the registered brokers that have been fenced for at least ``after_ms``.
+
+        Records ``now_ms`` as the beginning for newly fenced brokers, and forgets brokers that are not fenced.
+        """
         fenced = {i for i, b in image.brokers.items() if b.fenced}
         self._since = {i: self._since.get(i, now_ms) for i in fenced}
         return {i for i, since in self._since.items() if now_ms - since >= after_ms}

@@ -1,4 +1,4 @@
-"""BrokerRegistration, ControllerRegistration, UnregisterBroker and AllocateProducerIds; supported features.
+"""Registration of brokers and controllers, UnregisterBroker and AllocateProducerIds; features that Ottla supports.
 
 Source: ``ClusterControlManager.java``, ``ProducerIdControlManager.java`` (apache/kafka 4.3.1).
 """
@@ -48,7 +48,10 @@ SUPPORTED_FEATURES = {
 
 
 class RegistrationContext(NamedTuple):
-    """State that a registration is checked against, besides the image: cluster id, kraft.version, sessions."""
+    """State that a broker registration is checked against, besides the image.
+
+    ``id``: cluster id. ``now_ms``: monotonic.
+    """
 
     id: str
     kraft_version: int
@@ -59,7 +62,7 @@ class RegistrationContext(NamedTuple):
 def _is_duplicate_broker(
     known: RegisterBrokerRecord | None, request: BrokerRegistrationRequest, cluster: RegistrationContext
 ) -> bool:
-    """Return True if another process with this broker id has a valid session."""
+    """Return True if another process (incarnation id) with this broker id has a valid session."""
     if known is None or known.incarnation_id == request.incarnation_id:
         return False
     return cluster.heartbeat_tracker.has_valid_session(known.broker_id, known.broker_epoch, cluster.now_ms)
@@ -68,7 +71,7 @@ def _is_duplicate_broker(
 def _registration_error(
     image: MetadataImage, request: BrokerRegistrationRequest, cluster: RegistrationContext
 ) -> Job[ErrorCode]:
-    """Return the error of a registration, checked in Kafka's order (R-269), as a job; NONE for a valid one."""
+    """Return the error of a broker registration, checked in Kafka's order (R-269), as a job; NONE for a valid one."""
     if request.cluster_id != cluster.id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if _is_duplicate_broker(image.brokers.get(request.broker_id), request, cluster):
@@ -104,12 +107,12 @@ def register_broker(
     static: Mapping[str, str],
     cluster: RegistrationContext,
 ) -> ControllerResultSteps:
-    """Return the records and response of BrokerRegistration (R-270, R-271).
+    """Return the records and response of BrokerRegistration, as a job (R-270, R-271).
 
-    The broker is registered as fenced; the same process (incarnation id) only updates its registration. A new process's
-    records first remove the broker from all ISRs, and after an unclean shutdown (with ELR) from the eligible leaders as
-    well. The broker epoch is ``next_offset``: the offset of the first of these records, or of the registration record
-    if there are none.
+    A new process (incarnation id) is registered as fenced, and its records first remove the broker from all ISRs, after
+    an unclean shutdown (with ELR) from the eligible leaders as well. Its broker epoch is ``next_offset``: the offset of
+    the first of these records, or of the registration record if there are none. A known process only updates its
+    registration: broker epoch and fencing stay. An invalid registration gets an error response and no records.
     """
     wrong = yield from _registration_error(image, request, cluster)
     if wrong != ErrorCode.NONE:
@@ -150,7 +153,10 @@ def register_broker(
 
 
 def register_controller(request: ControllerRegistrationRequest) -> ControllerResultSteps:
-    """Return the record and response of ControllerRegistration (R-282)."""
+    """Return the record and response of ControllerRegistration, as a job (R-282).
+
+    INVALID_REGISTRATION if it has too many listeners or features; nothing else is checked.
+    """
     if max(len(request.listeners), len(request.features)) > MAX_REGISTRATION_ITEMS:
         return ControllerResult(ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
     record = RegisterControllerRecord(
@@ -174,9 +180,9 @@ def register_controller(request: ControllerRegistrationRequest) -> ControllerRes
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Return the records and response of UnregisterBroker, for a running or stopped broker (R-281).
+    """Return the records and response of UnregisterBroker, for a running or stopped broker, as a job (R-281).
 
-    It is removed from all ISRs, and remains in the ELRs.
+    The broker is removed from all ISRs and remains in the ELRs. BROKER_ID_NOT_REGISTERED if it is unknown.
     """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None:
@@ -191,7 +197,10 @@ def unregister_broker(
 
 
 def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequest) -> ControllerResult:
-    """Return the record and response of AllocateProducerIds: the next block of 1,000 producer ids (R-303)."""
+    """Return the record and response of AllocateProducerIds: the next block of 1,000 producer ids (R-303).
+
+    STALE_BROKER_EPOCH if the sender is not registered with its broker epoch.
+    """
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return ControllerResult(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

@@ -54,7 +54,7 @@ def _entity(rows: list[Any]) -> QuotaEntity:
 
 
 def _allowed_keys(rows: list[Any]) -> Mapping[str, int | None] | str:
-    """Return the quota keys that an entity may have, with maximum values, or an error message (S-352)."""
+    """Return the quota keys that an entity may have, with the maximum value of each, or an error message (S-352)."""
     kinds = [row.entity_type for row in rows]
     if not kinds:
         return "Invalid empty client quota entity"
@@ -92,7 +92,7 @@ def _wrong_value(keys: Mapping[str, int | None], key: str, value: float) -> str 
 
 
 def _records(image: MetadataImage, entry: AlterClientQuotasRequestEntryData) -> list[Message] | str:
-    """Return the records of an AlterClientQuotas entry, or an error message."""
+    """Return the records of an AlterClientQuotas entry (none if nothing changes), or an error message."""
     if max(len(entry.entity), len(entry.ops)) > MAX_QUOTA_ENTITY_PARTS:
         return f"More than {MAX_QUOTA_ENTITY_PARTS} parts of an entity, or quota keys"
     keys = _allowed_keys(entry.entity)
@@ -121,9 +121,10 @@ def _record(entity: QuotaEntity, key: str, value: float, *, remove: bool) -> Cli
 
 
 def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest) -> ControllerResultSteps:
-    """Return the records and response of AlterClientQuotas.
+    """Return the records and response of AlterClientQuotas, as a job; with ``validate_only`` there are no records.
 
-    Of a duplicate entity the first entry is applied, and its response row is an error.
+    An invalid entry gets INVALID_REQUEST in its row. Of a duplicate entity the first entry is applied, although its row
+    in the response is an error.
     """
     rows: dict[QuotaEntity, AlterClientQuotasResponseEntryData] = {}
     records: list[Message] = []
@@ -169,7 +170,7 @@ class QuotaEntityFilter(NamedTuple):
     """True if only entities without further types match."""
 
     def matches(self, entity: QuotaEntity) -> bool:
-        """Return True if a quota entity has all entity types of the filter; those in `exact` must have the name there.
+        """Return True if a quota entity has all entity types of the filter, with the names that `exact` requires.
 
         A name of None is the default entity. A strict filter rejects entities with further types.
         """
@@ -183,7 +184,7 @@ def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilt
     """Return the filter of a DescribeClientQuotas request (S-353).
 
     Raises:
-        ProtocolError: INVALID_REQUEST, UNSUPPORTED_VERSION.
+        ProtocolError: UNSUPPORTED_VERSION for an unknown entity type, INVALID_REQUEST for any other invalid component.
     """
     exact: dict[str, str | None] = {}
     any_name: set[str] = set()
@@ -213,7 +214,7 @@ def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilt
 
 
 def matching_quotas(image: MetadataImage, wanted: QuotaEntityFilter) -> Job[dict[QuotaEntity, dict[str, float]]]:
-    """Return the quotas by key of each entity that matches a filter, as a job."""
+    """Return the quotas of each entity in the image that matches a filter, by entity and quota key, as a job."""
     out: dict[QuotaEntity, dict[str, float]] = {}
     for number, about in enumerate(image.others, 1):
         if about[0] == "quota" and wanted.matches(about[1]):

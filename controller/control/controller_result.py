@@ -13,7 +13,11 @@ from ottla.wire.codec.schema import Message
 
 @dataclass(slots=True)
 class ControllerResult:
-    """Records of a decision, appended as one atomic batch, and the response to send once they are committed."""
+    """Decision of the active controller: records, appended as one atomic batch, and the response.
+
+    The response is sent once the records are committed. It is the response message of a request, or None or a bool for
+    internal work.
+    """
 
     response: Any
     records: list[Message] = field(default_factory=list)
@@ -24,7 +28,10 @@ ControllerResultSteps = Job[ControllerResult]
 
 
 class ControllerDefaults(NamedTuple):
-    """Settings of this node that the controller's decisions use: topic defaults and static configuration."""
+    """Settings of this node's configuration that the controller's decisions use.
+
+    ``num_partitions`` and ``replication_factor`` apply to new topics that leave them open (-1).
+    """
 
     num_partitions: int = 1
     replication_factor: int = 1

@@ -59,7 +59,7 @@ UuidFunction = Callable[[], bytes]
 
 
 class TopicCreationContext(NamedTuple):
-    """Inputs of topic creation besides the request: defaults, id and random generators, mutation quota."""
+    """Inputs of topic creation besides the request: defaults, id and random generators, quota of the requester."""
 
     defaults: ControllerDefaults
     new_id: UuidFunction
@@ -87,7 +87,7 @@ def topic_name_error(name: str) -> str | None:
 
 
 def topic_config_error(values: Mapping[str, str | None]) -> str | None:
-    """Return Kafka's error message for the first invalid config of a new topic; None if all are valid."""
+    """Return Kafka's error message for the first unknown, null or malformed config of a new topic, or None."""
     for name, value in values.items():
         key = topic_key(name)
         if key is None:
@@ -103,10 +103,11 @@ def topic_config_error(values: Mapping[str, str | None]) -> str | None:
 def _partitions(
     topic: CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, chance: RandomFunction
 ) -> Job[list[PartitionRegistration]]:
-    """Return the partitions of a topic to be created, with manual or automatic replica assignment, as a job.
+    """Return the partitions of a topic to be created, by number, with manual or automatic replica assignment, as a job.
 
     Raises:
         ProtocolError: INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
+        RequestTooLarge: too many partitions.
     """
     if topic.assignments:
         if topic.replication_factor != -1:
@@ -142,7 +143,10 @@ def _partitions(
 
 
 def _configs(values: Mapping[str, str], image: MetadataImage) -> list[CreatableTopicConfigs]:
-    """Return a new topic's effective configs with their sources, for the CreateTopics response."""
+    """Return a new topic's effective configs with their sources, for the CreateTopics response.
+
+    ``values``: configs set in the request. Internal configs appear only if they are set.
+    """
     wide = image.config(RESOURCE_BROKER, "")
     out = []
     for key in TOPIC_KEYS.values():
@@ -190,7 +194,7 @@ def _create_topic(
 
 
 def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, str]) -> ProtocolError | None:
-    """Return the error of an invalid, existing or colliding topic name, or None.
+    """Return the error of an invalid, existing or colliding topic name, or None; ``a.b`` and ``a_b`` collide.
 
     ``flats``: names in the image by their form with dots replaced by underscores.
     """
@@ -208,7 +212,10 @@ def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, s
 
 
 def _requested_partition_count(request: CreateTopicsRequest, defaults: ControllerDefaults) -> Job[int]:
-    """Return the maximum number of partitions that a request creates (``validateTotalNumberOfPartitions``)."""
+    """Return the number of partitions that a request asks for, as a job (``validateTotalNumberOfPartitions``).
+
+    Invalid topics are counted too; a default (-1) as ``num_partitions``.
+    """
     total = 0
     for topic in request.topics:
         if topic.assignments:
@@ -233,7 +240,11 @@ def _names_with_underscores(image: MetadataImage) -> Job[dict[str, str]]:
 def create_topics(
     image: MetadataImage, request: CreateTopicsRequest, version: int, creation: TopicCreationContext
 ) -> ControllerResultSteps:
-    """Return the records and response of CreateTopics; a too large request is rejected as a whole."""
+    """Return the records and response of CreateTopics, as a job; a request that is too large is rejected as a whole.
+
+    Otherwise each topic has its own error in the response. With ``validate_only`` there are no records. The partitions
+    are charged to the requester's quota.
+    """
     response = CreateTopicsResponse(topics=response_array(CreateTopicsResponse, version))
     records: list[Message] = []
     size = 0
@@ -290,7 +301,10 @@ def _identity(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
 
 
 def _names_and_ids(request: DeleteTopicsRequest, twice: Container[Hashable]) -> Job[tuple[set[str], set[bytes]]]:
-    """Return the topic names that occur once in a DeleteTopics request, and all its topic ids, as a job."""
+    """Return, as a job, the names that occur once in a DeleteTopics request, and all topic ids without a name.
+
+    ``twice``: entries that occur more than once.
+    """
     names: set[str] = set()
     ids: set[bytes] = set()
     for item in _to_delete(request):
@@ -306,7 +320,11 @@ def _names_and_ids(request: DeleteTopicsRequest, twice: Container[Hashable]) -> 
 def _deletion_name_error(
     name: str | None, topic_id: bytes, topic: TopicImage | None, ids: Container[bytes], *, is_again: bool
 ) -> str | None:
-    """Return the error message of a topic in a DeleteTopics request, or None. ``ids``: all ids of the request."""
+    """Return the error message (of INVALID_REQUEST) of an entry in a DeleteTopics request, or None.
+
+    ``topic``: the topic of the entry, None if unknown. ``ids``: all ids of the request. ``is_again``: it is a
+    duplicate.
+    """
     if name is None:
         if topic_id == ZERO_UUID:
             return "Neither topic name nor id were specified."
@@ -323,10 +341,11 @@ def _deletion_name_error(
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, version: int, charge_quota: ChargeQuota = no_quota
 ) -> ControllerResultSteps:
-    """Return the records and response of DeleteTopics, by name or (version 6 and later) by id.
+    """Return the records and response of DeleteTopics, by name or (version 6 and later) by id, as a job.
 
-    Topics beyond `MAX_RECORDS_PER_REQUEST` are not deleted. A topic that is given by its name and by its id is not
-    deleted, and only the row of its name is returned (``ControllerApis.scala``).
+    Topics beyond `MAX_RECORDS_PER_REQUEST` are not deleted and get UNKNOWN_SERVER_ERROR. A topic that is given by its
+    name and by its id is not deleted, and only the row of its name is returned (``ControllerApis.scala``).
+    ``charge_quota`` charges the partitions of each topic; if it raises ProtocolError, the topic gets that error.
     """
     response = DeleteTopicsResponse(responses=response_array(DeleteTopicsResponse, version))
     records: list[Message] = []

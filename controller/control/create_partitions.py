@@ -41,7 +41,7 @@ def _add_partitions(
 ) -> Job[list[Message]]:
     """Return the PartitionRecords of a topic's new partitions, as a job.
 
-    ``charge_quota`` charges the controller mutation quota.
+    ``topic.count`` is the total number afterwards. ``charge_quota`` charges the controller mutation quota.
 
     Raises:
         RequestTooLarge: more than ``max_partitions`` new partitions.
@@ -89,7 +89,10 @@ def create_partitions(
     chance: RandomFunction,
     charge_quota: ChargeQuota = no_quota,
 ) -> ControllerResultSteps:
-    """Return the records and response of CreatePartitions; a too large request is rejected as a whole."""
+    """Return the records and response of CreatePartitions, as a job; a too large request is rejected as a whole.
+
+    Otherwise each topic has its own error in the response. With ``validate_only`` there are no records.
+    """
     response = CreatePartitionsResponse(results=response_array(CreatePartitionsResponse, version))
     records: list[Message] = []
     twice = yield from find_duplicates_job(topic.name for topic in request.topics)

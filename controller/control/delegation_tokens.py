@@ -1,7 +1,8 @@
-"""Delegation tokens: creation, renewal, expiry, and removal of expired tokens.
+"""Delegation tokens on the active controller: creation, renewal, expiry, and removal of expired tokens.
 
-A token's hmac is derived from its id and a secret in every node's settings; it is not stored, so that the log and its
-snapshots contain no credentials. A client with the hmac can log in as the token's owner.
+A token's hmac is derived from its id and ``delegation.token.secret.key``, which every node is configured with. The hmac
+is not stored, so that the log and its snapshots contain no credentials. A client with the hmac can log in as the
+token's owner.
 
 Behaviour (S-331, S-332, S-334): owner and renewers can renew or expire a token, but not the requester of a token for
 another owner. No renewal exceeds the token's maximum lifetime. An expired token can only be removed.
@@ -57,12 +58,12 @@ class TokenRequestContext(NamedTuple):
 
 
 def token_hmac(secret: str, token_id: str) -> bytes:
-    """Return the hmac of a token, by which its holders authenticate; 64 bytes."""
+    """Return the HMAC-SHA-512 (64 bytes) of a token id with the cluster's secret; clients authenticate with it."""
     return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 
 def owner_principal(request: CreateDelegationTokenRequest, principal: str) -> str:
-    """Return the owner of a new token as ``Type:name``: the one in the request, else the requester."""
+    """Return the owner of a new token as ``Type:name``: the request's; the requester ``principal`` if it has none."""
     if not request.owner_principal_name:
         return principal
     return f"{request.owner_principal_type}:{request.owner_principal_name}"
@@ -80,7 +81,7 @@ def list_tokens(image: MetadataImage) -> Job[list[DelegationTokenRecord]]:
 
 
 def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
-    """Return True if the expiry or maximum timestamp of a token has passed."""
+    """Return True if the expiry or maximum timestamp of a token is before ``now_ms`` (wall clock)."""
     return min(token.max_timestamp, token.expiration_timestamp) < now_ms
 
 
@@ -89,7 +90,7 @@ def _number(static: StaticConfig, name: str) -> int:
 
 
 def _find_by_hmac(image: MetadataImage, secret: str, shown: Buffer) -> Job[DelegationTokenRecord | None]:
-    """Return the token with an hmac, as a job; None if there is none.
+    """Return the token whose hmac is ``shown``, as a job; None if there is none. An expired one is returned too.
 
     An hmac of another length is rejected first: a comparison takes time for each byte.
     """
@@ -114,7 +115,10 @@ def _new_token_id(new_id: Callable[[], bytes]) -> str:
 def decide_token_request(
     image: MetadataImage, context: TokenRequestContext, version: int, static: StaticConfig, new_id: Callable[[], bytes]
 ) -> ControllerResult | ControllerResultSteps:
-    """Return the records and response of a request to create, renew or expire a delegation token."""
+    """Return the records and response of a request to create, renew or expire a delegation token, or a job for them.
+
+    Errors are in the response; DELEGATION_TOKEN_AUTH_DISABLED without a secret in ``static``. ``version``: API version.
+    """
     secret, request = static.get(SECRET, ""), context.request
     if isinstance(request, CreateDelegationTokenRequest):
         answer = create_response(owner_principal(request, context.principal), context.principal, version)
@@ -139,7 +143,7 @@ def _refused(request: Any, code: ErrorCode) -> Message:
 
 
 def create_response(owner: str, requester: str, version: int) -> CreateDelegationTokenResponse:
-    """Return a CreateDelegationToken response without a token; before version 3 it has no requester."""
+    """Return a CreateDelegationToken response with owner and requester (version 3 and later), and no token yet."""
     requester_fields = _split_principal(requester) if version >= REQUESTER_SINCE else ("", "")
     return CreateDelegationTokenResponse(0, *_split_principal(owner), *requester_fields)
 
@@ -171,7 +175,7 @@ def _split_principal(principal: str) -> tuple[str, str]:
 def _renew_or_expire(
     image: MetadataImage, context: TokenRequestContext, secret: str, static: StaticConfig
 ) -> ControllerResultSteps:
-    """Return the records and response of a request to renew or expire the token with the request's hmac."""
+    """Return the records and response of a request to renew or expire the token with the request's hmac, as a job."""
     request = context.request
     token = yield from _find_by_hmac(image, secret, request.hmac)
     if token is None:
@@ -216,7 +220,10 @@ def _set_expiry(token: DelegationTokenRecord, expiry_ms: int, answer: Any) -> Co
 
 
 def sweep_expired_tokens(image: MetadataImage, now_ms: int) -> ControllerResultSteps:
-    """Return the records that remove expired tokens, at most `MAX_SWEPT`; the response is True if there are more."""
+    """Return the records that remove at most `MAX_SWEPT` expired tokens, as a job; response True: there are more.
+
+    ``now_ms``: wall clock.
+    """
     tokens = yield from list_tokens(image)
     gone: list[Message] = []
     for number, token in enumerate(tokens, 1):

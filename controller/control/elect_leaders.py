@@ -62,7 +62,11 @@ def _elect(
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Return the records and response of ElectLeaders, for the partitions in the request or for all (R-293)."""
+    """Return the records and response of ElectLeaders, for the partitions in the request or for all, as a job (R-293).
+
+    Each partition has its own error. For all partitions (``topic_partitions`` is None), those that need no election
+    have no row. An unknown election type, or too many elections, rejects the request as a whole.
+    """
     response = ElectLeadersResponse(replica_election_results=response_array(ElectLeadersResponse, version))
     if request.topic_partitions is not None and not request.topic_partitions:
         return ControllerResult(response)
@@ -103,7 +107,7 @@ def _elect_row(
     rules: PartitionChangeRules,
     kind: PartitionElection,
 ) -> tuple[ErrorCode, str | None, PartitionChangeRecord | None]:
-    """Elect a leader for one partition; return error code, error message and record (None without a change)."""
+    """Decide the election in one partition; return error code, error message and record (None without a change)."""
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}", None
     p = topic.partitions.get(number)
@@ -118,7 +122,7 @@ def _elect_row(
 
 
 def _refused(request: ElectLeadersRequest, version: int, code: ErrorCode, message: str) -> ControllerResultSteps:
-    """Return the response with the request's error in each row (``ElectLeadersRequest.getErrorResponse``)."""
+    """Return the response with an error in each row too, as a job (``ElectLeadersRequest.getErrorResponse``)."""
     results = response_array(ElectLeadersResponse, version)
     for topic in request.topic_partitions or ():
         rows = response_array(ElectLeadersResponse, version)
@@ -136,9 +140,9 @@ def _elect_where(
     kind: PartitionElection,
     wants: Callable[[PartitionRegistration, PartitionChangeRules], bool],
 ) -> ControllerResultSteps:
-    """Return the records of elections in the partitions for which ``wants`` is True.
+    """Return the records of elections in the partitions for which ``wants`` is True, as a job.
 
-    The response is True if there may be more than `MAX_ELECTIONS_PER_RUN`.
+    At most `MAX_ELECTIONS_PER_RUN`; the response is True if that limit was reached, so that there may be more.
     """
     records: list[Message] = []
     for name in (yield from sort_job(image.topics)):
@@ -156,7 +160,7 @@ def _elect_where(
 
 
 def balance_partition_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Return the records that elect preferred leaders which are in sync but do not lead (R-267).
+    """Return the records that make preferred leaders the leaders where they are in sync and alive, as a job (R-267).
 
     The response is True if there may be more.
     """
@@ -164,7 +168,7 @@ def balance_partition_leaders(image: MetadataImage, static: Mapping[str, str]) -
 
 
 def elect_unclean_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Return the records that elect live replicas as leaders of leaderless partitions (R-267).
+    """Return the records that elect live replicas, in sync or not, for leaderless partitions, as a job (R-267).
 
     Only topics with unclean leader election enabled. The response is True if there may be more.
     """

@@ -1,9 +1,10 @@
-"""Fast fencing: ends a broker's session at once when its connection was lost and its port refuses connections.
+"""Fast fencing: the active controller ends a broker's session at once when its process has certainly ended.
 
-Fencing a live broker is always safe: it is unfenced after its next heartbeat, but its clients are disturbed. A refused
-connection therefore counts only if a probe has connected to this process before (a listener behind a firewall, or not
-bound yet, refuses as well), and no heartbeat arrived since the probe began. A broker that is only silent keeps its
-session.
+A probe connects to a broker after its connection to the controller was lost; a refused connection shows that no process
+listens there. Fencing a live broker is always safe: it is unfenced after its next heartbeat, but its clients are
+disturbed. A refused connection therefore counts only if a probe has connected to this process before (a listener behind
+a firewall, or not bound yet, refuses as well), and no heartbeat arrived since the probe began. A broker that is only
+silent keeps its session.
 
 Kafka waits for the session timeout. The rule is Ottla's own.
 """
@@ -21,7 +22,10 @@ from ottla.controller.metadata.image import MetadataImage
 
 
 class BrokerConnectionRefused(NamedTuple):
-    """Event that a probe's connection to a broker was refused; the response is True if the broker was fenced."""
+    """Event for the active controller: a probe's connection to a broker was refused.
+
+    The response to it is True if the broker was fenced.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -35,13 +39,13 @@ def is_connection_refused(error: OSError) -> bool:
 
 
 class BrokerProbes:
-    """Broker processes to which a probe has connected. Every controller records them, active or not."""
+    """Record of the broker processes to which a probe has connected. Every controller keeps it, active or not."""
 
     def __init__(self) -> None:
         self._reached: dict[int, int] = {}
 
     def record_reached(self, broker_id: int, broker_epoch: int) -> None:
-        """Record that a probe has connected to a broker process."""
+        """Record that a probe has connected to the broker with this id and epoch, in place of an earlier epoch."""
         self._reached[broker_id] = broker_epoch
 
     def has_reached(self, broker_id: int, broker_epoch: int) -> bool:
@@ -52,7 +56,7 @@ class BrokerProbes:
 def is_broker_process_gone(
     image: MetadataImage, leases: BrokerHeartbeatTracker, probes: BrokerProbes, gone: BrokerConnectionRefused
 ) -> bool:
-    """Return True if the refused connection ``gone`` shows that the broker's process has ended.
+    """Return True if the refused connection ``gone`` shows that the process of an unfenced broker has ended.
 
     ``leases``: sessions of the brokers.
     """
@@ -72,9 +76,9 @@ def fence_refused_broker(
     gone: BrokerConnectionRefused,
     static: Mapping[str, str],
 ) -> ControllerResultSteps:
-    """Return the records that fence a broker whose process has ended, and remove its session.
+    """Return the records that fence a broker if its process has ended, as a job; remove its session then.
 
-    The broker may register again at once. The response is True if it is fenced.
+    The broker may register again at once. The response is True if it is fenced; otherwise there are no records.
     """
     if not is_broker_process_gone(image, leases, probes, gone):
         return ControllerResult(False)

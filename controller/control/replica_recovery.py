@@ -41,13 +41,13 @@ def _partitions(image: MetadataImage, names: Iterable[str]) -> Iterator[tuple[To
 
 
 def _placeable_brokers(image: MetadataImage) -> BrokerLoads:
-    """Return the unfenced brokers on which replicas may be placed, with loads of zero."""
+    """Return the unfenced brokers on which replicas may be placed, with their racks and no replicas counted yet."""
     live = sorted(b.broker_id for b in image.brokers.values() if not b.fenced and is_usable_for_placement(b))
     return BrokerLoads({i: image.brokers[i].rack for i in live})
 
 
 def _replicas_on_registered_brokers(image: MetadataImage, p: PartitionRegistration) -> tuple[int, ...]:
-    """Return a partition's replicas on registered brokers."""
+    """Return a partition's replicas on registered brokers, fenced ones included."""
     return tuple(i for i in p.replicas if i in image.brokers)
 
 
@@ -61,7 +61,10 @@ def _needs_more_replicas(image: MetadataImage, p: PartitionRegistration, factor:
 
 
 def _topics_to_expand(image: MetadataImage, static: Mapping[str, str], factor: int) -> list[TopicImage]:
-    """Return internal topics with partitions that need more replicas, unless their factor is set explicitly."""
+    """Return the internal topics with a partition that has fewer than ``factor`` replicas and can get more.
+
+    Topics whose replication factor is set in ``static`` are left out.
+    """
     found = (image.topics.get(name) for name, key in INTERNAL_TOPIC_FACTOR_KEYS.items() if key not in static)
     return [
         t for t in found if t is not None and any(_needs_more_replicas(image, p, factor) for p in t.partitions.values())
@@ -69,14 +72,14 @@ def _topics_to_expand(image: MetadataImage, static: Mapping[str, str], factor: i
 
 
 def _rotated(replicas: tuple[int, ...], number: int) -> tuple[int, ...]:
-    """Return the replicas with all but the first rotated by partition number, so that the next leaders differ."""
+    """Return the replicas, all but the first rotated by partition number: so the next leaders of partitions differ."""
     first, *others = replicas
     turn = number % len(others)
     return (first, *others[turn:], *others[:turn])
 
 
 def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Return the records that reassign partitions of internal topics to more brokers.
+    """Return the records that reassign partitions of internal topics to more brokers, as a job.
 
     The response is True if a reassignment is started.
     """
@@ -115,10 +118,13 @@ def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> C
 def replace_lost_replicas(
     image: MetadataImage, static: Mapping[str, str], absences: FencedSince, now_ms: float
 ) -> ControllerResultSteps:
-    """Return the records that reassign the replicas of brokers which were down for too long.
+    """Return the records that move replicas from brokers fenced for too long to others, as a job.
 
-    Only for partitions with a leader and without an active reassignment; unregistered brokers count as down at once.
-    The response is True if there are more. ``absences``: since when brokers have been fenced.
+    Only for partitions with a leader and without an active reassignment; unregistered brokers count as lost at once.
+    The limit is ``auto.replica.recovery.after.ms``; nothing is done if it is missing or 0. The response is True if
+    there are more.
+
+    ``absences``: since when brokers have been fenced, which is updated. ``now_ms``: monotonic.
     """
     after_ms = float(static.get(REPLICA_RECOVERY, "0"))
     if not after_ms:

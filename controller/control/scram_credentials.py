@@ -1,8 +1,8 @@
-"""AlterUserScramCredentials, and ``--add-scram`` at format. Stored are salt and two keys, never passwords.
+"""AlterUserScramCredentials on the active controller, and the option ``--add-scram`` of the format command.
 
-Behaviour (S-323, S-324): a request may contain a user once; a duplicate user stays unchanged. The valid changes are
-written as one batch: if that would be too large the request is rejected as a whole. The client salts the password, and
-both keys are derived here.
+Stored are salt, iterations and two keys, never passwords. Behaviour (S-323, S-324): a request may contain a user once;
+a duplicate user stays unchanged. The valid changes are written as one batch: if that would be too large the request is
+rejected as a whole. The client salts the password, and both keys are derived here.
 
 Source: ``ScramControlManager.java``, ``ScramImage.java``, ``ScramParser.java`` (apache/kafka 4.3.1).
 
@@ -73,13 +73,16 @@ def _upsertion_error(upsertion: ScramCredentialUpsertion) -> ScramError | None:
 def credential_record(
     name: str, mechanism: int, salted: bytes, salt: bytes, iterations: int
 ) -> UserScramCredentialRecord:
-    """Return the credential record with the keys derived from a salted password."""
+    """Return the credential record of a user with the keys derived from a salted password.
+
+    ``mechanism``: Kafka's number.
+    """
     keys = scram.derive_credential(MECHANISMS[mechanism], salted, salt, iterations)
     return UserScramCredentialRecord(name, mechanism, salt, keys.stored_key, keys.server_key, iterations)
 
 
 def alter_scram_credentials(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> ControllerResultSteps:
-    """Return the records and response of AlterUserScramCredentials; the response has one row per user."""
+    """Return the records and response of AlterUserScramCredentials, as a job; the response has one row per user."""
     wrong: dict[str, ScramError] = {}
     fine: dict[str, Message] = {}
     try:
@@ -130,7 +133,10 @@ def _alter(
 
 
 def _validate_user(name: str, error: ScramError | None, fine: dict[str, Message], wrong: dict[str, ScramError]) -> None:
-    """Record a user's error in ``wrong``, or a placeholder record in ``fine``; a duplicate user is an error."""
+    """Record ``error`` of a user in ``wrong``, or without one a placeholder record in ``fine``.
+
+    A user that is in ``fine`` already is moved to ``wrong`` with DUPLICATE_RESOURCE.
+    """
     if name in wrong:
         return
     if fine.pop(name, None) is not None:

@@ -1,4 +1,4 @@
-"""UpdateFeatures: finalized feature levels of the cluster, and the rules for their change.
+"""UpdateFeatures on the active controller: changes of the finalized feature levels of the cluster.
 
 All updates of a request are applied or none. A level can be lowered only if the request allows a downgrade, and
 metadata.version never below a level at which records changed.
@@ -36,7 +36,7 @@ _PREFIX = "The update failed for all features since the following feature had an
 
 
 class UpgradeType(IntEnum):
-    """Changes that an UpdateFeatures request permits: upgrades only, or also safe or unsafe downgrades (KIP-584)."""
+    """Kind of a feature update: an upgrade, or a safe or unsafe downgrade (KIP-584)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -52,7 +52,7 @@ def _invalid(name: str, level: int, why: str) -> _Refused:
 
 
 class FeatureUpdateContext(NamedTuple):
-    """Controller that decides: its node id, the quorum's kraft.version and voters, and its min.insync.replicas."""
+    """State of the deciding controller: node id, the quorum's kraft.version and voters, its min.insync.replicas."""
 
     node_id: int
     kraft_version: int = 1
@@ -71,7 +71,7 @@ def _check_range(name: str, level: int, node: str, low: int, high: int) -> None:
 
 
 def _check_supported(name: str, level: int, image: MetadataImage, me: FeatureUpdateContext) -> None:
-    """Raise _Refused unless this controller, all brokers and all other controllers support a level (R-283)."""
+    """Raise _Refused unless this controller, all registered brokers and controllers support a level (R-283)."""
     _check_range(name, level, f"Local controller {me.node_id}", *SUPPORTED_FEATURES.get(name, (0, 0)))
     for broker_id, broker in sorted(image.brokers.items()):
         ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in broker.features}
@@ -86,7 +86,7 @@ def _check_supported(name: str, level: int, image: MetadataImage, me: FeatureUpd
 
 
 def _check(name: str, level: int, current: int, kind: int, image: MetadataImage, me: FeatureUpdateContext) -> None:
-    """Raise _Refused unless a feature may change from ``current`` to ``level`` with upgrade type ``kind``."""
+    """Raise _Refused unless a feature may change from level ``current`` to ``level`` with upgrade type ``kind``."""
     if kind not in tuple(UpgradeType):
         raise _invalid(name, level, "The controller does not support the given upgrade type.")
     if level < 0:
@@ -116,9 +116,10 @@ def _check_metadata_version(level: int, current: int, kind: int) -> None:
 
 
 def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Job[list[Message]]:
-    """Return a FeatureLevelRecord for each changed feature, as a job.
+    """Return a FeatureLevelRecord for each changed feature except kraft.version, as a job.
 
-    When ELR is enabled, min.insync.replicas is removed from single brokers and set as cluster default.
+    When ELR is enabled, min.insync.replicas is removed from single brokers and set as cluster default (``min_isr``) if
+    no default exists.
     """
     out: list[Message] = []
     for name, level in levels.items():
@@ -145,9 +146,10 @@ def reject_update(error: ErrorCode, why: str) -> ControllerResult:
 def update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, version: int, me: FeatureUpdateContext
 ) -> ControllerResultSteps:
-    """Return the records and response of UpdateFeatures; all updates are applied, or none.
+    """Return the records and response of UpdateFeatures, as a job; all updates are applied, or none.
 
-    Each update is validated against the levels after the ones before it.
+    Each update is validated against the levels after the ones before it; the first invalid one rejects the request with
+    INVALID_UPDATE_VERSION. With ``validate_only`` there are no records.
     """
     levels = {**image.features, KRAFT_VERSION: me.kraft_version}
     wanted: dict[str, FeatureUpdateKey] = {}
