@@ -1,1 +1,1 @@
-"""Raft state machine of the metadata quorum: events in, actions (`Ready`) out, without I/O."""
+"""Raft state machine of the controller quorum: events in, actions (`Ready`) out, without I/O."""

@@ -1,4 +1,6 @@
-"""Elections: pre-votes, votes, and the transitions to leader and from leader.
+"""Elections of the controller quorum: pre-votes, votes, and the transitions to leader and from leader.
+
+Functions change the given `RaftState` and add the requests to send to its `Ready`.
 
 Source: the ``poll...`` methods of ``KafkaRaftClient.java``, ``QuorumState.java`` (apache/kafka 4.3.1).
 """
@@ -37,11 +39,11 @@ ELECTION_STAGGER_MS = 150
 
 
 def initialize(raft: RaftState) -> None:
-    """Enter the initial state from the persisted quorum-state (R-204).
+    """Enter the first state after the start, from the persisted quorum-state (R-204).
 
-    Leadership is never restored, and a sole voter elects itself (R-205). A node that voted for itself and then followed
-    another leader in the same epoch follows it again. Kafka's node requests votes then, with a log that reaches into
-    the candidate's epoch, and stops after the error response (R-254).
+    Leadership is never restored, and a sole voter elects itself at once (R-205). A node that voted for itself and then
+    followed another leader in the same epoch follows it again. Kafka's node requests votes then, with a log that
+    reaches into the candidate's epoch, and stops after the error response (R-254).
     """
     hard = raft.hard_state
     if hard.voter_state != VoterState.GROWN:
@@ -77,7 +79,12 @@ def _is_sole_voter(raft: RaftState) -> bool:
 
 
 def tick(raft: RaftState) -> None:
-    """Process the passing of time: expire fetches, and leave a state whose deadline has passed."""
+    """Process the passing of time (``raft.now_ms``): expire delayed fetches and the fetch in flight, then the state.
+
+    An expired follower or unattached voter starts a pre-vote; an observer keeps fetching, and logs once if no leader is
+    found. An expired candidate starts a new pre-vote, and a leader resigns. Before a state's deadline it stays as it
+    is.
+    """
     raft.expire_delayed_fetches()
     if raft.requests.is_fetching and raft.now_ms >= raft.requests.fetch_deadline_ms:
         # lazy: 1.1 ms, 39 kB: only in a quorum of several controllers
@@ -115,7 +122,10 @@ def tick(raft: RaftState) -> None:
 
 
 def election_delay_ms(raft: RaftState, lost: int = NO_NODE_ID) -> float:
-    """Return this voter's delay in ms before it requests votes, by its position among the voters without ``lost``."""
+    """Return this voter's delay in ms before it requests votes: a share of `ELECTION_STAGGER_MS` by its position.
+
+    The position is that of its id among the sorted voters without ``lost`` (the former leader); 0 ms for no voter.
+    """
     others = sorted(v.id for v in raft.voters.current if v.id != lost)
     return (
         ELECTION_STAGGER_MS * others.index(raft.local_replica.id) / len(others)
@@ -125,7 +135,7 @@ def election_delay_ms(raft: RaftState, lost: int = NO_NODE_ID) -> float:
 
 
 def handle_fetch_timeout(raft: RaftState, follower: RaftFollowerState) -> None:
-    """Start a pre-vote after the fetch timeout and this voter's election delay.
+    """Start a pre-vote when the fetch timeout of a voter has passed: at once, or after this voter's election delay.
 
     All followers lose a leader at the same moment. In Kafka they also request votes at the same moment, each gets the
     pre-votes and votes for itself, and an even number of them has no winner for one or two seconds. Here they start in
@@ -139,9 +149,10 @@ def handle_fetch_timeout(raft: RaftState, follower: RaftFollowerState) -> None:
 
 
 def handle_leader_refused(raft: RaftState, peer: int) -> None:
-    """Start the election at once if the leader's port refuses connections; Kafka waits for the fetch timeout.
+    """Start the pre-vote (or its delay) if ``peer`` is the leader, whose port refused a connection of this node.
 
-    This is safe even if the leader is alive: the pre-vote is lost, and it continues.
+    Kafka waits for the fetch timeout. This is safe even if the leader is alive: the pre-vote is lost, and it continues.
+    No effect unless this node is a voter that follows ``peer`` and is not about to start an election.
     """
     state = raft.state
     if (
@@ -155,16 +166,16 @@ def handle_leader_refused(raft: RaftState, peer: int) -> None:
 
 
 def transition_to_prospective(raft: RaftState) -> None:
-    """Become Prospective: request pre-votes from the other voters."""
+    """Become Prospective: request pre-votes from the other voters in this epoch; a sole voter goes on to Candidate."""
     raft.transition_to(ProspectiveState(raft.random_election_deadline_ms(), EpochElection(raft.own_vote)))
     evaluate_votes(raft)
 
 
 def transition_after_lost_pre_vote(raft: RaftState) -> None:
-    """Follow the former leader again, if any, with a new fetch timeout after a lost pre-vote (R-208).
+    """Leave Prospective after a lost pre-vote: follow the former leader again, with a new fetch timeout (R-208).
 
-    Without a former leader, a rejected node waits for a new election timeout, and a node whose election timeout passed
-    without a result requests pre-votes again at once (R-203).
+    Without a former leader (or if its port refused connections), a rejected node waits for a new election timeout, and
+    a node whose election timeout passed without a result requests pre-votes again at once (R-203).
     """
     assert isinstance(raft.state, ProspectiveState)
     known = raft.hard_state.leader_id
@@ -178,14 +189,17 @@ def transition_after_lost_pre_vote(raft: RaftState) -> None:
 
 
 def transition_to_candidate(raft: RaftState) -> None:
-    """Become Candidate: increment the epoch, vote for itself and request votes."""
+    """Become Candidate: increment the epoch, vote for itself and request votes; a sole voter becomes leader at once."""
     chosen = CandidateState(raft.random_election_deadline_ms(), EpochElection(raft.own_vote))
     raft.transition_to(chosen, HardState(raft.epoch + 1, NO_NODE_ID, raft.local_replica))
     evaluate_votes(raft)
 
 
 def evaluate_votes(raft: RaftState) -> None:
-    """Transition to the next state if the votes decide the pre-vote or election; otherwise wait."""
+    """Transition to the next state if the votes so far decide the pre-vote or election; otherwise wait.
+
+    A won pre-vote leads to Candidate, a lost one back to the leader; a won election leads to Leader.
+    """
     state, majority = raft.state, raft.voters.majority_size
     match state:
         case ProspectiveState(election=election) if election.is_vote_granted(majority):
@@ -207,9 +221,10 @@ def _have_all_responded(raft: RaftState, state: ProspectiveState) -> bool:
 
 
 def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
-    """Become leader of the epoch: append a LeaderChangeMessage with the voters in ``granted`` as first record (R-229).
+    """Become leader of the epoch: append a LeaderChangeMessage as first record of the epoch (R-229).
 
-    Initial control records of a new log (kraft.version, voters) follow it in the same batch.
+    ``granted``: ids of the voters that granted their vote, which it lists. Initial control records of a new log
+    (kraft.version, voters) follow it in the same batch.
     """
     entry = raft.voter_entry
     state = RaftLeaderState(
@@ -232,7 +247,7 @@ def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
 
 
 def transition_to_resigned(raft: RaftState) -> None:
-    """Resign the leadership: send EndQuorumEpoch to the other voters.
+    """Resign the leadership and send EndQuorumEpoch to the other voters; no effect if this node is not the leader.
 
     Preferred successors are in descending order of their end offsets (R-210, R-215).
     """
@@ -245,9 +260,10 @@ def transition_to_resigned(raft: RaftState) -> None:
 
 
 def request_for_voter(raft: RaftState, peer: int) -> RaftRequest | None:
-    """Return the Raft request that the current state has to send to voter ``peer``, or None if there is none.
+    """Return the Raft request that the current state has to send to voter ``peer`` now, or None if there is none.
 
-    It is sent again until it has a response.
+    Vote, BeginQuorumEpoch, EndQuorumEpoch, or the epoch query of a voter with a lost disk. It is returned until the
+    voter has responded; nothing is sent or changed here.
     """
     state, me, chain = raft.state, raft.local_replica, raft.log_summary
     key = raft.voters.find_voter(peer)
@@ -274,7 +290,10 @@ def request_for_voter(raft: RaftState, peer: int) -> RaftRequest | None:
 
 
 def send_pending_requests(raft: RaftState) -> None:
-    """Send the current state's request to every other voter that has no request in flight and no backoff."""
+    """Add the current state's request to every other voter that has no request in flight and no backoff to `Ready`.
+
+    A leader checks a voter that needs no BeginQuorumEpoch again after half of the fetch timeout.
+    """
     if (
         not isinstance(raft.state, ProspectiveState | CandidateState | RaftLeaderState | ResignedState)
         and raft.hard_state.voter_state != VoterState.LEARNING

@@ -29,7 +29,7 @@ MAX_OBSERVERS = 1000
 
 @dataclass(slots=True)
 class EpochElection:
-    """Votes received in an election or pre-vote (R-206): voter id to granted or rejected."""
+    """Votes in an election or pre-vote (R-206), the node's own included: True for a granted one, by voter id."""
 
     votes: dict[int, bool] = field(default_factory=dict)
     unreachable_voters: set[int] = field(default_factory=set)
@@ -40,7 +40,7 @@ class EpochElection:
         self.votes[voter] = granted
 
     def clear_rejection(self, voter: int) -> bool:
-        """Remove the rejection of a voter that requests votes itself and cannot win; return True if it had rejected.
+        """Remove the rejection by a voter that requests pre-votes itself and got none; return True if it had rejected.
 
         That voter has lost the leader as well by now, and may grant a vote when it is asked again.
         """
@@ -61,14 +61,20 @@ class EpochElection:
 
 @dataclass(slots=True)
 class UnattachedState:
-    """Unattached: no known leader in this epoch; this node may have voted in it."""
+    """Unattached: no known leader in this epoch; this node may have voted in it.
+
+    ``deadline_ms``: monotonic time of the next election, or for an observer of the log message that no leader is found.
+    """
 
     deadline_ms: float
 
 
 @dataclass(slots=True)
 class ProspectiveState:
-    """Prospective: requests pre-votes before it disturbs the quorum with a new epoch (KIP-996)."""
+    """Prospective: requests pre-votes in its epoch, before it disturbs the quorum with a new epoch (KIP-996).
+
+    ``deadline_ms``: monotonic time at which the pre-vote ends without a result.
+    """
 
     deadline_ms: float
     election: EpochElection = field(default_factory=EpochElection)
@@ -76,7 +82,7 @@ class ProspectiveState:
 
 @dataclass(slots=True)
 class CandidateState:
-    """Candidate: requests votes in a new epoch."""
+    """Candidate: requests votes in a new epoch. ``deadline_ms``: monotonic time at which the election fails."""
 
     deadline_ms: float
     election: EpochElection = field(default_factory=EpochElection)
@@ -84,7 +90,10 @@ class CandidateState:
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """Progress of a voter or observer as the leader knows it from its fetches; -1 before the first fetch."""
+    """Progress of a voter or observer as the leader knows it from its fetches; -1 before the first fetch.
+
+    Times are monotonic. ``end_offset`` is exclusive: the offset of the last fetch.
+    """
 
     end_offset: int = -1
     last_fetch_ms: float = -1
@@ -95,7 +104,8 @@ class ReplicaProgress:
     def record_fetch(self, offset: int, leader_end_offset: int, now_ms: float) -> None:
         """Record a fetch from ``offset``, which may be lower than in the previous fetch (R-219).
 
-        Updates the last caught-up time as `ReplicaState` in DescribeQuorum shows it.
+        A replica is caught up if it fetches from the leader's end; it was so at its previous fetch if it has now all
+        records that the leader had then. The last caught-up time is returned by DescribeQuorum.
         """
         if offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
@@ -121,14 +131,14 @@ class PendingVoterChange:
     """Offset of the VotersRecord of this change; -1 before it is appended."""
 
     def complete_query(self, query: QueryKRaftVersions) -> bool:
-        """Clear the pending ApiVersions query if it is ``query``; return True if it was."""
+        """Clear the pending ApiVersions query if it is ``query``; return False if it is not (the query is outdated)."""
         if self.versions_query is not query:
             return False
         self.versions_query = None
         return True
 
     def record_append(self, offset: int) -> None:
-        """Store the offset of the VotersRecord: the change is complete when the high watermark has passed it."""
+        """Store the offset of the change's VotersRecord; the change is complete once the high watermark is above it."""
         self.offset = offset
 
     def pop_request(self) -> Any:
@@ -153,27 +163,28 @@ class RaftLeaderState:
     """kraft.version 0: VotersRecord entries that voters sent about themselves; all are needed to raise it (R-244)."""
 
     def extend_check_quorum(self, deadline_ms: float) -> None:
-        """Set a new check quorum deadline; a sole voter has none."""
+        """Postpone the resignation for lack of fetches to ``deadline_ms`` (monotonic); no effect for a sole voter."""
         if self.deadline_ms < NO_DEADLINE_MS:
             self.deadline_ms = deadline_ms
 
     def record_voter_update(self, voter: VotersRecordVoter) -> None:
-        """Record the VotersRecord entry that a voter sent about itself (kraft.version 0)."""
+        """Record the VotersRecord entry that a voter sent about itself by UpdateRaftVoter (kraft.version 0)."""
         self.voter_updates[voter.voter_id] = voter
 
     def start_change(self, change: PendingVoterChange) -> None:
-        """Start a change of the voter set: no other is accepted until it is completed."""
+        """Store a change of the voter set as the pending one: callers accept no other until it is completed."""
         self.pending_change = change
 
     def complete_change(self) -> PendingVoterChange | None:
-        """Clear the pending voter change and return it; None if there is none."""
+        """Clear the pending voter change and return it; None if there is none. No response is sent here."""
         change, self.pending_change = self.pending_change, None
         return change
 
     def update_voters(self, voters: tuple[ReplicaKey, ...], check_quorum_deadline_ms: float) -> None:
-        """Adapt the replicas' progress and the check quorum to a new voter set.
+        """Adapt replica progress and check quorum to the new voter set ``voters``.
 
-        Progress of a voter without a directory id moves to its new key. A sole voter has no check quorum deadline.
+        Progress that is stored without a directory id moves to the voter's full key. A sole voter has no check quorum
+        deadline; if it had been the only one before, ``check_quorum_deadline_ms`` (monotonic) is set.
         """
         for voter in voters:
             unnamed = self.replicas.pop(ReplicaKey(voter.id), None)
@@ -186,9 +197,9 @@ class RaftLeaderState:
             self.deadline_ms = check_quorum_deadline_ms
 
     def update_replica_progress(self, fetch: Fetch, end: int, now_ms: float, voters: VoterSetHistory) -> None:
-        """Record the fetch offset of a replica as its end offset.
+        """Record the offset of a replica's fetch as its end offset, and the time; a new observer is added.
 
-        ``end``: log end offset of the leader. A fetch without a replica id is ignored.
+        ``end``: log end offset of the leader. A fetch without a replica id (-1) is ignored.
         """
         if fetch.replica.id < 0:
             return
@@ -201,9 +212,9 @@ class RaftLeaderState:
         progress.record_fetch(fetch.offset, end, now_ms)
 
     def _remove_inactive_observers(self, now_ms: float, voters: VoterSetHistory) -> None:
-        """Remove observers before a new one is added: expired ones, and the least recently seen above `MAX_OBSERVERS`.
+        """Make room for one observer: remove expired ones, and beyond `MAX_OBSERVERS` those with the oldest fetches.
 
-        A live observer fetches at least every half second, and so is never the least recently seen.
+        A live observer fetches at least every half second, and so is never the one with the oldest fetch.
         """
         observers = sorted((p.last_fetch_ms, k) for k, p in self.replicas.items() if k not in voters.current)
         too_many = len(observers) - MAX_OBSERVERS + 1
@@ -213,7 +224,7 @@ class RaftLeaderState:
             del self.replicas[key]
 
     def remove_former_directories(self, replica: ReplicaKey, voters: VoterSetHistory) -> None:
-        """Remove the progress of the same node id with other directories: it does not apply to the new directory.
+        """Remove the progress of non-voters with this node id and another directory id: the disk was replaced.
 
         Kafka adds a replica that was caught up within the last hour if its address responds, also after its disk was
         replaced. If that makes two of two voters, no record can be committed any more.
@@ -226,7 +237,11 @@ class RaftLeaderState:
             del self.replicas[key]
 
     def record_fetched_voter(self, me: ReplicaKey, voters: VoterSetHistory, replica: ReplicaKey) -> bool:
-        """Record a voter's fetch; return True if a majority has fetched since the last check quorum (R-228)."""
+        """Record a voter's fetch for the check quorum; return True, and start anew, if a majority has fetched (R-228).
+
+        False as well for a fetch by an observer. ``me``: the leader, which counts as one of the majority if it is a
+        voter.
+        """
         voter = voters.find_voter(replica.id)
         if voter is None or not voter.identifies(replica) or replica.id == me.id:
             return False
@@ -240,7 +255,10 @@ class RaftLeaderState:
 
 @dataclass(slots=True)
 class RaftFollowerState:
-    """State of a voter or observer that fetches the log from the leader of its epoch."""
+    """Follower: voter or observer that fetches the log from the leader ``leader_id`` of its epoch.
+
+    ``deadline_ms``: monotonic time of the fetch timeout.
+    """
 
     leader_id: int
     deadline_ms: float
@@ -254,30 +272,34 @@ class RaftFollowerState:
     """kraft.version 0: True if the leader needs no (further) UpdateRaftVoter from this node."""
 
     def reset_fetch_timeout(self, deadline_ms: float) -> None:
-        """Record a successful fetch and set the next fetch timeout."""
+        """Record a successful fetch from the leader and set the monotonic time of the next fetch timeout."""
         self.deadline_ms, self.has_fetched_from_leader, self.skips_election_delay = deadline_ms, True, False
 
     def override_fetch_timeout(self, deadline_ms: float, *, leader_lost: bool) -> None:
-        """Set the time at which this node requests pre-votes unless the leader responds before.
+        """Set the monotonic time at which this node requests pre-votes unless the leader responds before.
 
-        ``leader_lost``: pre-votes are granted to other candidates from now on.
+        ``leader_lost``: True if other candidates get pre-votes from this node from now on.
         """
         self.deadline_ms, self.skips_election_delay = deadline_ms, True
         if leader_lost:
             self.has_fetched_from_leader = False
 
     def reset_update_voter_set_period(self, due_ms: float) -> None:
-        """Set the earliest time of the next UpdateRaftVoter or AddRaftVoter request to the leader."""
+        """Set the earliest monotonic time of the next UpdateRaftVoter or AddRaftVoter request to the leader."""
         self.voter_request_due_ms = due_ms
 
     def set_has_updated_leader(self) -> None:
-        """Record that the leader has this node's endpoints, or does not support UpdateRaftVoter."""
+        """Record that UpdateRaftVoter need not be sent: the leader has this node's endpoints or does not support it."""
         self.has_updated_leader = True
 
 
 @dataclass(slots=True)
 class ResignedState:
-    """Resigned: former leader of this epoch, which sends EndQuorumEpoch to the other voters."""
+    """Resigned: former leader of this epoch, which sends EndQuorumEpoch to the other voters.
+
+    ``deadline_ms``: monotonic time at which it becomes unattached in the next epoch. ``acknowledged_voters``: ids of
+    voters that have responded.
+    """
 
     deadline_ms: float
     preferred_successors: tuple[ReplicaKey, ...] = ()
@@ -304,7 +326,7 @@ PERSISTED_STATES = frozenset({UnattachedState, CandidateState, RaftLeaderState, 
 
 
 def leader_id_of(state: EpochState, me: int) -> int:
-    """Return the leader id that a state of node ``me`` knows; -1 for none."""
+    """Return the id of the leader in ``state``, the state of node ``me``; -1 if the state knows none."""
     match state:
         case RaftLeaderState():
             return me

@@ -24,7 +24,7 @@ class ReplicaKey(NamedTuple):
     directory_id: bytes = ZERO_UUID
 
     def may_be_same(self, other: ReplicaKey) -> bool:
-        """Return True if both keys may be the same replica: an unknown directory id matches any."""
+        """Return True if both keys have one node id, and the same directory id unless one of them has none."""
         known = ZERO_UUID not in (self.directory_id, other.directory_id)
         return self.id == other.id and (not known or self.directory_id == other.directory_id)
 
@@ -47,7 +47,7 @@ class VoterState(IntEnum):
 
 
 class HardState(NamedTuple):
-    """State that must be durable (quorum-state file) before any message that depends on it (R-202)."""
+    """Raft state that must be durable (quorum-state file) before any message that depends on it is sent (R-202)."""
 
     epoch: int
     leader_id: int = NO_NODE_ID
@@ -60,7 +60,7 @@ class HardState(NamedTuple):
 
 
 class RaftStarted(NamedTuple):
-    """Event at start: the log and quorum-state were loaded (R-204, R-205)."""
+    """Event at start: the log and quorum-state were loaded (R-204, R-205). It must be the first one."""
 
 
 class Tick(NamedTuple):
@@ -68,20 +68,20 @@ class Tick(NamedTuple):
 
 
 class Propose(NamedTuple):
-    """Event on the leader: append ``batch``, encoded by the controller, of ``records_count`` records."""
+    """Event on the leader: append ``batch``, ``records_count`` records that the controller has encoded as one batch."""
 
     batch: Any
     records_count: int
 
 
 class LogFlushed(NamedTuple):
-    """Event that the log below ``end_offset`` is flushed."""
+    """Event that this node's log below ``end_offset`` (exclusive) is flushed."""
 
     end_offset: int
 
 
 class Vote(NamedTuple):
-    """Vote request of a candidate with last epoch and end offset of its log; or a pre-vote (KIP-996)."""
+    """Vote request of a candidate for ``epoch``, with last epoch and end offset of its log; or a pre-vote (KIP-996)."""
 
     candidate: ReplicaKey
     epoch: int
@@ -93,7 +93,7 @@ class Vote(NamedTuple):
 
 
 class BeginEpoch(NamedTuple):
-    """BeginQuorumEpoch request: the leader of ``epoch`` announces itself to a voter."""
+    """BeginQuorumEpoch request: the leader of ``epoch`` announces itself to ``voter`` (None in older versions)."""
 
     leader_id: int
     epoch: int
@@ -101,7 +101,7 @@ class BeginEpoch(NamedTuple):
 
 
 class EndEpoch(NamedTuple):
-    """EndQuorumEpoch request: resignation of a leader, with its preferred successors, the best first."""
+    """EndQuorumEpoch request: the leader of ``epoch`` resigns; preferred successors, the best first."""
 
     leader_id: int
     epoch: int
@@ -122,7 +122,7 @@ class Fetch(NamedTuple):
 
 
 class FetchSnapshot(NamedTuple):
-    """FetchSnapshot request of a voter or observer: bytes of a snapshot from ``position`` on."""
+    """FetchSnapshot request of a voter or observer: bytes of a snapshot from ``position`` (in bytes) on."""
 
     replica: ReplicaKey
     epoch: int
@@ -135,7 +135,7 @@ class FetchSnapshot(NamedTuple):
 
 
 class AddVoter(NamedTuple):
-    """AddRaftVoter request: add a replica to the voter set (R-246 to R-248)."""
+    """AddRaftVoter request: add a replica to the voter set; the response is at append or at commit (R-246 to R-248)."""
 
     voter: ReplicaKey
     endpoints: tuple[Endpoint, ...]
@@ -149,7 +149,7 @@ class RemoveVoter(NamedTuple):
 
 
 class UpdateVoter(NamedTuple):
-    """UpdateRaftVoter request: update a voter's endpoints and supported kraft.versions (R-249)."""
+    """UpdateRaftVoter request of a voter: set its endpoints and range of supported kraft.versions (R-249)."""
 
     voter: ReplicaKey
     epoch: int
@@ -166,7 +166,7 @@ class UpgradeKRaftVersion(NamedTuple):
 
 
 class QueryKRaftVersions(NamedTuple):
-    """ApiVersions request to a replica that becomes a voter, for its supported kraft.versions (R-248)."""
+    """ApiVersions request of the leader to a replica that becomes a voter, for its supported kraft.versions (R-248)."""
 
     voter: ReplicaKey
     endpoints: tuple[Endpoint, ...]
@@ -187,14 +187,14 @@ RaftRequest = (
 
 
 class RequestReceived(NamedTuple):
-    """Event for a request of another node; the response completes ``pending_request``."""
+    """Event for a request of another node or a local `UpgradeKRaftVersion`; the response is for ``pending_request``."""
 
     pending_request: Any
     request: RaftRequest
 
 
 class RaftResponse(NamedTuple):
-    """Response to Vote, BeginQuorumEpoch and EndQuorumEpoch, with epoch and leader id (-1 if unknown)."""
+    """Response to Vote, BeginQuorumEpoch or EndQuorumEpoch: the responder's epoch and leader id (-1 if unknown)."""
 
     error: ErrorCode
     epoch: int
@@ -241,7 +241,7 @@ class VoterChangeResponse(NamedTuple):
 
 
 class KRaftVersionsResponse(NamedTuple):
-    """Supported kraft.versions of another node; -1 if unknown."""
+    """Response to `QueryKRaftVersions`: range of kraft.versions that the other node supports; -1 if unknown."""
 
     error: ErrorCode
     min_version: int = -1
@@ -256,7 +256,7 @@ AnyRaftResponse = (
 
 
 class FetchedRaftBatch(NamedTuple):
-    """Batch in a Fetch response of the leader, with its offsets and epoch from the header."""
+    """Batch (bytes ``raw``) in the leader's Fetch response: offsets (last one inclusive) and epoch of its header."""
 
     first_offset: int
     last_offset: int
@@ -267,7 +267,7 @@ class FetchedRaftBatch(NamedTuple):
 
 
 class ResponseReceived(NamedTuple):
-    """Event for the response to a request of this node."""
+    """Event for the response of node ``peer`` to ``request`` of this node; ``batches``: those of a Fetch response."""
 
     peer: int
     request: RaftRequest
@@ -276,7 +276,7 @@ class ResponseReceived(NamedTuple):
 
 
 class RequestRejected(NamedTuple):
-    """Event for an error response to a whole request, or a peer without a suitable version (UNSUPPORTED_VERSION)."""
+    """Event for an error response to a whole request, or (UNSUPPORTED_VERSION) a peer without a suitable version."""
 
     peer: int
     request: RaftRequest
@@ -291,7 +291,7 @@ class RequestFailed(NamedTuple):
 
 
 class PeerConnectionRefused(NamedTuple):
-    """Event that a peer's port refused a connection: its process has ended, or has not started yet."""
+    """Event that a peer's port refused a connection of this node: its process has ended, or has not started yet."""
 
     peer: int
 
@@ -301,7 +301,7 @@ class SnapshotChunkReceived(NamedTuple):
 
 
 class SnapshotLoaded(NamedTuple):
-    """Event that the leader's snapshot is downloaded; if wanted, `Ready.truncate_to_snapshot` is set (R-235)."""
+    """Event that the leader's snapshot is downloaded; the step sets `Ready.truncate_to_snapshot` if wanted (R-235)."""
 
     end_offset: int
     epoch: int
@@ -309,14 +309,14 @@ class SnapshotLoaded(NamedTuple):
 
 
 class SnapshotCreated(NamedTuple):
-    """Event that this node wrote or deleted snapshots: all its snapshots and the new log start offset."""
+    """Event that this node wrote or deleted snapshots; ``snapshots``: ids (end offset, epoch) of all that exist now."""
 
     log_start_offset: int
     snapshots: tuple[tuple[int, int], ...]
 
 
 class Resign(NamedTuple):
-    """Event that the node stops: a leader resigns (R-210)."""
+    """Event that this node is to resign its leadership, as it stops (R-210); no effect on other states."""
 
 
 RaftEvent = (
@@ -340,7 +340,7 @@ RaftEvent = (
 
 
 class LogAppend(NamedTuple):
-    """Batch to append: this node's own (encoded, or control records of ``epoch``), or the leader's, verbatim."""
+    """Action: append a batch: the controller's (encoded), control records (``controls``), or the leader's, verbatim."""
 
     first_offset: int
     records_count: int
@@ -351,14 +351,14 @@ class LogAppend(NamedTuple):
 
 
 class OutboundRequest(NamedTuple):
-    """Request to send to a voter, or, if ``peer`` is negative, to a bootstrap server (-2, -3, ...)."""
+    """Action: send a request to node ``peer``, or, if ``peer`` is -2 or below, to a bootstrap server."""
 
     peer: int
     request: RaftRequest
 
 
 class OutboundResponse(NamedTuple):
-    """Response of the state machine to ``pending_request``."""
+    """Action: send the response to ``pending_request``, the object that came with `RequestReceived`."""
 
     pending_request: Any
     response: AnyRaftResponse
@@ -366,7 +366,7 @@ class OutboundResponse(NamedTuple):
 
 @dataclass(slots=True)
 class Ready:
-    """Actions of one step, in this order: persist state, truncate or reset, append; then send messages."""
+    """Actions of a step, in order: persist state, truncate (to an end offset) or reset, append; then send messages."""
 
     hard_state: HardState | None = None
     truncate: int | None = None
@@ -389,9 +389,12 @@ class Ready:
     """(end offset, epoch) of the downloaded snapshot: the log is emptied and starts at its end offset."""
 
     def report(self, level: int, text: str) -> None:
-        """Set the message that the driver logs."""
+        """Set the message that the driver logs after the step; ``level``: of `logging`.
+
+        It replaces an earlier message.
+        """
         self.log_message = (level, text)
 
     def report_violation(self, text: str) -> None:
-        """Set the protocol violation of another node that the driver logs."""
+        """Set the text about another node's protocol violation, which the driver logs after the step."""
         self.protocol_violation = text

@@ -1,4 +1,6 @@
-"""Handlers of Fetch and FetchSnapshot on the leader: advance the high watermark and reset the check quorum timeout.
+"""Handlers of Fetch and FetchSnapshot requests for the metadata log on the quorum's leader.
+
+A fetch advances the high watermark and resets the check quorum timeout. Other nodes answer with an error.
 
 Source: ``KafkaRaftClient.java`` (its ``handleFetch...Request`` methods), ``LeaderState.java`` (apache/kafka 4.3.1).
 """
@@ -29,7 +31,9 @@ from ottla.wire.errors import ErrorCode
 def handle_fetch(raft: RaftState, pending: Any, request: Fetch) -> None:
     """Respond to a Fetch, or delay it until there are records, a new high watermark or ``max_wait_ms`` is over.
 
-    It records the replica's progress and may advance the high watermark (R-217 to R-221).
+    A valid one updates the replica's progress and the check quorum, and may advance the high watermark (R-217 to
+    R-221). The response has an error, a diverging epoch, a snapshot id, or the offset from which the driver reads
+    records.
     """
     state = raft.state
     error = fetch_error(request, raft.epoch, leads=isinstance(state, RaftLeaderState))
@@ -66,7 +70,10 @@ def handle_fetch(raft: RaftState, pending: Any, request: Fetch) -> None:
 
 
 def handle_fetch_snapshot(raft: RaftState, pending: Any, request: FetchSnapshot) -> None:
-    """Respond to a FetchSnapshot with the position from which the driver reads bytes (R-234)."""
+    """Respond to a FetchSnapshot with the position from which the driver reads bytes, or an error (R-234).
+
+    Errors: of the epoch, SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE. A valid one counts as a fetch for the check quorum.
+    """
     state, there = raft.state, request.size_bytes >= 0 and request.snapshot[0] > 0
     error = leader_error(request.epoch, raft.epoch, leads=isinstance(state, RaftLeaderState))
     if error == ErrorCode.NONE and not there:
@@ -82,6 +89,6 @@ def handle_fetch_snapshot(raft: RaftState, pending: Any, request: FetchSnapshot)
 
 
 def update_check_quorum(raft: RaftState, leader: RaftLeaderState, replica: ReplicaKey) -> None:
-    """Record a fetch of a voter; fetches of a majority reset the check quorum timeout (R-228)."""
+    """Record a fetch of a voter; the fetches of a majority postpone the leader's resignation (R-228)."""
     if leader.record_fetched_voter(raft.local_replica, raft.voters, replica):
         leader.extend_check_quorum(raft.now_ms + raft.timeouts.check_quorum_ms)

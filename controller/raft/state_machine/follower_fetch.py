@@ -1,4 +1,4 @@
-"""Fetching of the log by followers and observers: destination of the requests and handling of the responses.
+"""Fetches of the metadata log by followers and observers: which node they go to, and what their responses change.
 
 Source: ``KafkaRaftClient.java`` (its ``...Fetch...`` methods), ``RequestManager.java`` (apache/kafka 4.3.1).
 """
@@ -30,7 +30,8 @@ def maybe_send_fetch(raft: RaftState) -> None:
     """Send the next Fetch, or a voter's join or update request that is due, unless one is in flight.
 
     It is sent only once the whole log is flushed, as the leader counts the fetch offset as replicated (R-225). A node
-    without a known leader fetches from other nodes to find it (R-223).
+    without a known leader fetches from bootstrap nodes to find it (R-223). Nothing is sent during a snapshot download,
+    in other states than Follower and Unattached, or while all destinations are in backoff.
     """
     if (
         not isinstance(raft.state, RaftFollowerState | UnattachedState)
@@ -61,7 +62,10 @@ def maybe_send_fetch(raft: RaftState) -> None:
 
 
 def _fetch_destination(raft: RaftState) -> int:
-    """Return the id of the leader; if unknown or in backoff, of a bootstrap node (R-223); -1 if all are in backoff."""
+    """Return the id of the leader; if it is unknown or in backoff, of a random bootstrap node (R-223).
+
+    Returns -1 if all of these are in backoff.
+    """
     if isinstance(raft.state, RaftFollowerState) and _is_backoff_over(raft, raft.state.leader_id):
         return raft.state.leader_id
     able = [peer for peer in raft.bootstrap if _is_backoff_over(raft, peer)]
@@ -73,13 +77,13 @@ def _is_backoff_over(raft: RaftState, peer: int) -> bool:
 
 
 def handle_fetch_failure(raft: RaftState, peer: int) -> None:
-    """Complete the failed request and start the backoff of its peer."""
+    """Complete the fetch or voter request in flight without a result, and start the backoff of its peer."""
     raft.requests.complete()
     back_off(raft, peer)
 
 
 def back_off(raft: RaftState, peer: int) -> None:
-    """Send no request to a peer for the retry backoff."""
+    """Send no request to a peer for the retry backoff from now on."""
     raft.requests.back_off(peer, raft.now_ms + raft.timeouts.retry_ms)
 
 
@@ -93,8 +97,9 @@ def handle_fetch_response(
 ) -> None:
     """Process a Fetch response: append its batches, truncate, start a snapshot download or back off (R-224 to R-226).
 
-    If a node without a known leader gets the response from the leader itself, it already follows it now, and the
-    batches are appended at once (R-209).
+    Appending also advances the high watermark to that of the leader. Truncation below the high watermark is refused and
+    logged as a protocol violation. If a node without a known leader gets the response from the leader itself, it
+    already follows it now, and the batches are appended at once (R-209).
 
     ``state_before``: state when the response arrived, before it was checked for a new leader or epoch.
     """
@@ -140,10 +145,11 @@ def handle_fetch_response(
 
 
 def handle_fetch_snapshot_response(raft: RaftState, request: FetchSnapshot, answer: RaftFetchSnapshotResponse) -> None:
-    """Process a snapshot chunk; if the leader has no such snapshot, drop the download and fetch the log again.
+    """Process the response with a chunk of the snapshot that is being downloaded; the driver stores the bytes.
 
-    After any other error the driver retries. Kafka's node stops if the response is for another snapshot or position
-    (R-235); a new request loses no data.
+    A chunk restarts the fetch timeout. If the leader has no such snapshot, or the chunk is another than requested, the
+    download is cancelled, and the log is fetched again. After any other error the driver retries. Kafka's node stops if
+    the response is for another snapshot or position (R-235); a new request loses no data.
     """
     state = raft.state
     current = request.epoch == answer.epoch == raft.epoch and request.snapshot == raft.requests.loading_snapshot

@@ -1,4 +1,4 @@
-"""Rules of a leader: validation of fetches, the high watermark, and preferred successors.
+"""Rules of the quorum's leader, as functions without effects: errors of fetches, high watermark, preferred successors.
 
 Source: ``LeaderState.java``, ``KafkaRaftClient.handleFetchRequest`` (apache/kafka 4.3.1).
 """
@@ -14,7 +14,10 @@ from ottla.wire.errors import ErrorCode
 
 
 class DelayedRaftFetch(NamedTuple):
-    """Fetch that waits for records, for a new high watermark, or for ``max_wait_ms`` to pass (R-220)."""
+    """Fetch of a replica that waits for records, for a new high watermark, or for its deadline (R-220).
+
+    ``deadline_ms``: monotonic; arrival plus ``max_wait_ms``.
+    """
 
     pending_request: object
     request: Fetch
@@ -24,16 +27,20 @@ class DelayedRaftFetch(NamedTuple):
 
 
 def fetch_error(fetch: Fetch, epoch: int, *, leads: bool) -> ErrorCode:
-    """Return the error of a Fetch to a node in ``epoch``, NONE if valid, checked in Kafka's order (R-217)."""
+    """Return the error of a Fetch to a node in ``epoch``, checked in Kafka's order (R-217); NONE for a valid one.
+
+    ``leads``: this node is the leader of ``epoch``.
+    """
     if min(fetch.max_wait_ms, fetch.offset, fetch.last_epoch) < 0 or fetch.last_epoch > fetch.epoch:
         return ErrorCode.INVALID_REQUEST
     return leader_error(fetch.epoch, epoch, leads=leads)
 
 
 def leader_error(request_epoch: int, epoch: int, *, leads: bool) -> ErrorCode:
-    """Return the error of a request with leader epoch ``request_epoch`` that only the leader of ``epoch`` can serve.
+    """Return the error of a request with epoch ``request_epoch`` that only the leader of ``epoch`` can serve, or NONE.
 
-    As ``validateLeaderOnlyRequest``. ``leads``: this node is that leader.
+    FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one, NOT_LEADER_OR_FOLLOWER
+    (``validateLeaderOnlyRequest``). ``leads``: this node is that leader.
     """
     if request_epoch < epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -43,7 +50,10 @@ def leader_error(request_epoch: int, epoch: int, *, leads: bool) -> ErrorCode:
 
 
 def read_for_fetch(fetch: Fetch, epoch: int, leader_id: int, log: LogSummary, high_watermark: int) -> RaftFetchResponse:
-    """Return the response to a valid Fetch: offset to read from, diverging epoch, or snapshot to load."""
+    """Return the response to a valid Fetch: offset from which to read, diverging epoch, or snapshot to load.
+
+    ``log``: of this node, the leader. No records are read here. ``high_watermark``: the one to advertise, or -1.
+    """
     kind, found = log.validate_offset_and_epoch(fetch.offset, fetch.last_epoch)
     answer = RaftFetchResponse(ErrorCode.NONE, epoch, leader_id, high_watermark=high_watermark)
     match kind:
@@ -56,12 +66,12 @@ def read_for_fetch(fetch: Fetch, epoch: int, leader_id: int, log: LogSummary, hi
 
 
 def majority_end_offset(leader: RaftLeaderState, voters: VoterSetHistory) -> int:
-    """Return the offset below which a majority of the voters has the log (R-227): the median of their end offsets."""
+    """Return the offset below which a majority of the voters has the log (R-227); -1 while no majority has fetched."""
     ends = sorted((leader.replicas.get(v, ReplicaProgress()).end_offset for v in voters.current), reverse=True)
     return ends[len(ends) // 2]
 
 
 def preferred_successors(leader: RaftLeaderState, me: ReplicaKey, voters: VoterSetHistory) -> tuple[ReplicaKey, ...]:
-    """Return the other voters in descending order of their end offsets (R-215)."""
+    """Return the voters other than ``me`` in descending order of their end offsets (R-215)."""
     others = [v for v in voters.current if v.id != me.id]
     return tuple(sorted(others, key=lambda v: -leader.replicas.get(v, ReplicaProgress()).end_offset))

@@ -1,4 +1,6 @@
-"""Mirror of the metadata log for the Raft state machine: offsets, leader epochs, snapshots and voter sets.
+"""Summary of the metadata log for the Raft state machine: offsets, leader epochs, snapshots and voter sets.
+
+The records themselves are stored by the driver.
 
 Source: ``LeaderEpochFileCache.java``, ``RaftLog.java``, ``VoterSetHistory.java`` (apache/kafka 4.3.1).
 """
@@ -40,7 +42,7 @@ class LogSummary:
         return self.snapshots[-1][1] if self.snapshots else 0
 
     def append(self, epoch: int, count: int) -> int:
-        """Append ``count`` records of ``epoch``; return the offset of the first one."""
+        """Count ``count`` records of ``epoch`` as appended; return the offset of the first one."""
         assert count > 0
         assert epoch >= self.last_epoch, "epochs never go back in a log"
         if not self._epochs or self._epochs[-1] < epoch:
@@ -50,19 +52,19 @@ class LogSummary:
         return first
 
     def truncate(self, offset: int) -> None:
-        """Remove all records at and above ``offset``, and their epochs."""
+        """Drop all records at and above ``offset`` from the summary, and their epochs."""
         keep = bisect_left(self._epoch_start_offsets, offset)
         del self._epochs[keep:], self._epoch_start_offsets[keep:]
         self.end_offset = min(self.end_offset, offset)
 
     def truncate_to_snapshot(self, offset: int, epoch: int) -> None:
-        """Empty the log and let it start and end at the end offset of a snapshot, which is the only one now."""
+        """Drop all records: the log starts and ends at the end offset ``offset`` of a snapshot, the only one now."""
         self.start_offset = self.end_offset = offset
         self._epochs, self._epoch_start_offsets = [], []
         self.snapshots = [(offset, epoch)]
 
     def advance_start(self, start: int, snapshots: Iterable[tuple[int, int]]) -> None:
-        """Set the log start offset after records were deleted below it, and the existing snapshots (R-232)."""
+        """Set the log start offset after records were deleted below it, and the ids of existing snapshots (R-232)."""
         self.start_offset = start
         self.snapshots = sorted(s for s in snapshots if s[0] > 0)
         first = bisect_right(self._epoch_start_offsets, start) - 1
@@ -72,7 +74,7 @@ class LogSummary:
             self._epoch_start_offsets[0] = max(self._epoch_start_offsets[0], start)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the largest epoch in the log that is not above ``epoch``.
+        """Return (epoch, exclusive end offset) of the largest epoch in the log that is not above ``epoch``.
 
         If the log has none, the epoch is that of a snapshot (0 without one), and the offset that of the first record.
         """
@@ -88,8 +90,8 @@ class LogSummary:
         """Compare a follower's log, which ends at ``offset`` in epoch ``last_epoch``, with this log (R-218).
 
         Returns:
-            ("valid", ...), or ("diverging", (epoch, end offset)) to truncate to, or ("snapshot", (end offset, epoch))
-                to load.
+            ("valid", ...); ("diverging", (epoch, end offset)) to which the follower truncates; or
+                ("snapshot", (end offset, epoch)) that it loads.
         """
         if offset == 0 and self.snapshots:
             return "snapshot", self.snapshots[-1]
@@ -112,7 +114,8 @@ class VoterSetHistory:
     def __init__(self, voters: Iterable[ReplicaKey], record: VotersRecord | None = None, offset: int = -1) -> None:
         """Create a history with one voter set.
 
-        ``offset``: of its VotersRecord in the snapshot; -1 for the snapshot (0, 0) and for voters from the settings.
+        ``record``: its VotersRecord, None if the voters are from the settings. ``offset``: of this record in the
+        snapshot; -1 for the snapshot (0, 0) and for voters from the settings.
         """
         self._sets: list[tuple[int, tuple[ReplicaKey, ...], VotersRecord | None]] = [(offset, tuple(voters), record)]
 
@@ -161,19 +164,19 @@ class VoterSetHistory:
         return next((v for v in self.current if v.id == replica_id), None)
 
     def is_voter(self, key: ReplicaKey) -> bool:
-        """Return True if a replica is a voter; a voter without a directory id matches any directory."""
+        """Return True if ``key`` is a voter in force; a voter without a directory id matches any directory."""
         return any(v.identifies(key) for v in self.current)
 
 
 def voter_keys(record: VotersRecord) -> list[ReplicaKey]:
-    """Return id and directory id of each voter in a VotersRecord."""
+    """Return the replica key (node id and directory id) of each voter in a VotersRecord."""
     return [ReplicaKey(v.voter_id, v.voter_directory_id) for v in record.voters]
 
 
 def voter_needs_update(voters: list[VotersRecordVoter], entry: VotersRecordVoter) -> bool:
-    """Return True if the VotersRecord's entry of this replica has other endpoints or kraft.versions than ``entry``.
+    """Return True if the voter set's entry of a replica has other endpoints or kraft.versions than its own ``entry``.
 
-    Source: ``VoterSet.voterNodeNeedsUpdate``.
+    False if the replica is no voter. Source: ``VoterSet.voterNodeNeedsUpdate``.
     """
     key = ReplicaKey(entry.voter_id, entry.voter_directory_id)
     known = next((v for v in voters if ReplicaKey(v.voter_id, v.voter_directory_id).identifies(key)), None)

@@ -45,9 +45,9 @@ CLOCK_DRIFT_FACTOR = 1.1
 
 
 def can_grant_vote_before_recovery(raft: RaftState, vote: Vote) -> bool:
-    """Return True if a voter whose disk was empty at start may grant this vote: only while it is NEWBORN.
+    """Return True if this voter, whose disk was empty at start, may grant ``vote``: only while it is NEWBORN.
 
-    A candidate with a non-empty log proves an existing quorum: the vote is rejected, and the voter becomes LEARNING.
+    A candidate with a non-empty log proves an existing quorum: False is returned then, and the voter becomes LEARNING.
     """
     if (vote.last_epoch, vote.end_offset) != (0, 0):
         start_recovery(raft)
@@ -55,7 +55,10 @@ def can_grant_vote_before_recovery(raft: RaftState, vote: Vote) -> bool:
 
 
 def start_recovery(raft: RaftState) -> None:
-    """Change the voter state from NEWBORN to LEARNING: wait for a leader, and query only the others' epochs."""
+    """Change the voter state from NEWBORN to LEARNING, and give up an election; no effect in another voter state.
+
+    The voter then waits for a leader, and only queries the other voters' epochs.
+    """
     if raft.hard_state.voter_state != VoterState.NEWBORN:
         return
     raft.set_voter_state(VoterState.LEARNING)
@@ -64,16 +67,19 @@ def start_recovery(raft: RaftState) -> None:
 
 
 def have_all_voters_responded(raft: RaftState, prospective: ProspectiveState) -> bool:
-    """Return True if every other voter has responded to the pre-vote or is unreachable.
+    """Return True if every other voter has responded to the pre-vote or could not be connected to.
 
-    Before that, a voter whose log has records may still be among them.
+    Before that, a voter whose log has records may still be among the others.
     """
     election = prospective.election
     return all(v.id in election.votes or v.id in election.unreachable_voters for v in raft.voters.current)
 
 
 def fetch_replica_key(raft: RaftState) -> ReplicaKey:
-    """Return the replica key for fetches: an observer's (without node id) until this voter's may count."""
+    """Return the replica key that fetches carry: this node's, or one without node id (-1), as of an observer.
+
+    The latter while the fetches of a voter that is not GROWN must not count for the high watermark (see the module).
+    """
     if raft.hard_state.voter_state == VoterState.GROWN:
         return raft.local_replica
     timeouts = raft.timeouts
@@ -84,9 +90,9 @@ def fetch_replica_key(raft: RaftState) -> ReplicaKey:
 
 
 def epoch_query(raft: RaftState, peer: int) -> Vote | None:
-    """Return the pre-vote by which a LEARNING voter queries another voter's epoch; the rejection has the epoch.
+    """Return the pre-vote by which a LEARNING voter queries another voter's epoch; the response has the epoch.
 
-    None if it is known already: the peer has responded, or is the leader, whose epoch is in the fetch responses.
+    None if the epoch is known already (the peer has responded, or is the leader) or the voter is not LEARNING.
     """
     led = isinstance(raft.state, RaftFollowerState) and raft.state.leader_id == peer
     if raft.hard_state.voter_state != VoterState.LEARNING or led or peer in raft.responded_voters:
@@ -102,10 +108,10 @@ def epoch_query(raft: RaftState, peer: int) -> Vote | None:
 
 
 def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> LeaderResponse:
-    """Record that a voter has responded, and with it its epoch; return the response, corrected if needed.
+    """Record that voter ``peer`` has responded since the start, and clear its backoff; return the response.
 
     A response may have this node as the leader it was before the disk was lost: then a quorum existed (recovery
-    starts), and the leader id is removed.
+    starts), and the returned response has the leader id -1.
     """
     raft.responded_voters.add(peer)
     if isinstance(raft.state, RaftFollowerState | UnattachedState):
@@ -117,16 +123,20 @@ def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> Leade
 
 
 def maybe_complete_recovery(raft: RaftState, request: Fetch, answer: RaftFetchResponse, *, nothing_new: bool) -> None:
-    """Set the voter state to GROWN once the leader's whole log, as of the request, is flushed here.
+    """Set the voter state to GROWN if the response to a fetch shows that this voter has the leader's whole log.
 
-    ``nothing_new``: the response has no batches.
+    That is a response without records to a fetch with this voter's own key. ``nothing_new``: it has no batches.
     """
     if request.replica == raft.local_replica and nothing_new and answer.offset < 0:
         raft.set_voter_state(VoterState.GROWN)
 
 
 def report_state_change(raft: RaftState, before: VoterState) -> None:
-    """Log a change of the voter state from ``before``; a LEARNING voter starts to search for a leader."""
+    """Set the message to log after a change of the voter state from ``before``.
+
+    A LEARNING voter also starts to search for a leader, for `LEADER_SEARCH_TIMEOUT_MS` before it logs that there is
+    none.
+    """
     if raft.hard_state.voter_state == VoterState.LEARNING:
         raft.set_leader_search_deadline(raft.now_ms + LEADER_SEARCH_TIMEOUT_MS)
         text = "this voter's metadata log is new, the quorum is not: it does not vote before a leader has filled it"
@@ -136,7 +146,10 @@ def report_state_change(raft: RaftState, before: VoterState) -> None:
 
 
 def report_missing_leader(raft: RaftState) -> None:
-    """Log once that no leader is found: with a majority of LEARNING voters none can be elected."""
+    """Set the message to log, once, that a LEARNING voter finds no leader; a majority of these can elect none.
+
+    No other node logs it; the leader search deadline is cleared in any case.
+    """
     raft.set_leader_search_deadline(NO_DEADLINE_MS)
     if raft.hard_state.voter_state == VoterState.LEARNING and isinstance(raft.state, UnattachedState):
         text = (

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class QuorumTimeouts(NamedTuple):
-    """Timeouts of the Raft protocol in ms, and fetch limit: ``controller.quorum.*`` settings, Kafka's constants."""
+    """Timeouts of the Raft protocol in ms, and the fetch limit: ``controller.quorum.*`` settings, Kafka's constants."""
 
     election_ms: float = 1000
     fetch_ms: float = 2000
@@ -19,7 +19,7 @@ class QuorumTimeouts(NamedTuple):
 
     @property
     def check_quorum_ms(self) -> float:
-        """Time after which a leader without fetches of a majority resigns (R-228)."""
+        """Time in ms after which a leader without fetches of a majority of the voters resigns (R-228)."""
         return self.fetch_ms * 1.5
 
 

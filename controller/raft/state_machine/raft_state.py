@@ -1,4 +1,4 @@
-"""State of a Raft node (epoch, role, voters, log offsets) and its transitions; other modules have the rules for them.
+"""State of a replica of the metadata log (epoch, role, voters, offsets) and its transitions; the rules are elsewhere.
 
 Source: ``QuorumState.java`` (apache/kafka 4.3.1).
 """
@@ -46,7 +46,10 @@ LEADER_SEARCH_TIMEOUT_MS = 10_000
 
 
 class RaftState:
-    """State of a replica of the metadata log; the driver persists hard state and log, which ``log_summary`` mirrors."""
+    """State of a replica of the metadata log; methods change it and add actions for the driver to ``ready``.
+
+    The driver persists the hard state and the log; ``log_summary`` has the log's offsets and epochs.
+    """
 
     duplicate_id_epoch = -1
     """Newest epoch in which another node seemed to have this node's id; -1 before."""
@@ -125,7 +128,10 @@ class RaftState:
         return leader_id_of(self.state, self.local_replica.id)
 
     def leader_id_for(self, asker_id: int) -> int:
-        """Return the leader id for a response: never the requester itself, since a JVM node would stop (R-257)."""
+        """Return the leader id for a response to node ``asker_id``; -1 if unknown or if that node is the leader.
+
+        A JVM node would stop if it were named as a leader that it is not (R-257).
+        """
         return NO_NODE_ID if self.leader_id == asker_id else self.leader_id
 
     @property
@@ -142,7 +148,7 @@ class RaftState:
         return min([self.state.deadline_ms, *waits, *(p.deadline_ms for p in self.delayed_fetches)])
 
     def can_reach(self, replica_id: int) -> bool:
-        """Return True if a leader of that id can be followed: a voter, or a node with a known address (R-256)."""
+        """Return True if a leader with this node id can be followed: a voter or a node with a known address (R-256)."""
         return replica_id in self.reachable_replicas or self.voters.find_voter(replica_id) is not None
 
     def add_reachable_replicas(self, replica_ids: Set[int]) -> None:
@@ -156,20 +162,21 @@ class RaftState:
     # ------------------------------------------------------------------ transitions
 
     def initialize(self, state: EpochState, hard: HardState) -> None:
-        """Enter the initial state without a transition check."""
+        """Enter the initial state at the start; the legality of the transition is not checked."""
         self.started_ms, self.state, self.hard_state = self.now_ms, state, hard
 
     def random_election_deadline_ms(self) -> float:
-        """Return a random time for the next election: one to two election timeouts from now."""
+        """Return a random monotonic time for the end of an election: one to two election timeouts from now."""
         return self.now_ms + self.timeouts.election_ms * (1 + self.random())
 
     @property
     def can_be_candidate(self) -> bool:
-        """True if this node may be elected: a voter, or one removed by a record that may be uncommitted.
+        """True if this node may be elected: a voter, or one whose removal from the voter set may be uncommitted.
 
-        Kafka's removed node never becomes a candidate again. But if it led two voters and stopped before the other one
-        had the record, no other node can be elected: its log is the longest. It requests votes without counting its own
-        (Ongaro's thesis, 4.2.2), and stops once the record is committed (R-242).
+        False while its voter state is LEARNING. Kafka's removed node never becomes a candidate again. But if it led two
+        voters and stopped before the other one had the record, no other node can be elected: its log is the longest. It
+        requests votes without counting its own (Ongaro's thesis, 4.2.2), and stops once the record is committed
+        (R-242).
         """
         if self.hard_state.voter_state == VoterState.LEARNING:
             return False
@@ -181,7 +188,7 @@ class RaftState:
 
     @property
     def own_vote(self) -> dict[int, bool]:
-        """Votes at the start of an election: its own, if this node is a voter."""
+        """Votes at the start of an election: this node's own, granted, if it is a voter; else none."""
         return {self.local_replica.id: True} if self.voters.is_voter(self.local_replica) else {}
 
     def random_peer(self, peers: list[int]) -> int:
@@ -189,9 +196,10 @@ class RaftState:
         return peers[int(self.random() * len(peers))]
 
     def transition_to(self, state: EpochState, hard: HardState | None = None) -> None:
-        """Enter a state of this epoch, or, with ``hard``, of the epoch in it, which is persisted with this step.
+        """Enter a state of this epoch or, with ``hard``, of the epoch there; ``hard`` is persisted with this step.
 
-        Pending requests are cancelled. A leader that loses leadership rejects its delayed fetches and voter change.
+        Requests in flight, backoffs and a snapshot download are cancelled. A leader that loses leadership completes its
+        delayed fetches and a voter change with NOT_LEADER_OR_FOLLOWER.
         """
         assert type(state) in LEGAL_TRANSITIONS[type(self.state)], f"{self.state} cannot become {state}"
         if hard is not None:
@@ -210,7 +218,7 @@ class RaftState:
         self.requests.reset()
 
     def _next_voter_state(self, state: EpochState, hard: HardState) -> VoterState:
-        """Return the voter state after a transition.
+        """Return the voter state (recovery after a disk loss) after a transition to ``state``.
 
         A NEWBORN voter (empty disk at start) becomes GROWN as leader, and LEARNING if it follows another leader.
         """
@@ -221,9 +229,9 @@ class RaftState:
         return VoterState.NEWBORN if hard.leader_id == NO_NODE_ID else VoterState.LEARNING
 
     def transition_to_unattached(self, epoch: int, leader_id: int = NO_NODE_ID) -> None:
-        """Become Unattached in a higher epoch, whose leader is unknown or has no known address.
+        """Become Unattached in a higher epoch, whose leader is unknown (-1) or has no known address.
 
-        A running election timer continues (R-203). An observer has none.
+        A running election timer continues (R-203), or a new one starts; an observer has none.
         """
         assert epoch > self.epoch
         remaining = isinstance(self.state, UnattachedState | ProspectiveState | CandidateState | ResignedState)
@@ -246,7 +254,7 @@ class RaftState:
         )
 
     def add_voted_state(self, candidate: ReplicaKey) -> None:
-        """Persist a vote for a candidate of the current epoch and restart the election timer."""
+        """Vote for a candidate of the current epoch, to be persisted with this step, and restart the election timer."""
         self.hard_state = HardState(self.epoch, self.hard_state.leader_id, candidate)
         assert isinstance(self.state, UnattachedState | ProspectiveState)
         self.state.deadline_ms = self.random_election_deadline_ms()
@@ -256,11 +264,11 @@ class RaftState:
         self.hard_state = self.hard_state._replace(voter_state=voter_state)
 
     def set_refused_leader(self, leader_id: int) -> None:
-        """Record that a leader's port refused a connection."""
+        """Record that a leader's port refused a connection: it is not followed again after a lost pre-vote."""
         self.refused_leader_id = leader_id
 
     def set_leader_search_deadline(self, deadline_ms: float) -> None:
-        """Set the time at which a missing leader is logged."""
+        """Set the monotonic time at which a missing leader is logged."""
         self.leader_search_deadline_ms = deadline_ms
 
     def reset_fetch_timeout(self) -> None:
@@ -269,19 +277,21 @@ class RaftState:
         self.state.reset_fetch_timeout(self.now_ms + self.timeouts.fetch_ms)
 
     def load_snapshot(self, snapshot: tuple[int, int]) -> None:
-        """Start the download of a snapshot (end offset, epoch) from the leader; fetches of the log pause."""
+        """Order the driver to download a snapshot (end offset, epoch) from the leader; fetches of the log pause."""
         self.requests.start_snapshot(snapshot)
         self.ready.load_snapshot = snapshot
 
     def restart_fetching(self) -> None:
-        """Cancel the pending requests and restart the fetch timeout: an observer never becomes a candidate."""
+        """Cancel the requests in flight of an observer and restart its fetch timeout; it never becomes a candidate."""
         self.state.deadline_ms = self.now_ms + self.timeouts.fetch_ms
         self.requests.cancel()
 
     def maybe_transition(self, epoch: int, leader_id: int) -> None:
-        """Follow the leader and epoch of another node's message, if newer (R-209).
+        """Adopt the epoch and leader (-1: unknown) in another node's message, if newer (R-209).
 
-        A message with this node as leader is wrong, and has no effect.
+        With a higher epoch this node becomes Follower, or Unattached if the leader is unknown or not reachable; with
+        its own epoch it follows a leader that it did not know. A message with this node as leader is wrong, and has no
+        effect.
 
         A prospective node that learns of its former leader continues: nodes that reject its pre-vote have that leader
         in their responses too (``ProspectiveState`` stores it, so that ``quorum.hasLeader`` holds).
@@ -303,7 +313,7 @@ class RaftState:
                 self.ready.report_violation(f"Two leaders in epoch {epoch}: {known} and {leader_id}")
 
     def report_duplicate_id(self, epoch: int, text: str) -> None:
-        """Log that another node seems to have the same node id: once per epoch, as requests are repeated."""
+        """Set ``text`` as the message to log, that another node seems to have this node's id; once per epoch."""
         if epoch > self.duplicate_id_epoch:
             self.duplicate_id_epoch = epoch
             self.ready.report(logging.WARNING, f"{text}: each node needs its own node.id")
@@ -312,7 +322,10 @@ class RaftState:
 
     @property
     def advertised_high_watermark(self) -> int:
-        """High watermark for followers: -1 until a record of this leader's epoch is committed (R-221)."""
+        """High watermark for followers; -1 until a record of this leader's epoch is committed (R-221).
+
+        Only on a leader.
+        """
         assert isinstance(self.state, RaftLeaderState)
         return self.high_watermark if self.high_watermark > self.state.epoch_start_offset else -1
 
@@ -321,7 +334,7 @@ class RaftState:
         self.delayed_fetches = []
 
     def complete_delayed_fetches(self) -> None:
-        """Respond to all delayed fetches with the current end of the log and high watermark (R-220)."""
+        """Respond to all delayed fetches, new records or not, with the current log end and high watermark (R-220)."""
         parked, self.delayed_fetches = self.delayed_fetches, []
         high_watermark = self.advertised_high_watermark
         for p in parked:
@@ -342,7 +355,7 @@ class RaftState:
     # ------------------------------------------------------------------ log
 
     def append(self, count: int, batch: object = None, controls: tuple[Message, ...] = ()) -> int:
-        """Append a batch as leader of the current epoch and complete the delayed fetches; return its first offset.
+        """Append a batch as leader of the epoch, and complete the delayed fetches; return the batch's first offset.
 
         ``batch``: encoded batch of the controller. ``controls``: control records, encoded by the driver.
         """
@@ -361,14 +374,14 @@ class RaftState:
             self.ready.truncate = offset
 
     def update_high_watermark(self) -> None:
-        """Advance the leader's high watermark to a majority's end offset, if that is in its own epoch (R-227)."""
+        """Advance the leader's high watermark to the majority's end offset, if that is in its own epoch (R-227)."""
         assert isinstance(self.state, RaftLeaderState)
         end = majority_end_offset(self.state, self.voters)
         if end > self.state.epoch_start_offset:
             self.raise_high_watermark(end)
 
     def update_local_end_offset(self) -> None:
-        """Count this node's flushed offset for the high watermark, if it is a voter."""
+        """Count the leader's own flushed offset for the high watermark, if it is a voter; this may advance it."""
         assert isinstance(self.state, RaftLeaderState)
         own = self.voters.find_voter(self.local_replica.id)
         if own is not None and own.identifies(self.local_replica):
@@ -376,7 +389,10 @@ class RaftState:
             self.update_high_watermark()
 
     def raise_high_watermark(self, offset: int) -> None:
-        """Raise the high watermark to ``offset`` unless it is there already; it never decreases."""
+        """Raise the high watermark to ``offset``; no effect if it is there or above.
+
+        A leader completes its delayed fetches.
+        """
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.ready.committed = offset

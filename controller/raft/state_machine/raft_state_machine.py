@@ -20,7 +20,10 @@ class RaftStateMachine(RaftState):
     """State of a Raft node with the rules that change it."""
 
     def step(self, now_ms: float, event: RaftEvent) -> Ready:
-        """Process an event at monotonic time ``now_ms``; return the actions to execute before the next step."""
+        """Process an event at monotonic time ``now_ms``; return the actions to execute before the next step.
+
+        The state changes at once, as if the actions had been executed.
+        """
         self.now_ms = now_ms
         self.ready = Ready()
         before = self.hard_state
@@ -85,7 +88,10 @@ class RaftStateMachine(RaftState):
             self.reset_fetch_timeout()
 
     def _snapshot_loaded(self, event: events.SnapshotLoaded) -> None:
-        """Replace the log by a downloaded snapshot, unless its download was cancelled meanwhile (R-235)."""
+        """Replace the log by a downloaded snapshot, unless its download was cancelled meanwhile (R-235).
+
+        The high watermark rises to the snapshot's end offset, and its voters, if any, replace the voter history.
+        """
         snapshot = (event.end_offset, event.epoch)
         if self.requests.loading_snapshot != snapshot:
             return

@@ -1,4 +1,4 @@
-"""Requests of a Raft node to other nodes: pending requests, and the backoff of each peer.
+"""Requests of a Raft node to other nodes: which are in flight, and the backoff of each peer. Nothing is sent here.
 
 Source: ``RequestManager.java`` (apache/kafka 4.3.1).
 """
@@ -12,7 +12,10 @@ from ottla.controller.raft.state_machine.events import NO_NODE_ID, AddVoter, Fet
 
 
 class RaftRequestManager:
-    """Pending fetch, voter request or snapshot of a follower, and the backoff of each peer."""
+    """Requests of a follower in flight (fetch, voter change, snapshot), and the backoff of each peer.
+
+    Times are monotonic.
+    """
 
     def __init__(self) -> None:
         self.next_request_ms: dict[int, float] = {}
@@ -34,7 +37,7 @@ class RaftRequestManager:
         return self.pending_fetch is not None or self.pending_voter_request is not None
 
     def deadlines_ms(self, now_ms: float) -> Iterator[float]:
-        """Yield the times in ms at which a backoff ends or the request in flight times out."""
+        """Yield the monotonic times in ms at which a backoff ends (after ``now_ms``) or the request times out."""
         yield from (at for at in self.next_request_ms.values() if at > now_ms)
         if self.is_fetching:
             yield self.fetch_deadline_ms
@@ -44,7 +47,7 @@ class RaftRequestManager:
         return self.next_request_ms.get(peer, 0) <= now_ms
 
     def back_off(self, peer: int, until_ms: float) -> None:
-        """Send no request to a peer before ``until_ms``."""
+        """Allow no request to a peer before ``until_ms`` (monotonic)."""
         self.next_request_ms[peer] = until_ms
 
     def clear_backoff(self, peer: int) -> None:
@@ -52,7 +55,10 @@ class RaftRequestManager:
         self.next_request_ms.pop(peer, None)
 
     def start(self, peer: int, request: Fetch | AddVoter | RemoveVoter | UpdateVoter, deadline_ms: float) -> None:
-        """Record that a fetch, or a voter change request to the leader, is sent: no other is sent meanwhile."""
+        """Record that a fetch, or a voter change request to the leader, is in flight: no other is sent meanwhile.
+
+        It times out at ``deadline_ms`` (monotonic). The backoff of the peer is cleared.
+        """
         self.clear_backoff(peer)
         self.fetch_peer, self.fetch_deadline_ms = peer, deadline_ms
         if isinstance(request, Fetch):
@@ -61,7 +67,7 @@ class RaftRequestManager:
             self.pending_voter_request = request
 
     def complete(self) -> None:
-        """Record that the fetch or voter change request is completed."""
+        """Record that the fetch or voter change request in flight is completed; a snapshot download goes on."""
         self.pending_fetch = self.pending_voter_request = None
 
     def start_snapshot(self, snapshot: tuple[int, int]) -> None:
@@ -73,11 +79,11 @@ class RaftRequestManager:
         self.loading_snapshot = None
 
     def cancel(self) -> None:
-        """Cancel the pending requests: responses to them have no effect."""
+        """Give up the fetch or voter change request in flight and the snapshot download: responses have no effect."""
         self.complete()
         self.complete_snapshot()
 
     def reset(self) -> None:
-        """Cancel the pending requests and all backoffs."""
+        """Give up the requests in flight and the snapshot download, and clear all backoffs."""
         self.next_request_ms.clear()
         self.cancel()

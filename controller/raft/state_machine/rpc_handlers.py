@@ -1,4 +1,4 @@
-"""Handlers of Raft requests of other nodes, and of responses, rejections and failures of this node's requests.
+"""Handlers of Raft requests of other nodes, and of responses, rejections and failures of this node's own requests.
 
 Source: the ``handle...Request`` and ``handle...Response`` methods of ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
 """
@@ -66,7 +66,10 @@ def handle_event(raft: RaftState, event: RequestReceived | ResponseReceived | Re
 
 
 def handle_request(raft: RaftState, pending: Any, request: RaftRequest) -> None:
-    """Respond to a request of another node; a fetch or voter change may be responded to in a later step."""
+    """Process a request of another node: add its response to `Ready`, and change the state as the request requires.
+
+    A fetch or voter change may get its response in a later step.
+    """
     match request:
         case Vote():
             raft.ready.replies.append(OutboundResponse(pending, _handle_vote(raft, request)))
@@ -89,7 +92,10 @@ def _response(raft: RaftState, error: ErrorCode = ErrorCode.NONE) -> RaftRespons
 
 
 def _handle_vote(raft: RaftState, vote: Vote) -> RaftResponse:
-    """Return the response to a Vote (R-211, R-212); a higher epoch is adopted first, also from a pre-vote (R59)."""
+    """Process a Vote or pre-vote and return the response (R-211, R-212).
+
+    A higher epoch is adopted first, also from a pre-vote; a granted vote (not a pre-vote) is persisted with this step.
+    """
     error, granted = _evaluate_vote(raft, vote)
     return RaftResponse(error, raft.epoch, raft.leader_id_for(vote.candidate.id), granted)
 
@@ -119,9 +125,10 @@ def _evaluate_vote(raft: RaftState, vote: Vote) -> tuple[ErrorCode, bool]:
 
 
 def _handle_leader_epoch(raft: RaftState, begin: BeginEpoch) -> RaftResponse:
-    """Return the response to BeginQuorumEpoch: INVALID_VOTER_KEY if the request names another voter key (R-214).
+    """Process BeginQuorumEpoch: follow the leader, if its epoch is not older; return the response (R-214).
 
-    The replica follows the leader in this case too.
+    The error is INVALID_VOTER_KEY if the request is addressed to another voter key; the leader is followed all the
+    same.
     """
     wrong = sender_error(begin.leader_id, begin.epoch, raft.epoch)
     if wrong != ErrorCode.NONE:
@@ -133,9 +140,9 @@ def _handle_leader_epoch(raft: RaftState, begin: BeginEpoch) -> RaftResponse:
 
 
 def _handle_end_epoch(raft: RaftState, end: EndEpoch) -> RaftResponse:
-    """Return the response to EndQuorumEpoch; preferred successors start elections with increasing delays (R-215).
+    """Process EndQuorumEpoch: set the time of this follower's pre-vote; return the response (R-215).
 
-    The first one starts at once; each further one waits twice as long as the one before.
+    The first preferred successor starts at once; each further one waits twice as long as the one before.
     """
     wrong = sender_error(end.leader_id, end.epoch, raft.epoch)
     if wrong != ErrorCode.NONE:
@@ -149,9 +156,10 @@ def _handle_end_epoch(raft: RaftState, end: EndEpoch) -> RaftResponse:
 
 
 def successor_wait_ms(is_me: list[bool], max_ms: float) -> float:
-    """Return a follower's wait in ms before it requests votes, by its position in the successors (R-215).
+    """Return a follower's wait in ms before it requests votes, by its position in the preferred successors (R-215).
 
-    ``is_me``: True for this node, by position. A restarted leader sends no successors: then no follower waits.
+    ``is_me``: for each successor True if it is this node; ``max_ms``: wait of a node that is not among them. A
+    restarted leader sends no successors: then no follower waits (0).
     """
     if is_me and True not in is_me:
         return max_ms
@@ -166,7 +174,11 @@ def successor_wait_ms(is_me: list[bool], max_ms: float) -> float:
 
 
 def handle_failure(raft: RaftState, peer: int, request: RaftRequest) -> None:
-    """Retry a request without a response after a backoff; BeginQuorumEpoch after half of the fetch timeout (R-214)."""
+    """Process a request without a response, by its kind: schedule a retry after a backoff, or give it up.
+
+    BeginQuorumEpoch is retried after half of the fetch timeout (R-214); a failed ApiVersions query fails its voter
+    change. For a voter with an empty disk ``peer`` counts as unreachable in its pre-vote, which may decide it.
+    """
     if request is raft.requests.pending_fetch or request is raft.requests.pending_voter_request:
         follower_fetch.handle_fetch_failure(raft, peer)
     elif isinstance(request, QueryKRaftVersions):
@@ -182,7 +194,7 @@ def handle_failure(raft: RaftState, peer: int, request: RaftRequest) -> None:
 
 
 def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: ErrorCode) -> None:
-    """Handle an error for a whole request: retry later, except for UNSUPPORTED_VERSION.
+    """Process an error for a whole request: as a failure, except for UNSUPPORTED_VERSION.
 
     Then a pre-vote becomes a vote in a new epoch at once (R-207), and UpdateRaftVoter is not sent again.
     """
@@ -203,7 +215,10 @@ def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: Er
 def handle_response(
     raft: RaftState, peer: int, request: RaftRequest, answer: AnyRaftResponse, batches: tuple[FetchedRaftBatch, ...]
 ) -> None:
-    """Process a response: adopt its epoch and leader, unless it has UNKNOWN_LEADER_EPOCH (R-209), then its contents."""
+    """Process a response of ``peer``: adopt its epoch and leader (R-209), then its contents.
+
+    The epoch is not adopted with UNKNOWN_LEADER_EPOCH. ``batches``: those of a Fetch response.
+    """
     if isinstance(request, QueryKRaftVersions):
         assert isinstance(answer, KRaftVersionsResponse)
         voter_changes.handle_versions_response(raft, request, answer)
@@ -239,7 +254,10 @@ def handle_response(
 def _handle_epoch_response(
     raft: RaftState, peer: int, request: Vote | BeginEpoch | EndEpoch, answer: RaftResponse
 ) -> None:
-    """Process a response to Vote, BeginQuorumEpoch or EndQuorumEpoch; one of another epoch is ignored."""
+    """Process a response to Vote, BeginQuorumEpoch or EndQuorumEpoch; one of an older epoch is ignored.
+
+    Votes are counted and may decide the election. A vote response with an error counts as no response.
+    """
     if request.epoch != raft.epoch or answer.epoch < raft.epoch:
         return
     state = raft.state

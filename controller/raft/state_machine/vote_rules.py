@@ -1,4 +1,4 @@
-"""Rules for the validation and granting of votes, as pure functions.
+"""Rules for the validation and granting of votes in the quorum, as pure functions.
 
 Source: ``KafkaRaftClient.handleVoteRequest``, ``EpochState.canGrantVote`` and its states (apache/kafka 4.3.1).
 """
@@ -29,9 +29,9 @@ def malformed_vote_error(vote: Vote) -> ErrorCode:
 
 
 def sender_error(sender_id: int, epoch: int, known_epoch: int) -> ErrorCode:
-    """Return the error of a Vote, BeginQuorumEpoch or EndQuorumEpoch by its epoch, then its sender (R-211, R-214).
+    """Return the error of a Vote, BeginQuorumEpoch or EndQuorumEpoch by its epoch and sender, or NONE (R-211, R-214).
 
-    ``known_epoch``: current epoch of this node.
+    FENCED_LEADER_EPOCH for an epoch below ``known_epoch`` (this node's), INVALID_REQUEST for a negative ``sender_id``.
     """
     if epoch < known_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -39,7 +39,10 @@ def sender_error(sender_id: int, epoch: int, known_epoch: int) -> ErrorCode:
 
 
 def can_grant_vote(state: EpochState, hard: HardState, vote: Vote, last_epoch: int, end_offset: int) -> bool:
-    """Return True if a Vote or pre-vote of this node's epoch is granted, by state, earlier vote and log end (R-212)."""
+    """Return True if a Vote or pre-vote is granted, by this node's state, earlier vote and log end (R-212).
+
+    The vote's epoch is this node's. ``last_epoch``, ``end_offset``: of this node's log. Nothing is changed.
+    """
     up_to_date = (vote.last_epoch, vote.end_offset) >= (last_epoch, end_offset)
     match state:
         case RaftLeaderState():

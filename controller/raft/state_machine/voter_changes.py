@@ -1,4 +1,4 @@
-"""Changes of the voter set by the leader: one replica at a time, and no second change before the first is committed.
+"""Changes of the quorum's voter set on its leader: one replica at a time, each committed before the next.
 
 A new voter set is in force once it is appended (R-242), for the high watermark as for elections.
 
@@ -54,7 +54,11 @@ MAX_KRAFT_VERSION = 1
 def handle_voter_request(
     raft: RaftState, pending: Any, request: AddVoter | RemoveVoter | UpdateVoter | UpgradeKRaftVersion
 ) -> None:
-    """Start a voter change, or apply it at once; respond unless the change has to be committed first."""
+    """Start a voter change, or apply it at once; add the response to `Ready` unless a commit must come first.
+
+    AddRaftVoter and RemoveRaftVoter are completed in a later step. A node that is not the leader responds with an
+    error.
+    """
     maybe_complete_change(raft)
     match request:
         case AddVoter():
@@ -81,7 +85,7 @@ def _has_listener(raft: RaftState, endpoints: Iterable[Endpoint]) -> bool:
 
 
 def _request_error(raft: RaftState, request: AddVoter | RemoveVoter) -> VoterChangeResponse | None:
-    """Return the error response to AddRaftVoter or RemoveRaftVoter, None if valid (the table above R-246)."""
+    """Return the error response to AddRaftVoter or RemoveRaftVoter, None if it is valid (the table above R-246)."""
     error = leader_error(raft.epoch, raft.epoch, leads=raft.is_leader)
     if error != ErrorCode.NONE:
         return _response(raft, error)
@@ -96,7 +100,7 @@ def _request_error(raft: RaftState, request: AddVoter | RemoveVoter) -> VoterCha
 
 
 def _precondition_error(raft: RaftState, leader: RaftLeaderState) -> VoterChangeResponse | None:
-    """Return the error response while the voter set cannot be changed, None if it can (the table above R-246)."""
+    """Return the error response while the leader cannot change the voter set, else None (the table above R-246)."""
     wait = ErrorCode.REQUEST_TIMED_OUT
     if leader.pending_change is not None:
         return _response(raft, wait, "another change of the voters is not finished yet")
@@ -126,9 +130,10 @@ def _add(raft: RaftState, pending: Any, request: AddVoter) -> VoterChangeRespons
 
 
 def handle_versions_response(raft: RaftState, query: QueryKRaftVersions, answer: KRaftVersionsResponse) -> None:
-    """Append a VotersRecord with the new voter after its ApiVersions response, if it is caught up (R-248).
+    """Process the ApiVersions response of the new voter: append a VotersRecord with it, if it is caught up (R-248).
 
-    Otherwise the change fails. A response to a query that is not pending any more is ignored.
+    Otherwise the change fails with REQUEST_TIMED_OUT or INVALID_REQUEST. A response to a query that is not pending any
+    more is ignored.
     """
     change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
     if change is None or not change.complete_query(query):
@@ -188,9 +193,9 @@ def _voters_text(raft: RaftState) -> str:
 
 
 def _update(raft: RaftState, request: UpdateVoter) -> VoterChangeResponse:
-    """Return the response to UpdateRaftVoter (R-249): the leader appends a VotersRecord with the new entry.
+    """Process UpdateRaftVoter (R-249): append a VotersRecord with the voter's new entry; return the response.
 
-    With kraft.version 0 the entry is only in the leader's memory.
+    With kraft.version 0 the entry is only stored in the leader's memory. The request counts for the check quorum.
     """
     state, key = raft.state, request.voter
     error = leader_error(request.epoch, raft.epoch, leads=raft.is_leader)
@@ -219,7 +224,10 @@ def _update(raft: RaftState, request: UpdateVoter) -> VoterChangeResponse:
 
 
 def _raise(raft: RaftState, request: UpgradeKRaftVersion) -> VoterChangeResponse:
-    """Raise kraft.version (R-244): every voter must have reported support for it. It cannot be lowered."""
+    """Process an upgrade of kraft.version (R-244): append KRaftVersionRecord and VotersRecord; return the response.
+
+    Every voter must have reported support for it. It cannot be lowered. With ``validate_only`` nothing is appended.
+    """
     state, level = raft.state, raft.voters.kraft_version
     if not isinstance(state, RaftLeaderState):
         return _response(raft, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -246,7 +254,10 @@ def _entries(raft: RaftState) -> list[VotersRecordVoter]:
 
 
 def _append(raft: RaftState, voters: list[VotersRecordVoter], *before: Message) -> int:
-    """Append a VotersRecord, after the records ``before``; return its offset. It is in force at once."""
+    """Append a VotersRecord, after the records ``before``, in one batch; return the offset of the VotersRecord.
+
+    It is in force at once.
+    """
     record = VotersRecord(0, sorted(voters, key=lambda v: v.voter_id))
     controls = (*before, record)
     offset = raft.append(len(controls), controls=controls) + len(before)
@@ -258,9 +269,9 @@ def _append(raft: RaftState, voters: list[VotersRecordVoter], *before: Message) 
 
 
 def maybe_complete_change(raft: RaftState) -> None:
-    """Complete the pending voter change if committed; respond REQUEST_TIMED_OUT after its deadline.
+    """Complete the pending voter change if it is committed; after its deadline respond REQUEST_TIMED_OUT instead.
 
-    After a timeout it may be committed later all the same.
+    After a timeout its VotersRecord may be committed later all the same.
     """
     change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
     if change is None:
@@ -280,6 +291,6 @@ def _complete_change(raft: RaftState, error: ErrorCode, message: str | None = No
 
 
 def is_own_removal_committed(raft: RaftState) -> bool:
-    """Return True if this leader's removal from the voter set is committed: it resigns then (R-242)."""
+    """Return True if this node leads and its removal from the voter set is committed: it must resign (R-242)."""
     out = isinstance(raft.state, RaftLeaderState) and not raft.voters.is_voter(raft.local_replica)
     return out and raft.voters.offset < raft.advertised_high_watermark

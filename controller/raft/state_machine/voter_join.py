@@ -1,4 +1,4 @@
-"""Voter change requests of a follower to its leader: update of its endpoints, and joining the voter set.
+"""Voter change requests of a follower to the quorum's leader: update of its endpoints, and joining the voter set.
 
 Source: ``KafkaRaftClient.pollFollowerAsVoter``, ``.pollFollowerAsObserver`` (apache/kafka 4.3.1).
 
@@ -28,10 +28,11 @@ _FINAL_ERRORS = {
 
 
 def next_voter_request(raft: RaftState) -> AddVoter | RemoveVoter | UpdateVoter | None:
-    """Return the voter change to request instead of the next fetch, or None; once per fetch timeout (R-249, R-250).
+    """Return the voter change to request instead of the next fetch, or None; one per fetch timeout (R-249, R-250).
 
     A voter updates its endpoints or versions if they differ; an observer with auto-join first removes its former
-    directory from the voter set, then adds itself.
+    directory from the voter set, then adds itself. The time of the next one is set; a caller must send the returned
+    one.
     """
     state, entry = raft.state, raft.voter_entry
     assert isinstance(state, RaftFollowerState)
@@ -61,7 +62,10 @@ def _needs_voter_update(raft: RaftState, state: RaftFollowerState, entry: Voters
 def handle_voter_response(
     raft: RaftState, request: AddVoter | RemoveVoter | UpdateVoter, answer: VoterChangeResponse
 ) -> bool:
-    """Process the leader's response to a voter change; return False if requests to the leader must back off."""
+    """Process the leader's response to a voter change; return False if requests to the leader must back off.
+
+    After a successful update it is not sent again to this leader, and the fetch timeout is restarted.
+    """
     state = raft.state
     if not isinstance(state, RaftFollowerState):
         return True
