@@ -1,4 +1,4 @@
-"""Field-by-field decoding of index and producer snapshot files for ``ottla decode``."""
+"""Decoder of index and producer snapshot files into their single fields, for the command ``ottla decode``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ _LAYOUTS: dict[str, tuple[int, tuple[tuple[str, int], ...]]] = {
 
 
 def file_spans(raw: Buffer, suffix: str) -> Iterator[FieldSpan] | None:
-    """Return the fields (name, value and byte range) of an index or snapshot file; None for another ``suffix``."""
+    """Return the fields (name, value and byte range) of an index or producer snapshot file, lazily.
+
+    ``suffix``: of the file's name, as ``.index``; None is returned for a suffix without a known layout. Bytes after the
+    last whole entry are one field "left over". Checksums are not verified.
+    """
     layout = _LAYOUTS.get(suffix)
     return None if layout is None else _spans(raw, *layout)
 

@@ -1,6 +1,6 @@
-"""Names of Kafka's directories and files in a log directory. No other files are ever removed or renamed.
+"""Names of Kafka's directories and files in a log directory.
 
-Files and directories with other names are foreign and are left unchanged.
+Files and directories with other names are foreign: they are never removed, renamed or changed.
 
 Source: ``LocalLog.parseTopicPartitionName``, ``LogFileUtils.java``, ``Snapshots.java`` (apache/kafka 4.3.1).
 """
@@ -93,17 +93,17 @@ def base_offsets_of(names: Iterable[str], kind: str, state: str = "") -> list[in
 
 
 def is_log_file(name: str) -> bool:
-    """Return whether ``name`` is the name of a segment's ``.log`` file without a suffix such as ``.deleted``."""
+    """Return True for the name of a segment's ``.log`` file without a further suffix such as ``.deleted``."""
     return name.endswith(".log") and parse_segment_file(name) is not None
 
 
 def is_temporary_file(name: str) -> bool:
-    """Return whether ``name`` is a ``.tmp`` file of a partition directory: a file being written, before its rename."""
+    """Return True for the ``.tmp`` name of a file in a partition directory that is written before its rename."""
     if not name.endswith(".tmp"):
         return False
     return name in _TEMPORARY_FILES or _SEGMENT_FILE.fullmatch(name) is not None
 
 
 def is_unfinished_snapshot(name: str) -> bool:
-    """Return whether ``name`` is a metadata snapshot (``.checkpoint``) that is incomplete or marked for deletion."""
+    """Return True for the name of a metadata snapshot that is incomplete (``.part``) or marked for deletion."""
     return _UNFINISHED_SNAPSHOT.fullmatch(name) is not None

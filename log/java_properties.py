@@ -38,7 +38,7 @@ class Property(NamedTuple):
 
 
 def parse(raw: bytes) -> Iterator[Property]:
-    """Yield the properties in the contents of a file, in file order; a key may occur more than once.
+    """Yield the properties in the contents of a properties file, in file order; a key may occur more than once.
 
     Raises:
         MalformedProperties: a Unicode escape without four hexadecimal digits.
@@ -90,7 +90,7 @@ def _unescape(text: str, number: int) -> str:
 
 
 def loads(raw: bytes) -> dict[str, str]:
-    """Return the properties in the contents of a file; for a repeated key its last value.
+    """Return the properties in the contents of a properties file; for a repeated key its last value.
 
     Raises:
         MalformedProperties: a Unicode escape without four hexadecimal digits.

@@ -1,4 +1,4 @@
-"""Fixed limits of record batch validation, documented in the form of `ottla.broker.config.limits`."""
+"""Fixed limit of record batch validation, documented in the form of `ottla.broker.config.limits`."""
 
 from __future__ import annotations
 

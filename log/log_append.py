@@ -1,4 +1,4 @@
-"""Checks of record batches before they are appended to a log, and the results of appends.
+"""Checks of record batches before `PartitionLog` appends them, and the results of its appends.
 
 Source: ``UnifiedLog.append``, ``LogAppendInfo.java`` (apache/kafka 4.3.1).
 """
@@ -28,9 +28,10 @@ from ottla.wire.record_batch.batch_header import (
 
 
 class LogAppendInfo(NamedTuple):
-    """Result of an append as leader: offsets of the batch, and its log append time (-1 with CreateTime).
+    """Result of an append as leader: first and last offset (inclusive) of the batch, and its log append time (ms).
 
-    ``duplicate``: the batch was a retry and is already in the log at these offsets.
+    The time is -1 with CreateTime. ``duplicate``: the batch was a retry, is already in the log at these offsets, and
+    was not appended; the time is then the timestamp of the batch.
     """
 
     first_offset: int
@@ -40,7 +41,7 @@ class LogAppendInfo(NamedTuple):
 
 
 class FollowerAppendInfo(NamedTuple):
-    """Result of an append as follower: first and last offset of the appended batches."""
+    """Result of an append as follower: first and last offset (inclusive) of the appended batches."""
 
     first_offset: int
     last_offset: int
@@ -56,9 +57,19 @@ def validate_client_batch(
     *,
     at_once: bool,
 ) -> tuple[WritableBuffer, BatchHeader]:
-    """Validate a client's batch; return the batch to append, with the timestamp type of the topic, and its header.
+    """Validate a client's batch for an append by the leader; return the batch to append and its header.
 
-    ``checked`` is the result of an earlier `validate_records`; it is used only if the topic's settings are unchanged.
+    The timestamp type is set to the topic's, in ``data`` itself unless the records were recompressed. Bytes behind the
+    batch are cut off.
+
+    Args:
+        data: Batch, and possibly an incomplete one behind it.
+        header: Header of the batch.
+        settings: Settings of the topic.
+        now_ms: Wall clock; the log append time if the topic has LogAppendTime.
+        where: Name of the partition in messages.
+        checked: Result of an earlier `validate_records`, used only if the topic's settings are unchanged; or None.
+        at_once: False if the caller handles ValidationPending.
 
     Raises:
         ProtocolError: the batch is rejected.
@@ -82,7 +93,13 @@ def validate_client_batch(
 
 
 def check_leader_batches(view: memoryview, next_offset: int, where: str) -> list[tuple[int, BatchHeader]]:
-    """Check the batches that a follower fetched; return (position in ``view``, header) of each complete batch.
+    """Check the batches that a follower fetched from the leader, before it appends them.
+
+    ``next_offset``: lowest offset for the first batch, the log end offset. ``where``: name of the partition in
+    messages.
+
+    Returns:
+        (position in ``view``, header) of each complete batch; an incomplete last one is left out.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE: a batch begins below the end of the previous batch.

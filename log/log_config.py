@@ -27,7 +27,7 @@ LOCAL_TOPICS = frozenset(
 
 
 class TieringConfig(NamedTuple):
-    """Tiered storage of a topic (KIP-405)."""
+    """Settings of a topic's tiered storage (KIP-405); -1 as local retention: unlimited."""
 
     is_enabled: bool
     """True if the log may have segments in the remote store, and so start below its first local segment."""
@@ -42,7 +42,7 @@ NO_TIERING = TieringConfig(is_enabled=False, has_copies=False, local_retention_m
 
 @dataclass(slots=True, frozen=True)
 class LogConfig:
-    """Effective configuration of a topic, as Kafka's ``LogConfig``."""
+    """Effective configuration of a topic, as Kafka's ``LogConfig``; times in ms, -1 as retention: unlimited."""
 
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
@@ -83,7 +83,10 @@ class LogConfig:
 
     @property
     def local_retention(self) -> tuple[int, int]:
-        """Retention of the local segments in ms and bytes (``UnifiedLog.localRetentionMs``, ``localRetentionSize``)."""
+        """Retention of the local segments as (ms, bytes), -1 if unlimited; without tiering that of the topic.
+
+        Source: ``UnifiedLog.localRetentionMs``, ``localRetentionSize``.
+        """
         if self.tiering.has_copies:
             return self.tiering.local_retention_ms, self.tiering.local_retention_bytes
         return self.retention_ms, self.retention_bytes
@@ -98,7 +101,7 @@ class LogConfig:
 def topic_tiering(topic: str, get: Callable[[str], str]) -> TieringConfig:
     """Return the tiered storage settings of a topic, on a broker with tiered storage; `NO_TIERING` if it is off.
 
-    ``get`` returns the value of a topic setting.
+    It is off as well for compacted topics and `LOCAL_TOPICS`. ``get`` returns the effective value of a topic setting.
     """
     is_enabled = get("remote.storage.enable") == "true" and "compact" not in get("cleanup.policy").split(",")
     if not is_enabled or topic in LOCAL_TOPICS:

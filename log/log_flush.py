@@ -47,20 +47,24 @@ class FlushState:
         self.recovery_point = min(self.recovery_point, offset)
 
     def on_truncated(self, offset: int) -> None:
-        """Lower the recovery point and flush offset to ``offset`` after a truncation; the log is no longer sealed."""
+        """Lower the recovery point and the flush start to at most ``offset`` after a truncation to it.
+
+        The files of a clean shutdown do not describe the log any more.
+        """
         self.recovery_point = min(self.recovery_point, offset)
         self.flush_start_offset = min(self.flush_start_offset, offset)
         self.sealed_end_offset = -1
 
     def on_flush_started(self, log_end_offset: int) -> None:
-        """Record that a flush up to the log end offset was started."""
+        """Record that a flush of the whole log, up to ``log_end_offset`` (exclusive), was started."""
         self.flush_start_offset = log_end_offset
 
     def on_flushed(self, flush: LogFlush, truncations: int, active_base_offset: int) -> int:
-        """Apply the result of a completed flush; return the recovery point.
+        """Apply the result of a completed flush, which may raise the recovery point; return the recovery point.
 
-        If the log was truncated during the flush, only file names count as synced. If it was rolled, the recovery point
-        stays at or below the base offset of the segment that was active before: its index files are not synced.
+        ``truncations``, ``active_base_offset``: those of the log now. If the log was truncated during the flush, only
+        file names count as synced. If it was rolled, the recovery point stays at or below the base offset of the
+        segment that was active before: its index files are not synced.
         """
         self.synced_directory_changes = max(self.synced_directory_changes, flush.directory_change_count)
         if flush.syncs_parent:
@@ -72,7 +76,7 @@ class FlushState:
         return self.recovery_point
 
     def is_flush_needed(self, log_end_offset: int, segments: LogSegments) -> bool:
-        """Return whether records, or names of files of the log, are not durable yet."""
+        """Return True if records below the log end offset, or names of files of the log, are not durable yet."""
         is_directory_changed = segments.directory_changes > self.synced_directory_changes
         return log_end_offset > self.recovery_point or is_directory_changed or self.is_directory_unsynced
 
@@ -81,12 +85,15 @@ class FlushState:
         self.is_directory_unsynced = False
 
     def on_sealed(self, log_end_offset: int) -> None:
-        """Record that all files which the next start trusts after a clean shutdown are durable."""
+        """Record that the files which the next start trusts after a clean shutdown are durable, up to the log end."""
         self.sealed_end_offset = log_end_offset
 
 
 class LogFlush:
-    """Flush of a log up to the offset ``end``: syncs batches, index files, epoch file and the directory's names."""
+    """Flush of a log up to the offset ``end`` (exclusive), which a thread runs by calling it.
+
+    It syncs batches, index files, the leader epoch file, and the names in the partition's directory.
+    """
 
     __slots__ = (
         "_epochs",
@@ -113,10 +120,12 @@ class LogFlush:
         is_closed: Callable[[], bool],
         more: Iterable[str] = (),
     ) -> None:
-        """Collect the files to sync on the event loop, since segments may be replaced or removed during the flush.
+        """Collect the files to sync, on the event loop, since segments may be replaced or removed during the flush.
 
         A file that is not open was not written by this process: the thread opens one at a time, since there may be more
         of them than descriptors. ``more``: paths of further files to sync, which the next start will trust.
+        ``truncations``: number of truncations of the log so far. ``is_closed``: returns True once the log was closed or
+        taken offline.
         """
         self._segments = segments
         self._epochs = epochs
@@ -139,7 +148,7 @@ class LogFlush:
             self._paths.append(epochs.path)
 
     def __call__(self) -> None:
-        """Sync the files and directories; runs in a thread and changes no state of the log.
+        """Sync the files and directories, waiting for the disk; runs in a thread and changes no state of the log.
 
         Raises:
             OSError: the log directory must go offline.

@@ -68,7 +68,7 @@ _MIN_BATCH_SIZE = 14
 
 
 class AppendOrigin(Enum):
-    """Origin of an append (as Kafka's ``AppendOrigin``), which determines the checks."""
+    """Origin of an append (as Kafka's ``AppendOrigin``): only batches of clients are fully validated."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -76,7 +76,7 @@ class AppendOrigin(Enum):
 
 
 class RecordValidationError(ProtocolError):
-    """Rejection of a batch with the invalid records: (index in the batch, error message or None) each."""
+    """Rejection of a batch because of single records, each with its index in the batch and an error message or None."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: RecordErrors) -> None:
         super().__init__(code, message)
@@ -84,7 +84,7 @@ class RecordValidationError(ProtocolError):
 
 
 class ValidatedBatch(NamedTuple):
-    """Client's batch after validation: the bytes to append, their header, and the topic settings used."""
+    """Client's batch after validation: the bytes to append (perhaps recompressed), their header, the settings used."""
 
     data: WritableBuffer
     header: BatchHeader
@@ -103,10 +103,12 @@ def _invalid(message: str) -> ProtocolError:
 
 
 def batch_size(data: Buffer, at: int = 0) -> int | None:
-    """Return the size in bytes of the batch of any format at position ``at``; None if ``data`` ends within it.
+    """Return the size in bytes of the batch of any format at position ``at``, with its offset and size fields.
+
+    None if ``data`` ends within the batch.
 
     Raises:
-        ProtocolError: CORRUPT_MESSAGE: the size is too small for a batch of any format.
+        ProtocolError: CORRUPT_MESSAGE: the size is too small for a batch of any format, or the format is unknown.
     """
     if len(data) - at < LOG_OVERHEAD_BYTES:
         return None
@@ -126,7 +128,7 @@ def batch_size(data: Buffer, at: int = 0) -> int | None:
 def parse_single_batch(data: Buffer) -> BatchHeader:
     """Return the header of the single batch that a partition's data in a Produce request must contain.
 
-    An incomplete second batch at the end is ignored.
+    An incomplete second batch at the end is ignored. Only the format is checked, neither CRC nor records.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE; INVALID_RECORD: not exactly one batch, or an old message format.
@@ -159,7 +161,7 @@ def check_crc(data: Buffer, header: BatchHeader) -> None:
 
 
 def check_size(size_bytes: int, settings: LogConfig, where: str) -> None:
-    """Raise ProtocolError MESSAGE_TOO_LARGE if a client's batch is larger than ``max.message.bytes``."""
+    """Raise ProtocolError MESSAGE_TOO_LARGE if a batch of ``size_bytes`` is larger than ``max.message.bytes``."""
     if size_bytes > settings.max_message_bytes:
         raise ProtocolError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -169,7 +171,7 @@ def check_size(size_bytes: int, settings: LogConfig, where: str) -> None:
 
 
 def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogConfig, where: str) -> None:
-    """Check the header of a client's batch and the beginning of its records, in Kafka's order.
+    """Check the header and CRC of a client's batch and the beginning of its records, in Kafka's order.
 
     ``where`` names the partition in messages.
 
@@ -205,7 +207,10 @@ def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogC
 
 
 def needs_record_validation(header: BatchHeader, settings: LogConfig, now_ms: int) -> bool:
-    """Return whether the records of a batch must be validated, because of the topic's settings or its timestamps."""
+    """Return True if each record of a batch must be validated, because of the topic's settings or its timestamps.
+
+    Also if the records must be recompressed. ``now_ms``: wall clock.
+    """
     if settings.always_validates_records:
         return True
     attributes = header.attributes
@@ -234,7 +239,7 @@ class _RecordRules:
         self.errors: RecordErrors = []
 
     def check_record(self, record: RecordSummary) -> None:
-        """Check the next record of the batch and collect its error."""
+        """Check the next record of the batch and add its error, if any, to ``errors``, which is limited in length."""
         header, settings = self._header, self._settings
         index, self._record_count = self._record_count, self._record_count + 1
         time_ms = header.max_timestamp if header.has_log_append_time else header.base_timestamp + record.time_delta
@@ -285,10 +290,11 @@ class _RecordRules:
 def validate_records(
     data: WritableBuffer, header: BatchHeader, settings: LogConfig, now_ms: int, where: str
 ) -> ValidationJob:
-    """Validate a batch's records and return the batch to append, as a job that yields after each piece.
+    """Return a job that validates a batch's records and returns the batch to append; it yields after each piece.
 
-    Recompresses them if ``compression.type`` is another codec, and fails as soon as the batch exceeds
-    ``max.message.bytes``. Fails also if the decompressed size exceeds the limit of compaction, which could not read it.
+    The job recompresses them if ``compression.type`` is another codec, and fails as soon as the batch exceeds
+    ``max.message.bytes``, or if the decompressed size exceeds the limit of compaction, which could not read it. It may
+    correct the maximum timestamp in ``data``. ``now_ms``: wall clock.
 
     Raises:
         RecordValidationError: INVALID_RECORD, INVALID_TIMESTAMP; ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE,
@@ -336,7 +342,7 @@ def validate_records(
 
 
 class ValidationPending(Exception):
-    """Signal that a batch has more records than one piece: the job ``steps`` continues their validation.
+    """Signal that a batch has more records than one piece: the caller runs the job ``steps``, which validates the rest.
 
     An exception, not a result: the records of nearly all batches need no validation, and their append stays a plain
     call through four functions, without a generator and without a check of the result's type in each.
@@ -348,7 +354,7 @@ class ValidationPending(Exception):
 
 
 def run_validation(steps: ValidationJob, *, at_once: bool) -> ValidatedBatch:
-    """Run a validation job to its end with ``at_once``, else only to its first yield; return the validated batch.
+    """Run the job of `validate_records`, to its end if ``at_once``, else to its first yield; return its result.
 
     Raises:
         ValidationPending: the job has yielded and ``at_once`` is False.

@@ -52,7 +52,7 @@ MAX_UNSYNCED_SNAPSHOT_LOG_BYTES = 1 << 20
 
 
 class LoadedLogOffsets(NamedTuple):
-    """Offsets with which a log is opened: those found by the load of its files, or those of a new log."""
+    """Initial offsets of a log that is opened: those found by the load of its files, or those of a new log."""
 
     log_start_offset: int
     log_end_offset: int
@@ -61,7 +61,7 @@ class LoadedLogOffsets(NamedTuple):
 
 
 class RemoteLogAuxState(NamedTuple):
-    """State as of the start of the local segments, which the records in the remote store produced (KIP-405)."""
+    """State below the first local segment of a log that begins in the remote store (KIP-405), for a new follower."""
 
     log_start_offset: int
     epochs: list[tuple[int, int]]
@@ -153,7 +153,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Offset below which a read_committed consumer may read: the first one of an open transaction or not committed.
+        """Offset below which read_committed consumers may read: start of the oldest open transaction or high watermark.
 
         Never below the log start offset, since records of an open transaction may be deleted.
         """
@@ -166,7 +166,7 @@ class PartitionLog:
         return max(unstable, self.log_start_offset)
 
     def check_offset_order(self) -> None:
-        """Assert log start <= last stable offset <= high watermark <= log end; called after each change of one."""
+        """Assert log start <= last stable offset <= high watermark <= log end, and the local log start between them."""
         assert self.log_start_offset <= self.high_watermark <= self.log_end_offset, self.describe()
         assert self.log_start_offset <= self.local_log_start_offset <= self.log_end_offset, self.describe()
         producers = self.producers
@@ -193,11 +193,14 @@ class PartitionLog:
         self.epochs.set_directory(directory)
 
     def set_checkpoints(self, lower_checkpoints: Callable[[int], None]) -> None:
-        """Set the callback that is called with the offset of each truncation, before files are removed."""
+        """Set the callback that each truncation calls with its offset, before files are removed.
+
+        It lowers the log's entries in the checkpoint files of the log directory.
+        """
         self._lower_checkpoints = lower_checkpoints
 
     def set_has_future_log(self, *, begins: bool) -> None:
-        """Record that a future log of this log was created (``begins``), or that it was removed."""
+        """Record that a future log (AlterReplicaLogDirs) of this log was created (``begins``) or removed."""
         self.has_future_log = begins
 
     def set_being_replaced(self, *, begins: bool) -> None:
@@ -205,12 +208,15 @@ class PartitionLog:
         self.is_being_replaced = begins
 
     def set_offline(self) -> None:
-        """Take the log offline: it is not appended to, flushed or cleanly closed any more."""
+        """Mark the log closed, not cleanly: no append, flush or clean close follows.
+
+        Its files stay open and unchanged.
+        """
         self.closed = True
         self._lower_checkpoints = None  # breaks a reference cycle: full garbage collections are rare
 
     def warns_of_future_timestamp(self) -> bool:
-        """Return True on the first call and False afterwards: timestamps in the future are logged once for each log."""
+        """Return True on the first call only, so that timestamps in the future are logged once for each log."""
         is_first, self._warned_of_future_timestamp = not self._warned_of_future_timestamp, True
         return is_first
 
@@ -229,7 +235,10 @@ class PartitionLog:
         self.cleaner_offset = max(self.cleaner_offset, offset)
 
     def assign_epoch_start_offset(self, epoch: int) -> None:
-        """Assign the log end offset as start offset of leader epoch ``epoch``; its first append writes the file."""
+        """Assign the log end offset as start offset of leader epoch ``epoch``, in memory.
+
+        The first append of the epoch writes the checkpoint file.
+        """
         self.epochs.assign(epoch, self.log_end_offset, save=False)
 
     # ------------------------------------------------------------------ appends
@@ -248,9 +257,18 @@ class PartitionLog:
     ) -> LogAppendInfo:
         """Append one batch as leader: check it, set its base offset and leader epoch in place, and write it.
 
-        ``header`` is the result of `parse_single_batch`, None to parse it here. ``checked`` is the result of
-        `validate_records`: the records are not validated again unless the settings changed. ``at_once`` is False if the
-        caller handles ValidationPending. ``txn`` is the transaction to which the batch belongs or which it ends.
+        It is neither flushed, nor is the high watermark advanced. A batch that a producer sent before is not written
+        again (``duplicate`` in the result).
+
+        Args:
+            data: Batch, which is changed in place.
+            leader_epoch: Leader epoch of this broker.
+            now_ms: Wall clock.
+            origin: CLIENT for full validation.
+            header: Result of `parse_single_batch`; None to parse it here.
+            checked: Result of `validate_records`: the records are not validated again unless the settings changed.
+            at_once: False if the caller handles ValidationPending.
+            txn: Transaction to which the batch belongs or which it ends.
 
         Raises:
             ValidationPending: ``at_once`` is False, and many records need validation; the log is unchanged.
@@ -289,7 +307,10 @@ class PartitionLog:
         """Append batches fetched from the leader with their offsets and epochs; skip an incomplete batch at the end.
 
         The first batch must begin at or above the log end offset (above: the leader's log is compacted), and each
-        further batch above the previous one. None if there is no complete batch. The high watermark is unchanged.
+        further batch above the previous one. The high watermark is unchanged. ``now_ms``: wall clock, for rolls.
+
+        Returns:
+            First and last offset; None if there is no complete batch.
 
         Raises:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: the log is unchanged.
@@ -305,7 +326,9 @@ class PartitionLog:
         return FollowerAppendInfo(batches[0][1].base_offset, self.log_end_offset - 1) if batches else None
 
     def _append_batch(self, data: Buffer, header: BatchHeader, base: int, leader_epoch: int, now_ms: int) -> None:
-        """Write a batch at the log end offset, after its leader epoch and transaction index entry.
+        """Write a checked batch at offset ``base`` and advance the log end offset; update epochs and producers.
+
+        The log is rolled before, if required. The leader epoch and an entry of the transaction index precede the batch.
 
         Raises:
             OSError: the batch is not in the log. An error of the disk is final.
@@ -345,9 +368,9 @@ class PartitionLog:
             self.producers.end_transaction(header, base, end.control_type, end.coordinator_epoch)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> LogSegment:
-        """Roll to a new segment at the log end offset, or at ``base_offset`` above it.
+        """Roll to a new active segment at the log end offset, or at ``base_offset`` above it; return it.
 
-        Writes the index files of the old segment and a producer snapshot.
+        Writes the index files of the old segment and a producer snapshot, unsynced. ``now_ms``: wall clock.
 
         Raises:
             OSError: the old segment stays active.
@@ -374,7 +397,7 @@ class PartitionLog:
     # ------------------------------------------------------------------ offsets
 
     def set_high_watermark(self, offset: int) -> bool:
-        """Advance the high watermark to ``offset``, at most to the log end offset; return whether it advanced."""
+        """Advance the high watermark to ``offset``, at most to the log end offset; return True if it advanced."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         if offset <= self.high_watermark:
@@ -385,7 +408,7 @@ class PartitionLog:
         return True
 
     def follow_high_watermark(self, offset: int) -> bool:
-        """Set the high watermark to the leader's, within this log's offsets, also downwards; return whether it changed.
+        """Set the high watermark to the leader's, within this log's offsets, also downwards; return True if it changed.
 
         A new leader may have a lower high watermark than the previous leader; all committed records are in its log.
         """
@@ -397,9 +420,9 @@ class PartitionLog:
         return True
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Advance the log start offset, at most to the high watermark; return whether it advanced.
+        """Advance the log start offset to ``offset``, at most to the high watermark; return True if it advanced.
 
-        The caller writes the checkpoint, then deletes segments.
+        Leader epochs below are removed, segments are not: the caller writes the checkpoint, then deletes segments.
 
         Raises:
             OSError: the epoch file could not be written; the log start offset is unchanged.
@@ -414,7 +437,7 @@ class PartitionLog:
         return True
 
     def maybe_increment_local_log_start_offset(self, offset: int) -> bool:
-        """Advance the local log start offset alone: the records below are in the remote store; return whether it did.
+        """Advance only the local log start offset, as the records below are in the remote store; return True if it did.
 
         The caller deletes the segments.
 
@@ -431,7 +454,7 @@ class PartitionLog:
         return True
 
     def raise_highest_remote_offset(self, offset: int) -> None:
-        """Record that all records up to ``offset`` are in the remote store, and their metadata is committed."""
+        """Record that all records up to ``offset`` (inclusive) are in the remote store, with committed metadata."""
         self.highest_remote_offset = max(self.highest_remote_offset, offset)
 
     def forget_remote_records(self) -> None:
@@ -439,19 +462,25 @@ class PartitionLog:
         self.highest_remote_offset = -1
 
     def delete_segments_below_start(self, now_ms: int) -> None:
-        """Remove all segments that end below the log start offset at once; rename their files to ``.deleted``."""
+        """Remove all segments that end at or below the local log start offset; rename their files to ``.deleted``.
+
+        The files are unlinked later. ``now_ms``: wall clock.
+        """
         for _ in self.delete_segments_below_start_job(now_ms):
             pass
 
     def delete_segments_below_start_job(self, now_ms: int) -> Iterator[None]:
-        """Rename the segments below the log start offset to ``.deleted`` until the log is closed, as a job."""
+        """Remove the segments that end at or below the local log start offset, as a job that ends if the log is closed.
+
+        It yields after each segment, whose files are renamed to ``.deleted``.
+        """
         while not self.closed and self.segments.retire_oldest_below(self.local_log_start_offset, now_ms):
             yield
 
     # ------------------------------------------------------------------ reads
 
     def check_readable(self, offset: int) -> None:
-        """Raise ProtocolError unless the record of ``offset`` is in the local segments, or the next one to be written.
+        """Check that the record of ``offset`` is in the local segments, or the next one to be written.
 
         Raises:
             ProtocolError: OFFSET_MOVED_TO_TIERED_STORAGE from the log start to the local log start offset, else
@@ -469,11 +498,12 @@ class PartitionLog:
             )
 
     def read(self, offset: int, max_bytes: int, upper_offset: int, *, at_least_one: bool) -> FileSlice | None:
-        """Return the file range of one segment from the batch that contains ``offset`` up to ``upper_offset``.
+        """Return the range of a segment's file from the batch that contains ``offset`` up to ``upper_offset``.
 
-        The range begins with a whole batch; a later batch may be cut off at ``max_bytes``. A first batch larger than
-        ``max_bytes`` is returned whole with ``at_least_one`` and not at all without it: consumers fail on a partition
-        whose response contains no complete batch. None if there are no batches below ``upper_offset``.
+        The batch of ``upper_offset`` is not in it. The range begins with a whole batch; a later batch may be cut off at
+        ``max_bytes``. A first batch larger than ``max_bytes`` is returned whole with ``at_least_one`` and not at all
+        without it: consumers fail on a partition whose response contains no complete batch. None if there are no
+        batches below ``upper_offset``.
 
         Source: ``LogSegment.read``, ``ReplicaManager.readFromLog`` (``minOneMessage``, ``firstEntryIncomplete``).
 
@@ -489,9 +519,10 @@ class PartitionLog:
         return self.segments.read(offset, max_bytes, upper_offset, is_bounded=is_bounded, at_least_one=at_least_one)
 
     def bytes_between(self, offset: int, upper_offset: int) -> int | None:
-        """Return the bytes from the batch that contains ``offset`` up to ``upper_offset``, for a delayed fetch.
+        """Return the size in bytes from the batch that contains ``offset`` up to ``upper_offset``, for a delayed fetch.
 
-        None if ``upper_offset`` lies in a later segment, or if a batch cannot be read: the fetch is completed then.
+        0 if there are none. None if ``upper_offset`` lies in a later segment, or if a batch cannot be read: the fetch
+        is completed then.
 
         Source: ``LogOffsetMetadata.onOlderSegment``, ``LogOffsetMetadata.positionDiff``.
         """
@@ -500,13 +531,13 @@ class PartitionLog:
         return self.segments.bytes_between(offset, None if upper_offset >= self.log_end_offset else upper_offset)
 
     def aborted_txns_in_slice(self, part: FileSlice, offset: int) -> list[AbortedTxn]:
-        """Return the aborted transactions within ``part``, for Fetch; ``offset`` is the one given to `read`."""
+        """Return the aborted transactions in ``part``, the result of `read` at ``offset``, for a Fetch response."""
         return self.segments.aborted_txns_in_slice(part, offset, self.log_end_offset)
 
     def producer_state_below_job(self, offset: int) -> Generator[None, None, ProducerStateManager | None]:
-        """Compute the producer state as of ``offset`` for a later `truncate_to`, as a job that yields between batches.
+        """Return the producer state as of ``offset`` for a later `truncate_to`, as a job that yields between batches.
 
-        Return None if the log cannot be read or has changed meanwhile: the truncation then replays the batches itself.
+        None if the log cannot be read or has changed meanwhile: the truncation then replays the batches itself.
         """
         before = [self.truncations, self.log_end_offset, self.local_log_start_offset, *self.segments]
         states = yield from producer_state_below_job(
@@ -520,9 +551,11 @@ class PartitionLog:
     def truncate_to(self, offset: int, now_ms: int, producers: ProducerStateManager | None = None) -> int:
         """Remove every batch whose last offset is at or above ``offset``; return the log end offset.
 
-        A crash at any point leaves a log that recovery reads correctly: first the recovery point is lowered, in its
-        file too; then files are removed, the newest first. A batch that contains ``offset`` is removed as a whole.
-        ``producers`` is the result of `producer_state_below_job`; None replays all batches since the last roll.
+        High watermark, log start offset and the other offsets are lowered with it. ``offset`` below the first segment
+        empties the log, which starts there. A crash at any point leaves a log that recovery reads correctly: first the
+        recovery point is lowered, in its file too; then files are removed, the newest first. A batch that contains
+        ``offset`` is removed as a whole. ``producers`` is the result of `producer_state_below_job`; None replays all
+        batches since the last roll.
 
         Raises:
             OSError: the log is either unchanged or offline (`set_offline`).
@@ -562,7 +595,7 @@ class PartitionLog:
         return end
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int, aux: RemoteLogAuxState | None = None) -> None:
-        """Remove all batches; log start offset and log end offset become ``offset``.
+        """Remove all batches; log start offset, high watermark and log end offset become ``offset``.
 
         With ``aux`` the records below ``offset`` are in the remote store: the log start offset is the given one, and
         leader epochs and producers are restored. The epochs are synced before the new segment exists, as no batch has
@@ -591,7 +624,10 @@ class PartitionLog:
         self.check_offset_order()
 
     def _prepare_truncation(self, offset: int) -> None:
-        """Lower recovery point, log start and checkpoints to ``offset``, else recovery would trust later appends."""
+        """Lower recovery point, log start and checkpoints to ``offset``, else recovery would trust later appends.
+
+        The truncation is counted, and files of an interrupted segment swap are removed.
+        """
         self.flush_state.lower(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.local_log_start_offset = min(self.local_log_start_offset, offset)
@@ -609,7 +645,7 @@ class PartitionLog:
 
     @contextmanager
     def offline_on_error(self, problem: str) -> Iterator[None]:
-        """Take the log offline if the body raises OSError or CorruptFile: its files may be partly changed.
+        """Context manager: take the log offline if the body raises OSError or CorruptFile, in the midst of a change.
 
         Raises:
             OSError: EIO, with ``problem`` in the message.
@@ -628,11 +664,11 @@ class PartitionLog:
         return self.log_end_offset > self.recovery_point and not self.segments.active.used_since_idle_check
 
     def close_idle_files(self) -> None:
-        """Close the segment files that were not used since the previous call."""
+        """Close the segment files that were not used since the previous call; reads and appends open them again."""
         self.segments.close_idle_files(self.recovery_point, self.log_end_offset)
 
     def start_flush(self, end: int, more: Iterable[str] = ()) -> LogFlush:
-        """Return the flush of all records below ``end``: run it in a thread, then call `complete_flush`.
+        """Return the flush of all records below ``end``, not started: run it in a thread, then call `complete_flush`.
 
         ``more`` are paths of other files to sync.
 
@@ -645,12 +681,14 @@ class PartitionLog:
         return flush
 
     def complete_flush(self, flush: LogFlush) -> int:
-        """Apply the result of a flush that a thread has completed; return the recovery point."""
+        """Apply the result of a flush that a thread has run: raise the recovery point, which is returned."""
         self.epochs.on_synced(flush.epoch_file_writes)
         return self.flush_state.on_flushed(flush, self.truncations, self.segments.active.base_offset)
 
     def flush(self, more: Iterable[str] = ()) -> None:
-        """Flush all appended batches, waiting for the disk.
+        """Flush all appended batches, waiting for the disk; no effect if all is durable.
+
+        ``more``: further files to sync.
 
         Raises:
             OSError: the log directory must go offline.
@@ -662,7 +700,7 @@ class PartitionLog:
             self.complete_flush(flush)
 
     def close(self) -> None:
-        """Flush the log and write the state of a clean shutdown for the next start.
+        """Write the state of a clean shutdown, flush the log (waiting for the disk), and close its files.
 
         An unchanged log needs no write, and a log that never had a record no sync: the next start creates it again.
 
@@ -693,5 +731,5 @@ class PartitionLog:
         self.flush(paths)
 
     def close_files(self) -> None:
-        """Close the segment files without a flush."""
+        """Close the segment files without a flush; for a log that is offline or deleted."""
         self.segments.close()

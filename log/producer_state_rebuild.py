@@ -39,7 +39,10 @@ def rebuild_producer_state(
     known: ProducerStateManager | None = None,
     has_remote_start: bool = False,
 ) -> ProducerStateManager:
-    """Return the producer state as of the log end offset, and delete producer snapshots above it.
+    """Return the producer state as of the log end offset, and delete unreadable and unneeded producer snapshots.
+
+    Unless ``known`` is given, the newest usable snapshot is loaded and the later batches are replayed, which also fills
+    the transaction indexes.
 
     After recovery (``seen``) the snapshot must not be newer than the scanned batches, or the transaction indexes would
     stay empty. A snapshot below the log start is not used: a transaction open in it may have ended below the log start.
@@ -85,7 +88,7 @@ def list_snapshot_files(disk: Disk, directory: str) -> list[str]:
 
 
 def load_producer_snapshot(disk: Disk, directory: str, offset: int) -> ProducerStateManager | None:
-    """Return the producer state in the snapshot file as of ``offset``; None if it is missing or unreadable."""
+    """Return the producer state in the snapshot file as of ``offset``; None if the file is missing or unreadable."""
     path = f"{directory}/{segment_file_name(offset, '.snapshot')}"
     try:
         return ProducerStateManager.unpack(read_file(disk, path), path, offset)
@@ -94,7 +97,10 @@ def load_producer_snapshot(disk: Disk, directory: str, offset: int) -> ProducerS
 
 
 def _replay_batches_from(segments: LogSegments, states: ProducerStateManager, offset: int, notes: list[str]) -> None:
-    """Replay every batch from ``offset`` on into ``states``; note a damaged batch and skip the rest of its segment."""
+    """Replay every batch from ``offset`` on into ``states``, and add its aborted transactions to the transaction index.
+
+    At a damaged batch a message is appended to ``notes``, and the rest of its segment is skipped.
+    """
     for segment in segments[segments.index(segments.segment_for(offset)) :]:
         try:
             for _, header, raw in segment.scan():

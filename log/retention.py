@@ -29,7 +29,11 @@ logger = logging.getLogger("ottla.retention")
 
 
 def newest_record_ms(log: PartitionLog, segment: LogSegment, now_ms: int) -> int:
-    """Return a segment's largest timestamp; its file's modification time if that is in the future or -1 (ms)."""
+    """Return the wall clock time in ms of a segment's newest record: its largest timestamp if that is in the past.
+
+    Else, or without a timestamp (-1), it is the modification time of the file; a timestamp in the future is logged once
+    for each log. With ``ottla.retention.claimed.time`` the timestamp is returned in any case.
+    """
     segment.load_max_timestamp()
     claimed = segment.max_timestamp
     if 0 <= claimed <= now_ms or (claimed >= 0 and log.config.retention_by_claimed_time):
@@ -45,7 +49,10 @@ def newest_record_ms(log: PartitionLog, segment: LogSegment, now_ms: int) -> int
 
 
 def count_expired_segments(log: PartitionLog, now_ms: int) -> int:
-    """Return the number of expired segments, from the oldest on; includes the active one unless it is empty."""
+    """Return the number of segments, from the oldest on, that retention may delete; an expired active one is included.
+
+    An empty active segment never is, nor are segments that end above the high watermark. ``now_ms``: wall clock.
+    """
     settings = log.config
     retention_ms, retention_bytes = settings.local_retention
     expires = settings.delete or (settings.tiering.has_copies and not settings.compact)
@@ -76,10 +83,10 @@ def _count_copied_segments(log: PartitionLog, count: int) -> int:
 
 
 def log_start_after_retention(log: PartitionLog, now_ms: int) -> int | None:
-    """Return the local log start offset after the deletion of expired segments; None if no segment has expired.
+    """Return the local log start offset after the deletion of expired segments; None if no segment can be deleted.
 
     Rolls the log if its active segment has expired; with tiered storage the segment is copied then, and deleted later.
-    The caller sets the offset with `increment_log_start_by_retention` and deletes the segments.
+    The caller sets the offset with `increment_log_start_by_retention` and deletes the segments. ``now_ms``: wall clock.
     """
     count = count_expired_segments(log, now_ms)
     if count == 0:
@@ -92,7 +99,7 @@ def log_start_after_retention(log: PartitionLog, now_ms: int) -> int | None:
 
 
 def increment_log_start_by_retention(log: PartitionLog, offset: int) -> bool:
-    """Advance the log start offset, or with copies in the remote store the local one only; return whether it advanced.
+    """Advance the log start offset, or with copies in the remote store the local one only; return True if it advanced.
 
     Raises:
         OSError: the epoch file could not be written; the log start offset is unchanged.

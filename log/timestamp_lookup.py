@@ -33,12 +33,22 @@ TimestampLookupJob = Generator[bool | None, None, TimestampAndOffset | None]
 
 
 def find_offset_by_timestamp(log: PartitionLog, timestamp: int, upper_offset: int) -> TimestampAndOffset | None:
-    """Run `find_offset_by_timestamp_job` to its end without yielding to other tasks."""
+    """Return the first record from the local log start on with a timestamp of at least ``timestamp`` (ms), or None.
+
+    None also if its offset is not below ``upper_offset``. Blocks the event loop until it is found, unlike the job
+    `find_offset_by_timestamp_job`.
+
+    Raises:
+        WireError: a batch is damaged.
+    """
     return _run(find_offset_by_timestamp_job(log, timestamp, upper_offset))
 
 
 def find_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
-    """Run `find_max_timestamp_job` to its end without yielding to other tasks."""
+    """Return the first record with the largest timestamp; None if the log is empty or a batch is damaged.
+
+    Blocks the event loop until it is found, unlike the job `find_max_timestamp_job`.
+    """
     return _run(find_max_timestamp_job(log))
 
 
@@ -52,10 +62,11 @@ def _run(steps: TimestampLookupJob) -> TimestampAndOffset | None:
 
 
 def find_offset_by_timestamp_job(log: PartitionLog, timestamp: int, upper_offset: int) -> TimestampLookupJob:
-    """Return the first record by offset with a timestamp (ms) of at least ``timestamp``; None if there is none.
+    """Return the first record by offset with a timestamp (ms) of at least ``timestamp``, as a job; None without one.
 
-    None also if that record's offset is not below ``upper_offset``. Yields often: there may be thousands of segments,
-    and megabytes in a batch. Truncations and rolls between two steps are taken into account.
+    None also if that record's offset is not below ``upper_offset``, or if the log is closed meanwhile. The search
+    begins at the local log start offset. Yields often: there may be thousands of segments, and megabytes in a batch.
+    Truncations and rolls between two steps are taken into account.
 
     Raises:
         WireError: a batch is damaged.
@@ -94,6 +105,8 @@ def _find_batch_by_timestamp(
 ) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
     """Return the first batch from ``from_offset`` on whose largest timestamp is at least ``timestamp`` (ms), or None.
 
+    A job; it returns None also if the log is closed or truncated meanwhile.
+
     Raises:
         WireError: a batch header before it is damaged.
     """
@@ -118,7 +131,7 @@ def _find_batch_by_timestamp(
 
 
 def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
-    """Return the first record with the largest timestamp, as a job; None if the log is empty.
+    """Return the first record with the largest timestamp, as a job; None if the log is empty, closed or damaged.
 
     Neither the log start nor the high watermark bounds the look-up: the caller compares the offset, as Kafka does.
     """

@@ -1,4 +1,4 @@
-"""Checkpoint and metadata files of a log directory (text), read and written exactly as Kafka does.
+"""Readers and writers of the checkpoint and metadata files of a log directory (text), in exactly Kafka's format.
 
 Sources: ``CheckpointFile.java``, ``OffsetCheckpointFile.java``, ``LeaderEpochCheckpointFile.java``,
 ``PartitionMetadataFile.java``, ``CleanShutdownFileHandler.java``, ``PropertiesUtils.java`` (apache/kafka 4.3.1).
@@ -31,7 +31,10 @@ class CorruptFile(Exception):
 
 
 def _read_entries(disk: Disk, path: str) -> list[str]:
-    """Return the entry lines of a checkpoint file (after version 0 and count); empty if it is missing or empty."""
+    """Return the entry lines of a checkpoint file (after version 0 and count); empty if it is missing or empty.
+
+    Raises CorruptFile if the file is malformed or incomplete.
+    """
     return _parse_entries(read_file(disk, path), path) if disk.exists(path) else []
 
 
@@ -58,7 +61,14 @@ def _parse_entries(raw: bytes, path: str) -> list[str]:
 def write_entries(
     disk: Disk, path: str, entries: list[str], *, sync: bool, sync_dir: bool | None = None, keep: str | None = None
 ) -> None:
-    """Replace a checkpoint file by version 0, number of entries and ``entries``; other arguments as `write_file`."""
+    """Replace a checkpoint file atomically by version 0, the number of entries and ``entries``, one a line.
+
+    The other arguments are those of `ottla.env.disk.write_file`: ``sync`` the file, ``sync_dir`` its rename, ``keep``
+    the old file under this path.
+
+    Raises:
+        OSError: the file is unchanged.
+    """
     text = "".join(f"{line}\n" for line in ["0", str(len(entries)), *entries])
     write_file(disk, path, text.encode(), sync=sync, sync_dir=sync_dir, keep=keep)
 
@@ -82,7 +92,11 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 def write_offsets(
     disk: Disk, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True, sync_dir: bool | None = None
 ) -> None:
-    """Replace a checkpoint file by ``topic partition offset`` lines; ``sync`` and ``sync_dir`` as `write_file`."""
+    """Replace a checkpoint file atomically by ``topic partition offset`` lines; other arguments as `write_file`.
+
+    Raises:
+        OSError: the file is unchanged.
+    """
     write_entries(disk, path, [f"{t} {p} {o}" for (t, p), o in offsets.items()], sync=sync, sync_dir=sync_dir)
 
 
@@ -116,12 +130,12 @@ def _parse_epoch_lines(lines: list[str], path: str) -> list[tuple[int, int]]:
 
 
 def write_epochs(disk: Disk, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool) -> None:
-    """Replace a leader epoch checkpoint by ``epoch start_offset`` lines."""
+    """Replace a leader epoch checkpoint atomically by ``epoch start_offset`` lines; ``sync`` makes it durable."""
     write_entries(disk, path, [f"{epoch} {start}" for epoch, start in epochs], sync=sync)
 
 
 def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
-    """Return the topic id in ``partition.metadata`` of a partition directory; None if the file is missing.
+    """Return the topic id (16 bytes) in ``partition.metadata`` of a partition directory; None if the file is missing.
 
     Raises:
         CorruptFile: the file is malformed.
@@ -140,13 +154,13 @@ def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
 
 
 def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes, *, sync: bool) -> None:
-    """Write ``partition.metadata`` with the topic id into a partition directory."""
+    """Write ``partition.metadata`` with the topic id into a partition directory; ``sync``: wait until it is durable."""
     text = f"version: 0\ntopic_id: {uuid_to_string(topic_id)}"
     write_file(disk, f"{directory}/{PARTITION_METADATA_FILE}", text.encode(), sync=sync)
 
 
 def read_properties(disk: Disk, path: str) -> dict[str, str]:
-    """Return the properties of a Java properties file.
+    """Return the properties of a Java properties file, which must exist.
 
     Raises:
         CorruptFile: a malformed Unicode escape, which Java rejects too.
@@ -158,13 +172,13 @@ def read_properties(disk: Disk, path: str) -> dict[str, str]:
 
 
 def write_properties(disk: Disk, path: str, values: Mapping[str, str], now_ms: int) -> None:
-    """Write a Java properties file with a date comment as Java writes it, and sync it."""
+    """Replace a Java properties file, with a date comment as Java writes it, and sync it. ``now_ms``: wall clock."""
     date = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     write_file(disk, path, f"#\n#{date}\n{java_properties.dumps(values)}".encode())
 
 
 def read_clean_shutdown_file(disk: Disk, directory: str) -> int | None:
-    """Return the broker epoch in the clean shutdown file; -1 if it has none, None if the file is missing."""
+    """Return the broker epoch in the clean shutdown file; -1 if it has none or is malformed, None if it is missing."""
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not disk.exists(path):
         return None
@@ -185,6 +199,6 @@ def remove_clean_shutdown_file(disk: Disk, directory: str) -> None:
 
 
 def write_clean_shutdown_file(disk: Disk, directory: str, broker_epoch: int) -> None:
-    """Write and sync the clean shutdown file, so that the next start recovers no logs."""
+    """Write and sync the clean shutdown file of a log directory, so that the next start recovers no logs there."""
     text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_file(disk, f"{directory}/{CLEAN_SHUTDOWN_FILE}", text.encode())

@@ -21,7 +21,10 @@ CleanerOffsets = Mapping[TopicPartition, int]
 
 
 class CleanerCheckpointWrite(NamedTuple):
-    """Write of the temporary file: `run` in a thread, then `CleanerOffsetCheckpoint.replace` on the event loop."""
+    """Prepared write of the checkpoint: `run` it in a thread, then call `CleanerOffsetCheckpoint.replace`.
+
+    ``path``: of the temporary file. ``replaced_offsets``: contents of the checkpoint when the write was prepared.
+    """
 
     disk: Disk
     path: str
@@ -29,7 +32,7 @@ class CleanerCheckpointWrite(NamedTuple):
     replaced_offsets: CleanerOffsets
 
     def run(self) -> None:
-        """Write and sync the temporary file.
+        """Write and sync the temporary file, waiting for the disk; the checkpoint itself is unchanged.
 
         Raises:
             OSError: the log directory must go offline, unless the process is out of resources.
@@ -51,7 +54,9 @@ class CleanerOffsetCheckpoint:
         """True if a valid file existed at start: a log that is not in it was never compacted."""
 
     def load(self, has_logs: Callable[[], bool]) -> None:
-        """Read the file; create it without entries in a directory without logs, as Kafka does.
+        """Read the file into `offsets`; create it without entries in a directory without logs, as Kafka does.
+
+        A corrupt file counts as missing.
 
         Raises:
             OSError: the disk failed.
@@ -69,7 +74,9 @@ class CleanerOffsetCheckpoint:
         return self.offsets.get(at, 0) if self._was_found else None
 
     def raise_on_recovery(self, at: TopicPartition, below: int) -> None:
-        """Raise a log's cleaner offset to ``below``, before recovery completes an interrupted segment swap.
+        """Raise a log's cleaner offset to ``below`` in the file, before recovery completes an interrupted segment swap.
+
+        Waits for the disk. No effect if it is there already, or if the file was missing or corrupt at start.
 
         Raises:
             OSError: the disk failed.
@@ -92,13 +99,13 @@ class CleanerOffsetCheckpoint:
         self.offsets, self._is_synced = offsets, sync_dir
 
     def prepare_write(self, offsets: CleanerOffsets) -> CleanerCheckpointWrite | None:
-        """Return the write of ``offsets`` to the temporary file; None if the durable contents are the same."""
+        """Return the write of ``offsets`` to a temporary file, not started; None if they are durable already."""
         if offsets == self.synced_offsets:
             return None
         return CleanerCheckpointWrite(self._disk, f"{self._path}.new", offsets, self.offsets)
 
     def replace(self, write: CleanerCheckpointWrite, current: CleanerOffsets) -> bool:
-        """Rename the temporary file to the checkpoint; return whether it was renamed.
+        """Rename the temporary file, once written, to the checkpoint; return True if it was renamed.
 
         It is not renamed if the checkpoint was written meanwhile, or if a log was removed or truncated below its entry
         according to the current offsets ``current``. The caller then syncs the directory and calls `complete_write`.

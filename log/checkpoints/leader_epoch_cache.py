@@ -1,4 +1,4 @@
-"""Leader epochs of one partition with their start offsets (``leader-epoch-checkpoint``).
+"""Leader epochs of one partition's log with their start offsets, and their file ``leader-epoch-checkpoint``.
 
 A follower or consumer asks for the end offset of an epoch (OffsetForLeaderEpoch, Fetch) and truncates its log, or
 resets its position, to it (KIP-101, KIP-279, KIP-320). Source: ``LeaderEpochFileCache.java`` (apache/kafka 4.3.1).
@@ -46,11 +46,11 @@ class LeaderEpochFileCache:
         """True if the file differs from ``entries``, or is missing or malformed."""
 
     def set_directory(self, directory: str) -> None:
-        """Set the path of the file after the partition's directory was renamed to ``directory``."""
+        """Set the path of the file after the partition's directory was renamed to ``directory``; no file is touched."""
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def copy_from(self, other: LeaderEpochFileCache) -> None:
-        """Replace the entries by the entries of another log with the same records, and write the checkpoint file.
+        """Replace the entries by those of another log with the same records, and write the file; no effect if equal.
 
         Raises:
             OSError: it could not be written.
@@ -72,7 +72,10 @@ class LeaderEpochFileCache:
         return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int, *, save: bool = True) -> None:
-        """Add leader epoch ``epoch`` if it is newer than the latest; remove entries at or above ``start_offset``.
+        """Add leader epoch ``epoch`` with its start offset, if it is newer than the latest; write the file if changed.
+
+        Entries that start at or above ``start_offset`` are removed then. With ``save`` False the file is written by the
+        next call that saves.
 
         Raises:
             OSError: the file could not be written; the next call with any epoch writes it again.
@@ -84,7 +87,7 @@ class LeaderEpochFileCache:
             self.save()
 
     def assign_from_batch(self, epoch: int, offset: int) -> None:
-        """Set the epoch of a batch at ``offset`` that recovery read, overriding the entries; do not write the file.
+        """Set the epoch of a batch at ``offset`` that recovery read, overriding the entries, in memory only.
 
         If the batch's epoch is older than the entries say, the batch was truncated and a power failure restored it,
         without the batches that replaced it. With its true epoch the leader causes the truncation again.
@@ -98,7 +101,7 @@ class LeaderEpochFileCache:
         self.has_unsaved_entries = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest epoch not above ``epoch`` and its end offset; (-1, -1) if it is undefined.
+        """Return the largest epoch not above ``epoch`` and its exclusive end offset; (-1, -1) if it is undefined.
 
         As ``LeaderEpochFileCache.endOffsetFor``: the latest epoch ends at ``log_end_offset``; an epoch above it is
         undefined; for one before the first entry the result is (``epoch``, start offset of the first entry).
@@ -116,12 +119,18 @@ class LeaderEpochFileCache:
         return self.entries[first - 1][0], self.entries[first][1]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """Return the leader epoch of the record at ``offset``; -1 if it is unknown."""
+        """Return the leader epoch of the record at ``offset``, or of the next record there; -1 if it is unknown."""
         at = bisect_right(self.entries, offset, key=lambda entry: entry[1])
         return self.entries[at - 1][0] if at else UNDEFINED_EPOCH
 
     def truncate_from_end(self, offset: int, *, save: bool = True) -> None:
-        """Remove epochs that start at or after ``offset``; with ``save`` False the next change writes the file."""
+        """Remove epochs that start at or after ``offset``, and write the file if changed.
+
+        With ``save`` False the next change writes it.
+
+        Raises:
+            OSError: the file could not be written.
+        """
         kept = [(e, s) for e, s in self.entries if s < offset]
         if kept != self.entries:
             self.entries = kept
@@ -130,7 +139,9 @@ class LeaderEpochFileCache:
             self.save()
 
     def truncate_from_start(self, offset: int) -> None:
-        """Remove epochs that end at or below ``offset``; the epoch that contains it starts there. Write the file.
+        """Remove epochs that end at or below ``offset``, and write the file if changed.
+
+        The epoch that contains the offset starts there afterwards.
 
         Raises:
             OSError: the file could not be written.
@@ -157,7 +168,7 @@ class LeaderEpochFileCache:
             self.save()
 
     def save(self, *, sync: bool = False) -> None:
-        """Write the file; without `is_only_copy` an open log does not sync it: the batches contain the epochs too.
+        """Write the file; sync it only with ``sync`` or `is_only_copy`, since the batches contain the epochs too.
 
         Raises:
             OSError: it could not be written.
@@ -170,6 +181,9 @@ class LeaderEpochFileCache:
         self.is_file_unsynced = not sync
 
     def on_synced(self, written: int) -> None:
-        """Record a sync of the file and its name that started when `write_count` was ``written``."""
+        """Record that a sync of the file and its name is complete, which started when `write_count` was ``written``.
+
+        No effect if the file was written again meanwhile.
+        """
         if written == self.write_count:
             self.is_file_unsynced = False

@@ -18,7 +18,7 @@ BACKUP_FILE = f"{checkpoint_files.LOG_START_OFFSET_CHECKPOINT}.kept"
 
 
 class LogStartOffsetCheckpoint:
-    """Log start offset checkpoint of a log directory: contents, backup file, and whether they are durable."""
+    """Log start offset checkpoint of one log directory: contents, backup file, and whether they are durable."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -38,7 +38,9 @@ class LogStartOffsetCheckpoint:
         self._write_count = 0
 
     def load(self) -> None:
-        """Read the file; restore it from the backup if a power failure or a crash between two renames lost it.
+        """Read the file into `offsets`; restore it from the backup if a power failure or a crash lost or tore it.
+
+        A corrupt file counts as empty.
 
         Raises:
             OSError: the disk failed.
@@ -63,7 +65,7 @@ class LogStartOffsetCheckpoint:
         return self._disk.exists(self._path) and self._disk.stat(self._path).size_bytes > 0
 
     def needs_write(self, starts: Mapping[TopicPartition, int]) -> bool:
-        """Return whether the file, or the backup that may be restored, differs from ``starts``."""
+        """Return True if the file, or the backup that a power failure may restore, differs from ``starts``."""
         return starts != self.offsets or not self._is_file_current or bool(self.backup_partitions)
 
     def write(
@@ -74,7 +76,10 @@ class LogStartOffsetCheckpoint:
         sync: bool,
         sync_dir: bool = False,
     ) -> None:
-        """Replace the file's contents by ``starts``; ``lines`` are its formatted entries, None to format them here.
+        """Replace the file's contents by ``starts``; without ``sync`` the last synced file becomes the backup.
+
+        ``lines`` are its formatted entries, None to format them here. ``sync`` waits until the contents are durable,
+        and with ``sync_dir`` also the rename; the backup is removed then.
 
         Raises:
             OSError: the file is unchanged.
@@ -98,7 +103,7 @@ class LogStartOffsetCheckpoint:
 
     @property
     def is_durable(self) -> bool:
-        """True if the last write is durable."""
+        """True if the last write is durable, contents and rename."""
         return self._is_synced and not self._has_backup
 
     def prepare_sync(self) -> Callable[[], int]:
@@ -123,7 +128,9 @@ class LogStartOffsetCheckpoint:
         return sync
 
     def complete_sync(self, write_count: int) -> None:
-        """Record that the file as of ``write_count`` and its name are durable, and remove the backup.
+        """Record that the file as of write number ``write_count`` and its name are durable, and remove the backup.
+
+        No effect if the file was written again meanwhile.
 
         Raises:
             OSError: the backup was not removed.
