@@ -1,1 +1,1 @@
-"""Log compaction: selection of logs, offset map, rewriting and swapping of segments."""
+"""Log compaction (``cleanup.policy=compact``): selection of logs, offset map, rewriting and swapping of segments."""

@@ -16,7 +16,10 @@ from ottla.wire.record_batch.records import iterate_records
 
 
 class CleanedTransactionMetadata:
-    """Committed and aborted transactions that are ongoing at the current batch, as a pass reads batches in order."""
+    """Ongoing transactions at the current batch, committed or aborted, while a compaction pass reads batches in order.
+
+    ``aborted``: transaction index entries of the log.
+    """
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._pending_aborted = [(entry.first_offset, entry) for entry in aborted]
@@ -33,7 +36,7 @@ class CleanedTransactionMetadata:
             self._aborted[entry.producer_id] = (entry, False)
 
     def on_batch_read(self, header: BatchHeader) -> bool:
-        """Record a data batch; return True if it belongs to an aborted transaction."""
+        """Record that a data batch was read; return True if it belongs to an aborted transaction (to be removed)."""
         self._advance_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -45,7 +48,10 @@ class CleanedTransactionMetadata:
         return True
 
     def on_control_batch_read(self, header: BatchHeader, kind: int) -> bool:
-        """Record a transaction marker; return True if no data batch of its transaction is left in the log."""
+        """Record that a transaction marker was read; return True if the log has no data batch of its transaction.
+
+        ``kind``: its `ControlRecordType`; False for types that end no transaction.
+        """
         self._advance_to(header.last_offset)
         if kind == ControlRecordType.ABORT:
             entry, seen = self._aborted.pop(header.producer_id, (None, False))

@@ -69,7 +69,11 @@ class CleanerStats:
 
 @dataclass(slots=True)
 class CompactionPlan:
-    """Input of a compaction pass: segments, offset range, settings, producers and aborted transactions of the log."""
+    """Input of one compaction pass over a log: segments, offset range, settings, producers and aborted transactions.
+
+    ``first_dirty_offset``: offset below which the log is compacted already. ``now_ms``: wall clock. ``map_bytes``:
+    memory limit of the offset map.
+    """
 
     directory: str
     base_offsets: list[int]
@@ -86,7 +90,10 @@ class CompactionPlan:
 
 
 class CleanedSegment(NamedTuple):
-    """New segment, complete and synced in ``.cleaned`` files; ``sources``: base offsets of the segments it replaces."""
+    """New segment, complete and synced in ``.cleaned`` files, that is to replace segments of the log.
+
+    ``sources``: base offsets of the segments that it replaces.
+    """
 
     base_offset: int
     size_bytes: int
@@ -94,7 +101,7 @@ class CleanedSegment(NamedTuple):
 
 
 class CompactionResult(NamedTuple):
-    """Result of a compaction pass: first offset that was not cleaned, new segments in offset order, statistics."""
+    """Result of a compaction pass: new segments in offset order, statistics; ``end``: first offset not cleaned."""
 
     end: int
     cleaned: list[CleanedSegment]
@@ -102,7 +109,9 @@ class CompactionResult(NamedTuple):
 
 
 def run_compaction(disk: Disk, plan: CompactionPlan) -> CompactionResult:
-    """Run one compaction pass: write the new segments as ``.cleaned`` files; the log itself is unchanged.
+    """Run one compaction pass to its end: write the new segments as ``.cleaned`` files; the log itself is unchanged.
+
+    Blocks for as long as the disk and the records need; called in a separate process if there is one.
 
     Raises:
         WireError: records on disk cannot be read; OSError: the disk failed.
@@ -118,7 +127,9 @@ def run_compaction(disk: Disk, plan: CompactionPlan) -> CompactionResult:
 
 
 def build_offset_map(plan: CompactionPlan, sources: list[LogSegment], stats: CleanerStats) -> OffsetMap:
-    """Return the last offset of each key in the dirty section, or in its beginning if the map becomes full.
+    """Read the dirty section of a log and return the map of each key to its last offset there.
+
+    If the map becomes full it covers the beginning of the section only, up to its ``latest_offset``.
 
     Raises:
         WireError: a batch is damaged, or has an old message format.
@@ -179,7 +190,7 @@ def _note_keys(plan: CompactionPlan, found: OffsetMap, header: BatchHeader, raw:
 def group_segments_by_size(
     segments: list[LogSegment], settings: LogConfig, next_base: int
 ) -> Iterator[list[LogSegment]]:
-    """Yield groups of adjacent segments that fit into one segment (size, offset range), as ``Cleaner``.
+    """Yield groups of adjacent segments whose batches fit into one segment by size and offset range, as ``Cleaner``.
 
     ``next_base`` is the base offset of the segment after the last one.
     """
@@ -200,7 +211,10 @@ def group_segments_by_size(
 
 
 class SegmentRewriter:
-    """Second phase of a compaction pass: writes new segments without the records that the offset map supersedes."""
+    """Second phase of a compaction pass: writes new segments without the records that the offset map supersedes.
+
+    ``end``: first offset that the pass does not clean.
+    """
 
     def __init__(
         self, disk: Disk, plan: CompactionPlan, sources: list[LogSegment], keys: OffsetMap, stats: CleanerStats
@@ -216,7 +230,7 @@ class SegmentRewriter:
         self.end = keys.latest_offset + 1
 
     def rewrite(self) -> Iterator[CleanedSegment]:
-        """Write and yield the new segment of each group of segments, synced as ``.cleaned`` files."""
+        """Write the new segment of each group of segments as synced ``.cleaned`` files, and yield it."""
         reach = [s for s in self._sources if s.base_offset < self.end]
         following = next(
             (s.base_offset for s in self._sources if s.base_offset >= self.end), self._plan.first_uncleanable_offset
@@ -226,7 +240,7 @@ class SegmentRewriter:
             yield CleanedSegment(group[0].base_offset, size_bytes, [s.base_offset for s in group])
 
     def _rewrite_group(self, group: list[LogSegment]) -> int:
-        """Write the new segment that replaces a group of segments; return its size in bytes."""
+        """Write the new segment that replaces a group of adjacent segments, and sync it; return its size in bytes."""
         created = max(s.created_ms for s in group)
         target = LogSegment.create_without_indexes(
             self._disk, self._plan.directory, group[0].base_offset, self._plan.config, created, CLEANED_FILE_SUFFIX
@@ -258,7 +272,7 @@ class SegmentRewriter:
         target.append(batch, header.last_offset, header.max_timestamp)
 
     def _filter_batch(self, header: BatchHeader, raw: memoryview) -> Buffer | None:
-        """Return the batch to write in place of a batch; None if it is removed."""
+        """Return the bytes to write for a batch: itself, reduced to retained records, or empty; None to remove it."""
         self._stats.records_read += header.records_count
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON_BIT else None
         if header.is_control:
@@ -301,7 +315,10 @@ class SegmentRewriter:
         return self._rebuild_batch(header, data, slices, stamp=tombstones and horizon is None)
 
     def _retain_empty_batch(self, header: BatchHeader) -> bytes | None:
-        """Return the batch without records if it has the pass's last offset or a producer's last sequence, or None."""
+        """Return the batch without records if its last offset or sequence must stay in the log; None if it is removed.
+
+        That is the case for the last batch of the pass and the last batch of a producer.
+        """
         last, epoch = self._last_of_producers.get(header.producer_id, (-1, -1))
         of_producer = header.producer_id >= 0 and (
             last == header.last_offset if last >= 0 else header.is_control and epoch == header.producer_epoch
@@ -313,7 +330,7 @@ class SegmentRewriter:
     def _rebuild_batch(
         self, header: BatchHeader, data: bytes, slices: Iterable[list[RecordRange]], *, stamp: bool
     ) -> bytes:
-        """Return the batch reduced to the records in ``slices``.
+        """Return the batch reduced to the records in ``slices``, compressed with its codec.
 
         With ``stamp``, attribute bit 6 is set and the base timestamp becomes the delete horizon: the time from which
         the tombstones or the marker of the batch may be deleted. The timestamp deltas are then relative to that time.
@@ -345,7 +362,10 @@ def _empty_batch(header: BatchHeader) -> bytes:
 
 
 def delete_unfinished_files(disk: Disk, directory: str) -> None:
-    """Delete the ``.cleaned`` and ``.swap`` files in a partition's directory after an interrupted compaction."""
+    """Delete the ``.cleaned`` and ``.swap`` files in a partition's directory after an interrupted compaction.
+
+    No effect if the directory does not exist.
+    """
     if disk.exists(directory):
         for name in disk.list_files(directory):
             file = parse_segment_file(name)

@@ -1,4 +1,4 @@
-"""Map of each key to its last offset, in bounded memory, for log compaction.
+"""Map of each key to its last offset, in bounded memory, for a pass of log compaction.
 
 Source: ``SkimpyOffsetMap.java`` (apache/kafka 4.3.1), which stores 16-byte digests of keys in a flat buffer.
 """
@@ -12,7 +12,10 @@ ENTRY_BYTES = 160
 
 
 class OffsetMap:
-    """Map of key to last offset. A key above 31 bytes is stored as a 32-byte digest, so that keys do not collide."""
+    """Map of key to last offset, with a maximum number of keys by memory.
+
+    A key above 31 bytes is stored as a 32-byte digest, so that keys do not collide.
+    """
 
     __slots__ = ("capacity", "latest_offset", "offsets")
 

@@ -4,8 +4,7 @@ Until a directory is synced, its renames may become durable in any order. So the
 sync of the directory in a thread:
 
 1. `add_swap_suffix`: the new segments are renamed to ``.swap``. From now on `recovery` completes the replacement after
-a
-   crash: each ``.swap`` segment replaces all segments within its offset range.
+   a crash: each ``.swap`` segment replaces all segments within its offset range.
 2. `replace_segments`: the old segments are removed from the log, and those whose base offset no new segment has are
    renamed to ``.deleted``. Until this is durable no new segment may lose its ``.swap`` suffix: else an old segment
    could reappear after one that covers its offsets, and recovery would treat both as damaged.
@@ -29,14 +28,17 @@ _SUFFIXES = (".txnindex", ".timeindex", ".index", ".log")
 
 
 def rename_files(disk: Disk, path: str, old: str, new: str) -> None:
-    """Rename a segment's existing files from the state suffix ``old`` to ``new``; ``path`` is without file suffix."""
+    """Rename a segment's existing files from the state suffix ``old`` to ``new``, unsynced, the ``.log`` file last.
+
+    ``path`` is without file suffix.
+    """
     for suffix in _SUFFIXES:
         if disk.exists(f"{path}{suffix}{old}"):
             disk.rename(f"{path}{suffix}{old}", f"{path}{suffix}{new}")
 
 
 class SegmentSwap:
-    """Replacement of a log's segments by the ``.cleaned`` segments of one compaction pass, in three steps."""
+    """Replacement of a log's segments by the ``.cleaned`` segments of one compaction pass, in three calls."""
 
     def __init__(self, log: PartitionLog, cleaned: list[CleanedSegment]) -> None:
         self._log = log
@@ -72,7 +74,7 @@ class SegmentSwap:
         return True
 
     def sync_directory(self) -> None:
-        """Sync the partition's directory; runs in a thread.
+        """Sync the partition's directory, waiting for the disk; called in a thread.
 
         Raises:
             OSError: the log directory must go offline.
@@ -113,7 +115,7 @@ class SegmentSwap:
         return True
 
     def _open_swap_segment(self, done: CleanedSegment, sources: list[LogSegment]) -> LogSegment:
-        """Return a new segment with its files opened before it is part of the log, since opening may fail."""
+        """Return a new segment with its ``.swap`` file open and its indexes loaded, not yet part of the log."""
         log, created_ms = self._log, max(source.created_ms for source in sources)
         return LogSegment.open_pinned(
             log.disk, log.directory, done.base_offset, log.config, created_ms, SWAP_FILE_SUFFIX
