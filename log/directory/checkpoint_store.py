@@ -47,7 +47,7 @@ class CheckpointEntries(NamedTuple):
 
 
 def offsets_to_checkpoint(log: PartitionLog) -> CheckpointedOffsets:
-    """Return the current offsets of a log to write into the checkpoint files."""
+    """Return the current offsets of a log for the checkpoint files; nothing is written."""
     start = log.log_start_offset
     has_entry = start > log.segments.base_offsets[0] or (log.config.tiering.is_enabled and start > 0)
     return CheckpointedOffsets(log.recovery_point, start, log.high_watermark, has_entry)
@@ -60,7 +60,7 @@ def _format_lines(log: PartitionLog, offsets: CheckpointedOffsets) -> Checkpoint
 
 
 class CheckpointStore:
-    """Reader and writer of the checkpoint files of a log directory, which contains the logs ``logs``."""
+    """Owner of the checkpoint files of a log directory, with the offsets of the partition logs ``logs``."""
 
     def __init__(self, disk: Disk, directory: str, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         self._disk = disk
@@ -81,7 +81,9 @@ class CheckpointStore:
     # ------------------------------------------------------------------ start
 
     def load(self, has_logs: Callable[[], bool]) -> None:
-        """Read the checkpoint files; a corrupt one counts as missing, so that every log is recovered from its start.
+        """Read the checkpoint files at start; a corrupt one counts as missing, which means more recovery.
+
+        Without recovery points every log that was not closed cleanly is recovered from its start.
 
         Raises:
             OSError: the disk failed.
@@ -106,10 +108,11 @@ class CheckpointStore:
     # ------------------------------------------------------------------ writes
 
     def prepare_new_log(self, at: TopicPartition) -> None:
-        """Remove entries of a deleted partition with the same name before a partition is created.
+        """Remove entries of a deleted partition of this name from the checkpoints, before a new partition is added.
 
-        Syncs the log start and cleaner offset files; without the other two files every log would only be recovered. The
-        renames become durable when the new partition's directory name is synced.
+        Waits for a sync of the log start and cleaner offset files; without the other two files every log would only be
+        recovered. The renames become durable when the new partition's directory name is synced. No effect without
+        entries.
 
         Raises:
             OSError: at least one file is unchanged.
@@ -118,7 +121,7 @@ class CheckpointStore:
             self.write(sync=False)
 
     def prepare_truncation(self, log: PartitionLog, offset: int) -> None:
-        """Write and sync the checkpoints before a truncation, if one may have an offset of the log above ``offset``.
+        """Write and sync the checkpoints before a truncation to ``offset``, if one may have a higher offset of the log.
 
         After a power failure recovery would otherwise trust records appended after the truncation without reading them,
         or would accept a gap between them as compacted.
@@ -136,8 +139,9 @@ class CheckpointStore:
     def write(self, *, sync: bool = True) -> None:
         """Write the files of recovery points, log start offsets and high watermarks, and of cleaner offsets if changed.
 
-        Without ``sync`` a power failure may leave each file's previous contents, and tear the files of recovery points
-        and high watermarks; cleaner offsets are then not written, unless the file has an entry of a removed log.
+        Blocks until they are durable. Without ``sync`` a power failure may leave each file's previous contents, and
+        tear the files of recovery points and high watermarks; cleaner offsets are then not written, unless the file has
+        an entry of a removed log.
 
         Raises:
             OSError: at least one file is unchanged.
@@ -150,9 +154,9 @@ class CheckpointStore:
             self.cleaner.write(cleaned, sync_dir=sync)
 
     def write_job(self) -> Iterator[None]:
-        """Write recovery points, log start offsets and high watermarks, unsynced, if one changed since the last run.
+        """Write recovery points, log start offsets and high watermarks, unsynced, if one changed, as a job.
 
-        Yields every `LOGS_PER_STEP` logs; the last step corrects the entries of logs that changed meanwhile.
+        It yields every `LOGS_PER_STEP` logs; the last step corrects the entries of logs that changed meanwhile.
 
         Raises:
             OSError: the disk failed.
@@ -188,7 +192,7 @@ class CheckpointStore:
         self._written = seen
 
     def _write_files(self, lines: dict[PartitionLog, CheckpointEntries], *, sync: bool, sync_log_starts: bool) -> None:
-        """Write the files of recovery points, log start offsets and high watermarks, without yielding.
+        """Write the files of recovery points, log start offsets and high watermarks, of the logs in ``lines``, at once.
 
         Raises:
             OSError: at least one file is unchanged.
@@ -212,7 +216,7 @@ class CheckpointStore:
         self._bounds = bounds
 
     def write_log_start_offsets(self, logs: Iterable[PartitionLog]) -> None:
-        """Write the changed log start offsets of ``logs``, without a sync.
+        """Write the log start offsets of ``logs`` into their file, whose other entries stay, without a sync.
 
         Raises:
             OSError: the file is unchanged.
@@ -248,7 +252,7 @@ class CheckpointStore:
         return sync
 
     def complete_sync(self, write_count: int) -> None:
-        """Mark the checkpoint files as synced; ``write_count``: the result of the function of `prepare_sync`.
+        """Record that the checkpoint files are synced; ``write_count``: the result of the function of `prepare_sync`.
 
         Raises:
             OSError: the log directory must go offline, unless the process is out of resources.
@@ -259,10 +263,10 @@ class CheckpointStore:
     # ------------------------------------------------------------------ cleaner offsets
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
-        """Return the offset up to which each log is compacted, by partition, without logs never compacted."""
+        """Return the offset below which each log is compacted, by partition, without logs never compacted."""
         return {at: log.cleaner_offset for at, log in self._logs.items() if log.cleaner_offset > 0}
 
     def is_cleaner_offset_synced(self, log: PartitionLog) -> bool:
-        """Return whether the checkpointed offset up to which a log is compacted is durable."""
+        """Return True if the checkpoint file has the offset up to which a log is compacted now, and is durable."""
         synced = self.cleaner.synced_offsets
         return synced is not None and synced.get((log.topic, log.partition), 0) == log.cleaner_offset

@@ -1,4 +1,6 @@
-"""Listing of the subdirectories of a log directory by the form of their names (`ottla.log.file_names`).
+"""Listing of the subdirectories of a log directory by kind (partition, deleted, future, stray, foreign), and deletion.
+
+Kinds are recognised by name (`ottla.log.file_names`).
 
 Source: ``LogManager.loadLogs``, ``LogManager.deleteLogs``, ``Utils.delete`` (apache/kafka 4.3.1).
 """
@@ -18,7 +20,10 @@ from ottla.log.file_names import (
 
 
 def list_partition_dirs(disk: Disk, path: str) -> dict[TopicPartition, str]:
-    """Return the paths of the directories named ``topic-partition`` by partition, also of ``__cluster_metadata-0``."""
+    """Return the path of each directory named ``topic-partition``, by partition; ``__cluster_metadata-0`` is included.
+
+    ``path``: the log directory.
+    """
     out = {}
     for name in disk.listdir(path):
         at = parse_partition_dir(name)
@@ -51,7 +56,7 @@ def list_foreign_entries(disk: Disk, path: str) -> list[str]:
 
 
 def contains_partition_files(disk: Disk, path: str) -> bool:
-    """Return whether a directory contains a partition's files; False if it may not be read (PermissionError)."""
+    """Return True if a directory contains a partition's files; False if it must not be read (PermissionError)."""
     try:
         names = disk.list_files(path)
     except PermissionError:
@@ -60,7 +65,7 @@ def contains_partition_files(disk: Disk, path: str) -> bool:
 
 
 def delete_partition_dir(disk: Disk, path: str) -> None:
-    """Delete the directory of a deleted partition with its files.
+    """Delete the directory of a deleted partition with its files; called in a thread, since it waits for the disk.
 
     Its log files are removed first, as in Kafka: of a symbolic link the files in the target are removed, then the link.
 
@@ -74,7 +79,7 @@ def delete_partition_dir(disk: Disk, path: str) -> None:
 
 
 def log_directory_error(path: str, error: OSError) -> OSError:
-    """Return an OSError with a readable message for a log directory that cannot be created or locked.
+    """Return an OSError with a readable message for ``error``, with which a log directory was not created or locked.
 
     A transient error (`is_transient`) is returned unchanged.
     """

@@ -35,7 +35,7 @@ def future_dir_name(topic: str, partition: int, tag: str) -> str:
 
 
 def list_future_dirs(directory: LogDirectory) -> Iterator[tuple[TopicPartition, str]]:
-    """Yield (partition, path) of each future log in a log directory; a partition may have several."""
+    """Yield (partition, path) of the directory of each future log in a log directory; a partition may have several."""
     for marked, path in list_suffixed_dirs(directory.disk, directory.path, FUTURE_DIR_SUFFIX):
         yield (marked.topic, marked.partition), path
 
@@ -58,7 +58,7 @@ def log_recency(log: PartitionLog) -> tuple[int, int]:
 
 
 def truncate_to_common(future: PartitionLog, current: PartitionLog, now_ms: int, *, was_cut: bool) -> None:
-    """Truncate the future log to the end of the prefix that it has in common with the current log.
+    """Truncate the future log to the end of the prefix that it has in common with the current log, which is unchanged.
 
     Two logs are equal below an offset that both have under the same leader epoch. ``was_cut``: whether the current log
     may have been truncated since the last call; used only if the batches have no leader epochs. A future log that lacks
@@ -89,7 +89,7 @@ def _remote_aux_state(current: PartitionLog) -> RemoteLogAuxState | None:
 
 
 def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -> int:
-    """Return the end offset of the common prefix of both logs according to the future log's latest epoch."""
+    """Return the offset below which the logs are equal according to the future log's latest leader epoch."""
     end = min(future.log_end_offset, current.log_end_offset)
     if future.size_bytes == 0:
         return end
@@ -105,7 +105,7 @@ def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -
 def read_missing(future: PartitionLog, current: PartitionLog, most_bytes: int) -> FileSlice | None:
     """Return the current log's file range after the future log's end: at most ``most_bytes``, at least one batch.
 
-    None if the current log has no batch there.
+    None if the current log has no batch there. The last batch may be incomplete.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE: the current log is damaged there; OSError: its disk failed.
@@ -114,7 +114,9 @@ def read_missing(future: PartitionLog, current: PartitionLog, most_bytes: int) -
 
 
 def append_missing(future: PartitionLog, current: PartitionLog, raw: Buffer, now_ms: int) -> None:
-    """Append the bytes that `read_missing` located to the future log, without an incomplete batch at their end.
+    """Append the bytes of the range that `read_missing` returned to the future log, without an incomplete last batch.
+
+    High watermark and log start offset follow the current log's.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: the log is unchanged; OSError: the disk failed.
@@ -130,7 +132,9 @@ def append_missing(future: PartitionLog, current: PartitionLog, raw: Buffer, now
 
 
 def skip_compacted_tail(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
-    """Advance the future log to the current log's end offset if the records in between were compacted away.
+    """Advance the future log to the current log's end offset, as the records in between were compacted away.
+
+    Called if `read_missing` found no batch.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE: records are missing; OSError: the disk failed.
@@ -152,6 +156,8 @@ def missing_data_error(future: PartitionLog, current: PartitionLog) -> ProtocolE
 def follow_offsets(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
     """Set the future log's high watermark and log start offset to the current log's, within its own offsets.
 
+    Segments below the log start are removed.
+
     Raises:
         OSError: the disk failed.
     """
@@ -163,10 +169,11 @@ def follow_offsets(future: PartitionLog, current: PartitionLog, now_ms: int) -> 
 def replace_current_with_future_log(
     directory: LogDirectory, future: PartitionLog, current: PartitionLog, now_ms: int
 ) -> None:
-    """Replace the partition's log by its future log, which adopts the current log's offsets and producer state.
+    """Make the future log, which has caught up, the partition's log: it adopts offsets, settings and producer state.
 
-    The producer state is adopted, since a producer's last batches may be deleted from the log and verifications may be
-    pending; last, since until then both logs are appended to, each with its own state.
+    Its directory is renamed (`rename_to_current`). The producer state is adopted, since a producer's last batches may
+    be deleted from the log and verifications may be pending; last, since until then both logs are appended to, each
+    with its own state.
 
     Raises:
         OSError: the disk failed; the log is still a future log.

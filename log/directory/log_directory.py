@@ -1,4 +1,4 @@
-"""Log directory (an entry of ``log.dirs``): its lock, ``meta.properties``, checkpoints and partition logs.
+"""Log directory of a node (an entry of ``log.dirs``): its lock, ``meta.properties``, checkpoints and partition logs.
 
 Source: ``LogManager.java``, ``MetaPropertiesEnsemble.java`` (apache/kafka 4.3.1).
 """
@@ -30,7 +30,7 @@ class LogDirectoryInUse(Exception):
 
 
 class LogDirectory:
-    """Log directory of a node with its partition logs, without the metadata log."""
+    """Log directory of a node with its partition logs; the metadata log, which may lie in it, is not one of them."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -44,7 +44,7 @@ class LogDirectory:
 
     @property
     def full_path(self) -> str:
-        """Absolute path, as in DescribeLogDirs."""
+        """Absolute path of the log directory, as in DescribeLogDirs."""
         return posixpath.abspath(self.path)
 
     def create(self) -> None:
@@ -59,7 +59,7 @@ class LogDirectory:
             raise log_directory_error(self.path, error) from error
 
     def lock(self) -> None:
-        """Create the directory if it is missing and lock it against other processes.
+        """Create the directory if it is missing and lock it against other processes until `unlock` or `close`.
 
         Raises:
             LogDirectoryInUse: another process has the lock; OSError: the directory cannot be created or written.
@@ -76,17 +76,17 @@ class LogDirectory:
 
     @property
     def id(self) -> bytes:
-        """Directory id in ``meta.properties``, which must have been read or written before."""
+        """Directory id (16 bytes) in ``meta.properties``, which must have been read or written before."""
         assert self.meta_properties is not None
         return self.meta_properties.directory_id
 
     @property
     def clean_shutdown_epoch(self) -> int:
-        """Broker epoch in the clean shutdown file; -1 if the last shutdown was not clean."""
+        """Broker epoch in the clean shutdown file at start; -1 after an unclean shutdown, or if the file has none."""
         return self._clean_epoch if self.was_clean_shutdown else -1
 
     def read_meta_properties(self) -> MetaProperties | None:
-        """Read and return ``meta.properties``; None if the directory is not formatted.
+        """Read ``meta.properties`` into `meta_properties` and return it; None if the directory is not formatted.
 
         Raises:
             CorruptFile: ``meta.properties`` lacks a property.
@@ -119,12 +119,12 @@ class LogDirectory:
             self._has_clean_shutdown_file = False
 
     def ignore_checkpoints(self) -> None:
-        """Make `open_partition` recover every batch of each log, ignoring recovery points and clean shutdown file."""
+        """Forget recovery points and clean shutdown file, so that `open_partition` reads every batch of each log."""
         self.was_clean_shutdown = False
         self.checkpoints.forget_recovery_points()
 
     def partition_dirs(self) -> dict[TopicPartition, str]:
-        """Return the paths of the partitions' directories by partition, without the metadata log's."""
+        """Return the path of each partition's directory on the disk, by partition; the metadata log's is left out."""
         found = list_partition_dirs(self.disk, self.path)
         return {at: path for at, path in found.items() if at[0] != METADATA_TOPIC}
 
@@ -139,7 +139,13 @@ class LogDirectory:
     def open_partition_directory(
         self, path: str, topic: str, partition: int, settings: LogConfig, now_ms: int, *, is_contiguous: bool = False
     ) -> PartitionLog:
-        """Open a partition's log in the directory ``path``, also a future log's; ``is_contiguous`` as in `open_log`."""
+        """Open a partition's log, or a future log, in the directory ``path``, and add it to `logs`.
+
+        It is recovered after an unclean shutdown. ``is_contiguous`` as in `open_log`.
+
+        Raises:
+            CorruptFile, OSError: it cannot be opened.
+        """
         self.remove_clean_shutdown_file()
         at, cleaner = (topic, partition), self.checkpoints.cleaner
         log = open_log(
@@ -168,7 +174,11 @@ class LogDirectory:
     def create_partition(
         self, topic: str, partition: int, topic_id: bytes, settings: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Create a partition's log with its directory and first segment, and add it to `logs`."""
+        """Create a partition's log with its directory and first segment, and add it to `logs`.
+
+        Raises:
+            OSError: as `create_partition_files`, `add_log`.
+        """
         log = self.create_partition_files(topic, partition, topic_id, settings, now_ms)
         self.add_log(log)
         return log
@@ -176,7 +186,9 @@ class LogDirectory:
     def create_partition_files(
         self, topic: str, partition: int, topic_id: bytes, settings: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Create the files of a new partition; may run in a thread. The caller adds the log with `add_log`.
+        """Create directory and files of a new partition and return its log; called on the loop or in a thread.
+
+        The caller adds the log with `add_log`.
 
         Raises:
             OSError: the disk failed, or the process is out of resources; FileExistsError: the directory has records.
@@ -186,7 +198,10 @@ class LogDirectory:
         return create_log(self.disk, path, topic, partition, topic_id, settings, now_ms)
 
     def add_log(self, log: PartitionLog) -> None:
-        """Add a log that was created in this directory, after entries of a deleted namesake left the checkpoints.
+        """Add a log that was created in this directory to `logs`.
+
+        Entries of a deleted partition of the same name are removed from the checkpoints first, which waits for the
+        disk.
 
         Raises:
             OSError: the disk failed; the log is not added.
@@ -198,9 +213,13 @@ class LogDirectory:
         self.logs[at] = log
 
     def rename_for_deletion(self, topic: str, partition: int, tag: str, suffix: str = DELETE_DIR_SUFFIX) -> str:
-        """Rename the directory of a deleted partition for later removal; return its new path. The log goes offline.
+        """Rename the directory of a deleted partition for later removal; take its log offline; return the new path.
 
-        The topic's name is cut so that ``<topic>-<partition>.<tag>-delete`` fits in 255 bytes. Active reads complete.
+        The log leaves `logs`, and reads in progress complete. The topic's name is cut so that
+        ``<topic>-<partition>.<tag>-delete`` fits in 255 bytes.
+
+        Raises:
+            OSError: the directory was not renamed; the log is offline all the same.
         """
         assert topic != METADATA_TOPIC, "the metadata log is no partition"
         log = self.logs.pop((topic, partition), None)
@@ -215,7 +234,7 @@ class LogDirectory:
         return target
 
     def sync_new_partition_directories(self) -> None:
-        """Sync the log directory once, so that the names of all new partitions' directories are durable.
+        """Sync the log directory, once, if new partitions' directories are not durable in it yet.
 
         Raises:
             OSError: the log directory must go offline.
@@ -227,10 +246,10 @@ class LogDirectory:
             log.flush_state.on_directory_synced()
 
     def close_logs(self, first: int = 0, step: int = 1) -> None:
-        """Close every ``step``-th log from index ``first`` on: several threads share the logs, to sync concurrently.
+        """Close every ``step``-th log from index ``first`` on, waiting for the disk: several threads share the logs.
 
-        If a close fails, the log is not `closed_cleanly`, which `close` detects; the remaining logs are left to
-        `close`.
+        If a close fails, it is logged, the log is not `closed_cleanly`, which `close` detects, and the remaining logs
+        are left to `close`.
         """
         for log in list(self.logs.values())[first::step]:
             try:
@@ -240,7 +259,7 @@ class LogDirectory:
                 return
 
     def close(self, broker_epoch: int) -> None:
-        """Shut down cleanly.
+        """Shut down cleanly, waiting for the disk.
 
         All logs are flushed and closed, checkpoints and the clean shutdown file with ``broker_epoch`` are written, and
         the lock is released.

@@ -1,4 +1,4 @@
-"""Identity of a log directory: ``meta.properties``.
+"""Identity of a log directory: the file ``meta.properties`` with cluster id, node id and directory id.
 
 Source: ``MetaProperties.java``, ``MetaPropertiesEnsemble.java`` (apache/kafka 4.3.1).
 """
@@ -26,7 +26,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
     """Return the contents of a log directory's ``meta.properties``; None if the directory is not formatted.
 
     Raises:
-        CorruptFile: ``meta.properties`` lacks a property.
+        CorruptFile: ``meta.properties`` lacks a property, or one is malformed.
     """
     path = f"{directory}/{META_PROPERTIES_FILE}"
     if not disk.exists(path):
@@ -39,7 +39,10 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
 
 
 def write_meta_properties(disk: Disk, directory: str, identity: MetaProperties, now_ms: int) -> None:
-    """Write and sync ``meta.properties`` of a log directory."""
+    """Replace and sync ``meta.properties`` of a log directory.
+
+    ``now_ms``: wall clock, for the comment with the date.
+    """
     values = {
         "node.id": str(identity.node_id),
         "directory.id": uuid_to_string(identity.directory_id),

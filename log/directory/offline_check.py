@@ -1,4 +1,4 @@
-"""Offline recovery of each partition of a log directory: as a dry run with a report, or with changes.
+"""Offline recovery of the partitions of a log directory while no node runs: as a dry run with a report, or for real.
 
 Both run `log.recovery`; the dry run uses a `DryRunDisk`, so that no file is changed.
 """
@@ -20,7 +20,7 @@ from ottla.wire.record_batch.records import iterate_records
 
 
 class PartitionReport(NamedTuple):
-    """Result of the dry run of a partition's recovery."""
+    """Result of the dry run of a partition's recovery; offsets are -1 if the log cannot be opened."""
 
     topic: str
     partition: int
@@ -37,9 +37,10 @@ class PartitionReport(NamedTuple):
 
 
 def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
-    """Recover every partition as the next start would, and rewrite indexes and snapshots; yield messages.
+    """Recover every partition as the next start would, and rewrite indexes and snapshots; yield messages for the user.
 
-    The clean shutdown file is removed, so that the next start recovers all logs.
+    It works while it is iterated. The clean shutdown file is removed, so that the next start recovers all logs. A log
+    that cannot be recovered is left unchanged.
 
     Raises:
         CorruptFile: ``meta.properties`` is missing or malformed; OSError: the disk failed.
@@ -62,7 +63,9 @@ def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
 
 
 def check(disk: Disk, data_dir: str, now_ms: int, *, deep: bool = True) -> Iterator[PartitionReport]:
-    """Yield a report on the dry run of each partition's recovery, from its first batch on; ``deep`` parses all records.
+    """Yield a report on the dry run of each partition's recovery, from its first batch on; no file is changed.
+
+    ``deep`` also parses all records.
 
     Raises:
         CorruptFile: ``meta.properties`` is missing or malformed.
