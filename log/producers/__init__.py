@@ -1,1 +1,1 @@
-"""State of idempotent and transactional producers of a partition."""
+"""State of the idempotent and transactional producers of one partition: epochs, sequences, transactions, snapshots."""

@@ -1,4 +1,4 @@
-"""State of the idempotent and transactional producers of a partition.
+"""State of the idempotent and transactional producers of one partition.
 
 Per producer id: its epoch, its last five batches (a retry of one is acknowledged, not appended), and the first offset
 of its open transaction (`producer_table`). Restored from the newest ``.snapshot`` by replaying the later batches.
@@ -54,7 +54,11 @@ _TRANSACTION_V2 = 2
 
 
 class ProducerStateManager:
-    """Idempotent and transactional producers of a partition: epochs, sequences, open and completed transactions."""
+    """Idempotent and transactional producers of one partition: epochs, sequences, open and completed transactions.
+
+    ``check_...`` methods decide on a batch before the append and change nothing; `update`, `end_transaction` and
+    `replay` record a batch that is in the log.
+    """
 
     __slots__ = (
         "_ongoing_heap",
@@ -82,7 +86,9 @@ class ProducerStateManager:
         """Pending verifications of transactions with their coordinator, by producer id."""
 
     def check_batch(self, header: BatchHeader) -> BatchMetadata | None:
-        """Check epoch and sequence of a client's batch; return the earlier batch that it duplicates, or None.
+        """Check producer epoch and sequence of a client's batch; return the earlier batch that it duplicates, or None.
+
+        A batch of an unknown producer id is valid with any sequence.
 
         Raises:
             ProtocolError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER; INVALID_TXN_STATE: the producer has an
@@ -111,7 +117,7 @@ class ProducerStateManager:
         raise _out_of_order_error(header, f"{last_sequence} (current end sequence number)")
 
     def check_epoch(self, producer_id: int, epoch: int) -> bool:
-        """Return True if the producer has an open transaction with epoch ``epoch`` in this log.
+        """Return True if the producer has an open transaction with producer epoch ``epoch`` in this log.
 
         Raises:
             ProtocolError: INVALID_PRODUCER_EPOCH: the producer has a newer epoch in this log.
@@ -129,7 +135,10 @@ class ProducerStateManager:
     ) -> BatchMetadata | None:
         """Check a transactional batch (`check_transactional`) or the markers of a control batch (`check_marker`).
 
-        Return the earlier batch that the batch duplicates, or None.
+        Return the earlier batch that a data batch duplicates, or None. ``client``: the batch is a client's.
+
+        Raises:
+            ProtocolError: the batch is rejected.
         """
         if header.is_control:
             for end in iterate_end_markers(header, data):
@@ -173,7 +182,7 @@ class ProducerStateManager:
         return self.check_batch(header)
 
     def check_marker(self, header: BatchHeader, end: EndTransactionMarker, version: int) -> None:
-        """Check epoch and coordinator epoch of a transaction marker before the leader appends it.
+        """Check producer epoch and coordinator epoch of a transaction marker before the leader appends it.
 
         ``version`` is its ``transaction.version``: from 2 on the marker's epoch is one more than the transaction's. A
         marker with the current epoch while no transaction is open is a retry, and is appended again.
@@ -196,9 +205,11 @@ class ProducerStateManager:
     def maybe_start_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
     ) -> VerificationGuard | None:
-        """Return the guard for the first batch of a transaction in this log; None if the transaction is already open.
+        """Return the guard for the first batch of a transaction in this log; None if the transaction is open here.
 
-        Called before the verification request (AddPartitionsToTxn) is sent to the transaction coordinator.
+        Called before the verification request (AddPartitionsToTxn) is sent to the transaction coordinator; the
+        verification is pending from then on. ``epoch``: of the producer. ``sequence``: base sequence of the batch.
+        ``bumps``: the epoch is incremented with each transaction.
 
         Raises:
             ProtocolError: INVALID_PRODUCER_EPOCH.
@@ -214,7 +225,10 @@ class ProducerStateManager:
         )
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """Record an appended data batch; ``base_offset`` overrides the one in its header, which may be the client's."""
+        """Record a data batch that was appended at ``base_offset``, which its header need not have yet.
+
+        A transactional one opens a transaction if its producer has none open.
+        """
         pid, delta = header.producer_id, header.last_offset_delta
         first = self.ongoing_txns.get(pid, -1)
         if first < 0 and header.is_transactional:
@@ -224,7 +238,7 @@ class ProducerStateManager:
         self.producers.add_batch(pid, header.producer_epoch, batch, first)
 
     def replay(self, header: BatchHeader, base_offset: int, data: Buffer) -> list[AbortedTxn]:
-        """Apply a data or control batch read from the log; return the transactions that it aborts."""
+        """Record a data or control batch read from the log; return index entries of the transactions that it aborts."""
         if header.producer_id < 0:
             return []
         if not header.is_control:
@@ -235,14 +249,14 @@ class ProducerStateManager:
         return [txn for txn in aborted if txn is not None]
 
     def aborted_txn(self, producer_id: int, offset: int) -> AbortedTxn | None:
-        """Return the transaction index entry of an abort marker at ``offset``; None without an open transaction."""
+        """Return the transaction index entry for an abort marker at ``offset``; None without an open transaction."""
         first = self.ongoing_txns.get(producer_id)
         if first is None:
             return None
         return AbortedTxn(producer_id, first, offset, self._oldest_first_offset(producer_id, offset + 1))
 
     def _oldest_first_offset(self, but: int, default: int) -> int:
-        """Return the lowest first offset of the open transactions, without producer ``but``; ``default`` for none."""
+        """Return the lowest first offset of open transactions other than producer ``but``'s; ``default`` for none."""
         begun = self._ongoing_heap
         self._drop_completed()
         if not begun or begun[0][1] != but:
@@ -262,7 +276,10 @@ class ProducerStateManager:
     def end_transaction(
         self, header: BatchHeader, offset: int, marker: int, coordinator_epoch: int
     ) -> AbortedTxn | None:
-        """Apply a marker at ``offset``; return the transaction index entry if it aborts an open transaction."""
+        """Record a marker at ``offset``, which ends a transaction; return the index entry if it is aborted.
+
+        ``marker``: `ControlRecordType`. None without an open transaction.
+        """
         pid = header.producer_id
         aborted = self.aborted_txn(pid, offset) if marker == ControlRecordType.ABORT else None
         self.producers.add_end_marker(pid, header.producer_epoch, coordinator_epoch, header.max_timestamp)
@@ -282,7 +299,7 @@ class ProducerStateManager:
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of the oldest transaction that is open or ended at or above the high watermark.
 
-        None if there is none. Forgets completed transactions whose marker is below the high watermark.
+        None if there is none. Completed transactions whose marker is below the high watermark are removed from memory.
         """
         done = 0
         for _, last in self.completed_txns:
@@ -297,7 +314,10 @@ class ProducerStateManager:
         return None if first < 0 else first
 
     def expire_job(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
-        """Remove producers without an open transaction that were inactive for ``expiration_ms``, as a job."""
+        """Return a job that removes producers without an open transaction that were inactive for ``expiration_ms``.
+
+        Verifications that have been pending for so long are removed at once. ``now_ms``: wall clock.
+        """
         expire_verifications(self.verification_states, now_ms, expiration_ms)
         return self.producers.expire_job(now_ms, expiration_ms, _PRODUCERS_PER_YIELD)
 
@@ -307,7 +327,7 @@ class ProducerStateManager:
             pass
 
     def write_snapshot(self, disk: Disk, directory: str, offset: int) -> str:
-        """Write the producer snapshot as of ``offset`` into the partition's directory, unsynced; return its path."""
+        """Write the state, as of ``offset``, as a snapshot into the partition's directory, unsynced; return its path."""
         path = f"{directory}/{segment_file_name(offset, '.snapshot')}"
         write_file(disk, path, self.pack(), sync=False)
         return path

@@ -32,7 +32,7 @@ _COUNT_BITS, _TOUCHED = 0x07, 0x08
 
 
 class BatchMetadata(NamedTuple):
-    """Batch among the last five of a producer, by which retries are recognised."""
+    """Batch among the last five of a producer, by which a retry is recognised; offsets and sequences are inclusive."""
 
     last_sequence: int
     last_offset: int
@@ -51,7 +51,11 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerStateEntry(NamedTuple):
-    """Copy of the state of a producer id; -1 in a field: none."""
+    """Copy of the state of a producer id; -1 in a field: none.
+
+    ``timestamp_ms``: of the last batch or marker. ``coordinator_epoch``: of the last marker. ``txn_first_offset``: of
+    the open transaction.
+    """
 
     epoch: int = NO_PRODUCER_EPOCH
     batches: tuple[BatchMetadata, ...] = ()
@@ -67,7 +71,7 @@ class ProducerStateEntry(NamedTuple):
 
 
 class ProducerTable(MutableMapping[int, ProducerStateEntry]):
-    """Map of producer id to `ProducerStateEntry`, stored as bytes in the snapshot format."""
+    """Map of producer id to `ProducerStateEntry`, stored as bytes in the format of a producer snapshot."""
 
     __slots__ = ("_flags", "_older", "_row_of", "snapshot_body")
 
@@ -130,7 +134,7 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         return number
 
     def entry(self, producer_id: int) -> tuple[int, ...] | None:
-        """Return a producer's fields in the order of `ENTRY`; None if the producer id is unknown."""
+        """Return a producer's fields as integers, in the order of `ENTRY`; None if the producer id is unknown."""
         number = self._row_of.get(producer_id)
         return None if number is None else ENTRY.unpack_from(self.snapshot_body, number * ENTRY_BYTES)
 
@@ -141,7 +145,7 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
                 yield entry[0], entry[7]
 
     def find_duplicate_batch(self, producer_id: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """Return the stored batch with exactly these sequence numbers, which a retry duplicates, or None."""
+        """Return a known producer's batch with exactly these sequence numbers, which a retry duplicates, or None."""
         for batch in self[producer_id].batches:
             if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                 return batch
@@ -172,7 +176,10 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         )
 
     def add_end_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp_ms: int) -> None:
-        """Record a transaction marker: the producer has no open transaction afterwards."""
+        """Record a transaction marker: the producer has no open transaction afterwards.
+
+        ``epoch``: of the producer, which is added if unknown; with another epoch than before, its batches are dropped.
+        """
         sequence, offset, delta = NO_SEQUENCE, -1, 0
         number = self._row_of.get(producer_id)
         if number is None:
@@ -188,7 +195,7 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         )
 
     def _add_older_batch(self, number: int, sequence: int, delta: int, offset: int, timestamp_ms: int) -> None:
-        """Append a batch to the older batches of the producer at index ``number``; drop the oldest of four."""
+        """Append a batch to the older batches of the producer in row ``number``; drop the oldest of four."""
         flags, older, at = self._flags[number], self._older, number * _OLDER_ROW_BYTES
         count = flags & _COUNT_BITS
         if count == BATCHES_TO_RETAIN - 1:
@@ -209,9 +216,10 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         return out
 
     def expire_job(self, now_ms: int, expiration_ms: int, at_once: int) -> Iterator[None]:
-        """Remove inactive producers without an open transaction, as a job that yields every ``at_once`` producers.
+        """Remove producers without an open transaction that were inactive for ``expiration_ms``, as a job.
 
-        Producers that wrote since the previous run are kept: their timestamps are the client's and may be old.
+        It yields every ``at_once`` producers. Producers that wrote since the previous run are kept: their timestamps
+        are the client's and may be old. ``now_ms``: wall clock.
         """
         seen = 0
         for number in range(len(self._flags) - 1, -1, -1):  # backwards: the entry moved by a removal was checked before

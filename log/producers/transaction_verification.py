@@ -1,4 +1,4 @@
-"""Verification of transactions with their coordinator before their first write to a partition.
+"""Verification that the transaction coordinator has added a partition, before a transaction's first write to it.
 
 The coordinator writes markers only to partitions that were added to the transaction. So the leader verifies before the
 first batch that its partition was added. An abort marker may precede the verification response: the batch would then
@@ -36,7 +36,7 @@ NO_TXN_CONTEXT = TxnAppendContext()
 
 @dataclass(slots=True)
 class VerificationStateEntry:
-    """Pending verification of a producer's transaction."""
+    """Pending verification of a producer's transaction; ``epoch``: of the producer; ``started_ms``: wall clock."""
 
     guard: VerificationGuard
     lowest_sequence: int
@@ -54,7 +54,11 @@ VerificationStates = dict[int, VerificationStateEntry]
 def start_verification(
     known: VerificationStates, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
 ) -> VerificationGuard:
-    """Return the guard of a producer's pending verification; create it in ``known`` if there is none."""
+    """Return the guard of a producer's pending verification, which is added to ``known`` if there is none.
+
+    A batch with a newer producer epoch or lower sequence updates it. ``bumps``: the epoch is incremented with each
+    transaction.
+    """
     entry = known.get(producer_id)
     if entry is None:
         entry = known[producer_id] = VerificationStateEntry(VerificationGuard(), sequence, epoch, bumps, now_ms)
@@ -66,9 +70,10 @@ def start_verification(
 
 
 def clear_verification(known: VerificationStates, producer_id: int, epoch: int, *, is_marker: bool) -> None:
-    """Remove a producer's pending verification after a batch or marker of the transaction was appended.
+    """Remove a producer's pending verification after a batch or marker of the producer was appended.
 
-    With transaction.version 2 a marker with the epoch under verification ends the previous transaction: it is kept.
+    With transaction.version 2 a marker with the epoch under verification ends the previous transaction: the
+    verification stays.
     """
     entry = known.get(producer_id)
     if entry is not None and not (entry.supports_epoch_bump and is_marker and epoch == entry.epoch):
