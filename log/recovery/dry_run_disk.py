@@ -120,11 +120,11 @@ class DryRunDisk:
         return self._real_disk.stat(path).size_bytes
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory would exist after the changes so far."""
+        """Return True if a file or directory would exist after the changes so far."""
         return path in self._files or (path not in self._removed_paths and self._real_disk.exists(path))
 
     def is_dir(self, path: str) -> bool:
-        """Return whether a directory would exist after the changes so far."""
+        """Return True if the path would be a directory after the changes so far."""
         return path not in self._removed_paths and self._real_disk.is_dir(path)
 
     def listdir(self, path: str) -> list[str]:
@@ -144,7 +144,7 @@ class DryRunDisk:
         self._removed_paths.discard(path)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename in memory and record ``new`` as changed."""
+        """Rename a file in memory; record ``new`` as changed and ``old`` as removed."""
         file = self.open(old)
         assert isinstance(file, DryRunFile)
         self.unlink(old)
@@ -173,7 +173,7 @@ class DryRunDisk:
         """Do nothing: nothing is written to the real disk."""
 
     def stat(self, path: str) -> FileStat:
-        """Return the size after the changes, and the modification time of the real file (0 without one)."""
+        """Return size after the changes, and modification time of the real file (0 without one)."""
         known = self._files.get(path)
         if known is None:
             return self._real_disk.stat(path)

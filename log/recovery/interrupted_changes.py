@@ -23,14 +23,15 @@ from ottla.wire.record_batch.legacy_records import MIN_MESSAGE_BYTES, parse_any_
 
 
 def finish_interrupted_changes(disk: Disk, directory: str, on_swaps: Callable[[int], None]) -> tuple[list[str], int]:
-    """Complete or roll back the file changes in a partition's directory that a crash interrupted.
-
-    Returns the remaining file names, and the offset below which a completed swap may have left gaps (0: no swap), which
-    is passed to ``on_swaps`` before the ``.swap`` files are renamed.
+    """Complete or roll back the file changes in a partition's directory that a crash interrupted, and sync it.
 
     ``.deleted`` and ``.cleaned`` files are removed. A ``.swap`` segment is complete and replaces every segment within
     its offset range, some of which may be removed already. If a ``.cleaned`` file with the same or a lower base offset
     exists, the swap had not begun, and the ``.swap`` file is removed too.
+
+    Returns:
+        The remaining file names, and the offset below which a completed swap may have left gaps (0: no swap), which
+        is passed to ``on_swaps`` before the ``.swap`` files are renamed.
     """
     names = disk.list_files(directory)
     files = {name: file for name in names if (file := parse_segment_file(name)) is not None}
@@ -83,7 +84,7 @@ def _first_base_offset_from(names: list[str], end: int) -> int:
 
 
 def _segment_end_offset(disk: Disk, path: str, base_offset: int) -> int:
-    """Return the offset after the last batch of a segment file; at least ``base_offset`` + 1."""
+    """Return the offset after the last batch of a segment file, up to damage; at least ``base_offset`` + 1."""
     file = disk.open(path, readonly=True)
     try:
         end, position, size = base_offset + 1, 0, file.size()

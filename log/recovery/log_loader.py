@@ -34,9 +34,10 @@ MAX_UNSYNCED_RECORDS = MAX_RELATIVE_OFFSET // 2
 def create_log(
     disk: Disk, directory: str, topic: str, partition: int, topic_id: bytes, settings: LogConfig, now_ms: int
 ) -> PartitionLog:
-    """Create a partition's directory, files and empty first segment; return its log.
+    """Create a partition's directory, files and empty first segment at offset 0; return its log.
 
-    Files without records that an earlier attempt left are reused.
+    Files without records that an earlier attempt left are reused. Only ``partition.metadata`` is synced. ``now_ms``:
+    wall clock.
 
     Raises:
         FileExistsError: a segment with records exists in the directory, and is unchanged; OSError: the disk failed.
@@ -70,12 +71,25 @@ def open_log(
     is_contiguous: bool = False,
     on_swaps: Callable[[int], None] = lambda below: None,
 ) -> PartitionLog:
-    """Load an existing partition's log, recovering it unless the last shutdown was ``clean``; return it.
+    """Load an existing partition's log from its files and return it; unless ``clean`` it is recovered.
 
-    ``recovery_point``, ``log_start_offset`` and ``high_watermark`` are the checkpointed offsets. ``compacted_below`` is
-    the offset below which there may be gaps, None if unknown. ``is_contiguous``: there are no gaps between segments
-    (future logs, which are not compacted). ``on_swaps`` is called with the offset below which there may be gaps before
-    an interrupted swap of compacted segments is completed, since it could not be determined after another crash.
+    Recovery reads every batch from the recovery point on and truncates the log before a damaged one.
+
+    Args:
+        disk: Disk with the files.
+        directory: Path of the partition's directory.
+        topic: Topic of the log.
+        partition: Partition number.
+        settings: Settings of the topic.
+        now_ms: Wall clock.
+        clean: True if the last shutdown was clean.
+        recovery_point: Checkpointed recovery point.
+        log_start_offset: Checkpointed log start offset.
+        high_watermark: Checkpointed high watermark.
+        compacted_below: Offset below which there may be gaps; None if unknown.
+        is_contiguous: True if there are no gaps between segments (future logs, which are not compacted).
+        on_swaps: Called with the offset below which there may be gaps, before an interrupted swap of compacted segments
+            is completed, since it could not be determined after another crash.
 
     Raises:
         CorruptFile: ``partition.metadata`` is not readable; OSError: the disk failed.
@@ -109,11 +123,11 @@ class CheckpointState(NamedTuple):
     is_contiguous: bool
 
     def may_have_gap(self, end: int, following: int, *, is_compacted: bool) -> bool:
-        """Return whether the offsets between the end of a segment and the next one, ``following``, were compacted away.
+        """Return True if the offsets from a segment's ``end`` to the next one, ``following``, may be compacted away.
 
-        The cleaner offset is durable before a compacted segment loses its ``.swap`` suffix, and a new segment begins at
-        the log end offset: so a gap above the cleaner offset is a loss, also in a compacted log. (Kafka does not check
-        this.)
+        ``is_compacted``: the topic is compacted. False: the gap is a loss. The cleaner offset is durable before a
+        compacted segment loses its ``.swap`` suffix, and a new segment begins at the log end offset: so a gap above the
+        cleaner offset is a loss, also in a compacted log. (Kafka does not check this.)
         """
         if self.is_contiguous:
             return False
@@ -123,7 +137,7 @@ class CheckpointState(NamedTuple):
 
 
 class EpochProgress(NamedTuple):
-    """Leader epoch of the batches at the current position of a recovery scan."""
+    """Leader epoch of the batches at the current position of a recovery scan; -1: none so far."""
 
     epoch: int
     batch_count: int
@@ -171,7 +185,12 @@ class LogLoader:
     def load(
         self, now_ms: int, log_start_offset: int, high_watermark: int, *, clean: bool
     ) -> tuple[LoadedLogOffsets, int, ProducerStateManager]:
-        """Load the log; return offsets, recovery point and producer state. ``clean``: the last shutdown was clean.
+        """Load the log, recovering it unless ``clean`` (the last shutdown was clean) and readable.
+
+        ``now_ms``: wall clock.
+
+        Returns:
+            Offsets, recovery point and producer state.
 
         Raises:
             OSError: the disk failed.
@@ -208,7 +227,10 @@ class LogLoader:
         return offsets, end if clean else min(point, end), producers
 
     def _first_unreadable_txn_index(self) -> int | None:
-        """Return the base offset of the first malformed transaction index, from where recovery must read, or None."""
+        """Return the base offset of the first segment with a malformed transaction index, or None.
+
+        Recovery must read from that offset on; a message is added to `notes`.
+        """
         for base in base_offsets_of(self._names, ".txnindex"):
             try:
                 _ = self.segments.segment_for(base).aborted_txns
@@ -220,7 +242,10 @@ class LogLoader:
         return None
 
     def _load_cleanly_closed(self, log_start: int) -> RecoveryScan | None:
-        """Set the log end offset from the last segment's last batch; return the scan if it had to be recovered."""
+        """Set the log end offset from the last segment's last batch, trusting the files; return None.
+
+        If that segment is malformed it is recovered, and the scan is returned.
+        """
         segment = self.segments.active
         try:
             start = segment.offset_index.positions[-1] if segment.offset_index.positions else 0
@@ -241,8 +266,9 @@ class LogLoader:
     def _recover_segments(self, recovery_point: int, log_start: int) -> RecoveryScan:
         """Scan every segment that ends above the recovery point; truncate the log before the first damaged batch.
 
-        Segments below the log start need not be contiguous: a power cut may restore some deleted segments and not their
-        neighbours.
+        Sets the log end offset and the leader epochs. Segments after the damage or after a gap that was not compacted
+        are deleted. Segments below the log start need not be contiguous: a power cut may restore some deleted segments
+        and not their neighbours.
         """
         at, first, producers = -1, None, False
         epoch = no_epoch = EpochProgress(-1, 0, -1, frozenset(e for e, _ in self.epochs.entries))
@@ -316,7 +342,7 @@ class LogLoader:
     def _recover_segment(
         self, segment: LogSegment, following: int | None, epoch: EpochProgress
     ) -> tuple[bool, bool, EpochProgress]:
-        """Rebuild one segment's indexes and truncate it at the first damaged batch.
+        """Rebuild one segment's indexes from its batches and truncate it at the first damaged batch.
 
         ``following`` is the next segment's base offset, None for the last segment; ``epoch`` the progress at its start.
 

@@ -39,12 +39,12 @@ class ScrubResult(NamedTuple):
 
 
 def list_sealed_segments(log: PartitionLog) -> list[LogSegment]:
-    """Return the inactive segments that end at or below the recovery point."""
+    """Return the segments of a log that can be scrubbed: inactive ones that end at or below the recovery point."""
     return [s for s, end in zip(log.segments, log.segments.base_offsets[1:], strict=False) if end <= log.recovery_point]
 
 
 def scrub_batches(segment: LogSegment, position: int, at_most_bytes: int) -> ScrubResult:
-    """Verify about ``at_most_bytes`` bytes of batches from ``position`` on; return next position and damaged ranges.
+    """Verify about ``at_most_bytes`` bytes of batches from file position ``position`` on; nothing is changed.
 
     Raises:
         OSError: the file cannot be opened, or was removed.
@@ -67,7 +67,10 @@ def scrub_batches(segment: LogSegment, position: int, at_most_bytes: int) -> Scr
 
 
 def _end_of_damage(segment: LogSegment, position: int) -> int:
-    """Return the position of the next valid batch: after the damaged one by its size, else by the offset index."""
+    """Return the position of the next valid batch after the damaged one at ``position``; the file size if none is.
+
+    It is found by the size of the damaged batch, else by the offset index.
+    """
     size = _size_at(segment, position)
     candidates = [] if size is None else [position + size]
     candidates += [p for p in segment.offset_index.positions if p > position]

@@ -27,7 +27,8 @@ def _copy_unparsed(source: LogSegment, position: int, target: LogSegment) -> Non
 def split_overflowed_segment(disk: Disk, directory: str, source: LogSegment) -> list[LogSegment]:
     """Split a segment with offset overflow on disk; return the new segments that replace ``source``, in offset order.
 
-    Bytes after a damaged batch are copied unparsed: recovery of the last part truncates them.
+    Its files are replaced by those of the new segments, synced. Bytes after a damaged batch are copied unparsed:
+    recovery of the last part truncates them.
 
     Raises:
         OSError: the disk failed.
