@@ -1,1 +1,1 @@
-"""Segments of a log: batches in a file with offset, time and transaction index."""
+"""Segments of a log: batches in a file, with offset, time and transaction index."""

@@ -42,7 +42,7 @@ class LogOffsetPosition(NamedTuple):
 
 
 class ScannableSegment(Protocol):
-    """Interface to a scanned segment (`LogSegment`): it may grow, and its file may be reopened meanwhile."""
+    """Interface to a segment that is scanned (`LogSegment`): it may grow, and its file may be reopened meanwhile."""
 
     path: str
     size_bytes: int
@@ -54,7 +54,9 @@ class ScannableSegment(Protocol):
 
 
 def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOffsetPosition | None:
-    """Return the first batch at or after ``position`` whose last offset is at or above ``offset``; None for none.
+    """Return the first batch from file position ``position`` on whose last offset is at least ``offset``, or None.
+
+    Only headers are read. A range that scrubbing found damaged and that may contain the offset is returned as a batch.
 
     Raises:
         WireError: as `LogSegment.locate`.
@@ -101,7 +103,7 @@ def _last_offset_delta(window: bytes, at: int) -> int:
 def iterate_batches(
     segment: ScannableSegment, position: int, *, check: bool
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield every batch from ``position`` on as (position, header, bytes); ``check`` verifies the checksum.
+    """Yield every batch from a file position on as (position, header, bytes); ``check`` verifies the checksum.
 
     Raises:
         WireError: a batch is malformed or has a bad checksum; all earlier batches were yielded.
@@ -132,12 +134,12 @@ def iterate_batches(
 
 
 def damaged_bytes_from(damage: Iterable[ByteRange], position: int) -> int:
-    """Return the size of the damaged range that begins at ``position``; 0 if there is none."""
+    """Return the size in bytes of the damaged range that begins at ``position``; 0 if none begins there."""
     return next((end - start for start, end in damage if start == position), 0)
 
 
 def undamaged_end(damage: Iterable[ByteRange], position: int, end: int) -> int:
-    """Return the end of the undamaged bytes from ``position`` up to ``end``; ``position`` if it is damaged itself."""
+    """Return the end of the undamaged bytes from ``position`` on, at most ``end``; ``position`` if it is damaged."""
     for start, stop in damage:
         if start <= position < stop:
             return position

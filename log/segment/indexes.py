@@ -75,12 +75,12 @@ class OffsetIndex:
         self.positions.append(position)
 
     def lookup(self, offset: int) -> int:
-        """Return the position of a batch at or before the batch that contains ``offset``; 0 without such an entry."""
+        """Return the file position of an indexed batch at or before the one that contains ``offset``, 0 if none is."""
         at = bisect_right(self.offsets, offset - self.base_offset)
         return self.positions[at - 1] if at else 0
 
     def entries_below(self, offset: int) -> OffsetIndex:
-        """Return a new index with the entries of batches that end below ``offset``."""
+        """Return a new index with the entries of batches that end below ``offset``; this index is not changed."""
         index, at = OffsetIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
         index.offsets, index.positions = self.offsets[:at], self.positions[:at]
         return index
@@ -245,7 +245,7 @@ def unpack_txn_index(raw: bytes, path: str) -> list[AbortedTxn]:
 
 
 def rewrite_txn_index(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
-    """Replace a ``.txnindex`` file if its contents differ from ``entries``, without a sync."""
+    """Replace a ``.txnindex`` file, unsynced, if its contents differ from ``entries``; remove it if there are none."""
     try:
         if read_txn_index(disk, path) == entries:
             return
@@ -255,13 +255,16 @@ def rewrite_txn_index(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
 
 
 def append_to_txn_index(disk: Disk, path: str, count: int, entry: AbortedTxn) -> None:
-    """Write an entry into a ``.txnindex`` file after its first ``count`` entries, without a sync."""
+    """Write an entry into a ``.txnindex`` file, created if missing, after its first ``count`` entries, unsynced."""
     with closing(disk.open(path, create=True)) as file:
         file.pwrite(_TXN_ENTRY.pack(0, *entry), count * _TXN_ENTRY.size)
 
 
 def write_txn_index(disk: Disk, path: str, entries: list[AbortedTxn], *, sync: bool = False) -> None:
-    """Replace a ``.txnindex`` file; without entries remove it."""
+    """Replace a ``.txnindex`` file by ``entries``; without entries remove it.
+
+    ``sync``: its contents, not the rename.
+    """
     if entries:
         write_file(disk, path, b"".join(_TXN_ENTRY.pack(0, *entry) for entry in entries), sync=sync, sync_dir=False)
     elif disk.exists(path):

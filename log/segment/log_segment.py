@@ -105,7 +105,7 @@ class LogSegment:
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig, now_ms: int) -> LogSegment:
-        """Create the files of a new, empty segment; return it."""
+        """Create the ``.log`` and empty index files of a new segment, unsynced; return it. ``now_ms``: wall clock."""
         segment = cls.create_without_indexes(disk, directory, base_offset, settings, now_ms)
         for suffix in (".index", ".timeindex"):
             disk.open(segment.path + suffix, create=True).close()
@@ -116,7 +116,7 @@ class LogSegment:
     def create_without_indexes(
         cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig, created_ms: int, suffix: str = ""
     ) -> LogSegment:
-        """Create the ``.log`` file of a new, empty segment, with state suffix ``suffix``; return the segment."""
+        """Create, or empty, the ``.log`` file of a new segment, with state suffix ``suffix``; return the segment."""
         segment = cls(disk, directory, base_offset, settings, created_ms)
         segment._file = disk.open(f"{segment.path}.log{suffix}", create=True)
         segment._file.truncate(0)
@@ -128,7 +128,7 @@ class LogSegment:
 
     @classmethod
     def load(cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig) -> LogSegment:
-        """Return an existing segment without reading it; its index files are trusted unless malformed."""
+        """Return an existing segment without reading it; its index files will be trusted unless malformed."""
         found = disk.stat(f"{directory}/{base_offset:020d}.log")
         segment = cls(disk, directory, base_offset, settings, found.mtime_ms)
         segment.size_bytes = found.size_bytes
@@ -148,7 +148,7 @@ class LogSegment:
         return segment
 
     def set_directory(self, directory: str) -> None:
-        """Set the path after the partition's directory was renamed to ``directory``."""
+        """Set the path after the partition's directory was renamed to ``directory``; no file is touched."""
         self.path = f"{directory}/{segment_file_name(self.base_offset, '')}"
 
     def update_config(self, settings: LogConfig) -> None:
@@ -160,7 +160,7 @@ class LogSegment:
         self._is_pinned = False
 
     def is_open_file(self, file: File) -> bool:
-        """Return whether ``file`` is the currently open file of this segment."""
+        """Return True if ``file`` is the currently open file of this segment, not one that was closed or replaced."""
         return self._file is file
 
     @property
@@ -201,7 +201,7 @@ class LogSegment:
         return self._aborted_txns
 
     def load_max_timestamp(self) -> None:
-        """Load `max_timestamp` from the time index file if it is unknown; unloading the index keeps it."""
+        """Load `max_timestamp` (ms) from the time index file if it is unknown; unloading the index keeps it."""
         if not self._max_timestamp_loaded:
             found = read_last_time_entry(self._disk, f"{self.path}.timeindex", self.base_offset)
             if found is None:
@@ -227,7 +227,7 @@ class LogSegment:
             self.max_timestamp, self.max_timestamp_offset = self._time_index.last_entry()
 
     def rebuild_indexes(self) -> None:
-        """Rebuild offset and time index from the batches up to the first malformed one."""
+        """Rebuild offset and time index in memory from the batches up to the first malformed one."""
         self.reset_indexes()
         try:
             for position, header, _ in self.scan():
@@ -236,7 +236,7 @@ class LogSegment:
             pass
 
     def reset_indexes(self) -> None:
-        """Clear offset and time index before `index_batch` refills them."""
+        """Clear offset and time index in memory before `index_batch` refills them."""
         self._offset_index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
         self.are_index_files_stale = self._max_timestamp_loaded = True
@@ -258,7 +258,7 @@ class LogSegment:
         return IndexedBatch(index.positions[-1], self.base_offset + index.offsets[-1])
 
     def index_batch(self, header: BatchHeader, position: int) -> None:
-        """Add a batch at ``position`` to the indexes, every ``index.interval.bytes``; its header has final offsets."""
+        """Count a batch at a file position; index it if the last entry is ``index.interval.bytes`` before it."""
         self._index_entry(header.last_offset, header.max_timestamp, header.size_bytes, position)
 
     def resume_index(self, size_bytes: int) -> None:
@@ -280,7 +280,7 @@ class LogSegment:
         self.bytes_since_index_entry += size_bytes
 
     def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch, whose offsets are set, at the end of the segment and index it.
+        """Write one batch, whose offsets are set, at the end of the segment and index it; no sync.
 
         Raises:
             OSError: the batch could not be written; the segment is truncated to its previous size.
@@ -296,7 +296,7 @@ class LogSegment:
         self._index_entry(last_offset, max_timestamp, size, position)
 
     def should_roll(self, now_ms: int, size_bytes: int, max_timestamp: int, last_offset: int) -> bool:
-        """Return True if the next batch needs a new segment: size, age by timestamp, full index, offset range."""
+        """Return True if the next batch needs a new segment: by size, age by timestamp, full index or offset range."""
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
         if self.size_bytes == 0:
@@ -319,7 +319,7 @@ class LogSegment:
         return must or len(times.offsets) >= settings.segment_index_bytes // 12 - 1
 
     def locate(self, offset: int) -> LogOffsetPosition | None:
-        """Return position and offsets of the first batch that ends at or above ``offset``; None if there is none.
+        """Return position, size and offsets of the first batch that ends at or above ``offset``; None if there is none.
 
         Raises:
             WireError: a batch before it has an invalid size.
@@ -327,7 +327,7 @@ class LogSegment:
         return locate_batch(self, offset, self.offset_index.lookup(offset))
 
     def scan(self, position: int = 0, *, check: bool = True) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Yield every batch from ``position`` on as (position, header, bytes), as `iterate_batches`."""
+        """Yield (file position, header, bytes) of every batch from ``position`` on; WireError as `iterate_batches`."""
         return iterate_batches(self, position, check=check)
 
     def add_aborted_txn(self, entry: AbortedTxn) -> None:
@@ -347,12 +347,12 @@ class LogSegment:
         self._aborted_txns = []
 
     def truncate(self, size_bytes: int) -> None:
-        """Truncate the segment file to ``size_bytes``; the caller corrects the indexes."""
+        """Truncate the segment file to ``size_bytes``, unsynced; the caller corrects the indexes."""
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
 
     def write_index_files(self, *, sync: bool = False, suffix: str = "") -> None:
-        """Write the offset and time index files (at a roll or a close), with state suffix ``suffix``."""
+        """Write the offset and time index, if loaded, into their files, with state suffix ``suffix``."""
         if self._offset_index is None or self._time_index is None:
             return
         self._time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
@@ -364,7 +364,7 @@ class LogSegment:
         self.are_index_files_stale = False
 
     def close_if_idle(self, *, sealed: bool, keep_open: bool = False) -> None:
-        """Close the file unless it was used since the last call; also unload the indexes of a ``sealed`` segment."""
+        """Close the file unless pinned or used since the last call; also unload the indexes of a ``sealed`` segment."""
         if self.used_since_idle_check or self._is_pinned or keep_open:
             self.used_since_idle_check = False
             return
@@ -385,7 +385,7 @@ class LogSegment:
         return out
 
     def fsync(self) -> None:
-        """Sync the segment file."""
+        """Sync the segment file, waiting for the disk; index files are not synced."""
         self.file.fsync()
 
     def detach_file(self) -> None:

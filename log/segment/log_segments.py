@@ -28,7 +28,7 @@ _abort_marker_offset = attrgetter("last_offset")
 
 
 class LogSegments(Sequence[LogSegment]):
-    """Segments of a log, oldest first. There is always at least one after loading or creation of the log."""
+    """List of the segments of one log, oldest first; at least one after loading or creation of the log."""
 
     active: LogSegment
     """Active segment, to which batches are appended: the newest."""
@@ -84,7 +84,7 @@ class LogSegments(Sequence[LogSegment]):
     # ------------------------------------------------------------------ changes of the list
 
     def add(self, segment: LogSegment) -> None:
-        """Append a segment, which becomes the active one."""
+        """Append a segment to the list, as the active one; no file is touched."""
         self._older_bytes = -1
         self._segments.append(segment)
         self.base_offsets.append(segment.base_offset)
@@ -105,6 +105,9 @@ class LogSegments(Sequence[LogSegment]):
         """Create a segment as `create` does, but remove its files on an error.
 
         The active segment is then appended to further, beyond the base offset in the names of those files.
+
+        Raises:
+            OSError: the disk failed; the list of segments is unchanged.
         """
         try:
             return self.create(base_offset, now_ms)
@@ -115,14 +118,14 @@ class LogSegments(Sequence[LogSegment]):
             raise
 
     def replace(self, at: int, count: int, segments: list[LogSegment]) -> None:
-        """Replace ``count`` segments from index ``at`` on by ``segments``; files are unchanged."""
+        """Replace ``count`` segments in the list from index ``at`` on by ``segments``; files are unchanged."""
         self._older_bytes = -1
         self._segments[at : at + count] = segments
         self.base_offsets[at : at + count] = [segment.base_offset for segment in segments]
         self.active = self._segments[-1]
 
     def remove_from(self, at: int) -> None:
-        """Remove the segments from index ``at`` on and delete their files, the newest first."""
+        """Remove the segments from list index ``at`` on and delete their files at once, the newest first."""
         self._older_bytes = -1
         while len(self._segments) > at:
             segment = self._segments.pop()
@@ -136,7 +139,7 @@ class LogSegments(Sequence[LogSegment]):
             self.active = self._segments[-1]
 
     def truncate_to(self, offset: int) -> tuple[int, str | None]:
-        """Remove every batch whose last offset is at or above ``offset``; the first segment itself is kept.
+        """Remove every batch whose last offset is at or above ``offset``; the first segment itself stays.
 
         Returns:
             The new log end offset, and a message if damage truncated the log further, else None.
@@ -145,7 +148,10 @@ class LogSegments(Sequence[LogSegment]):
         return truncate_segment(self.active, offset)
 
     def retire_oldest_below(self, log_start_offset: int, now_ms: int) -> bool:
-        """Retire the oldest segment if it ends at or below the log start offset; return whether it was retired."""
+        """Retire the oldest segment if it ends at or below ``log_start_offset``; return True if it was retired.
+
+        The only segment never is.
+        """
         if len(self._segments) < 2 or self.base_offsets[1] > log_start_offset:
             return False
         self._older_bytes = -1
@@ -154,7 +160,10 @@ class LogSegments(Sequence[LogSegment]):
         return True
 
     def retire(self, segment: LogSegment, now_ms: int) -> None:
-        """Rename a segment's files to ``.deleted``; they are deleted after ``file.delete.delay.ms`` or at a start."""
+        """Rename a segment's files to ``.deleted``; the list of segments is unchanged.
+
+        They are deleted ``file.delete.delay.ms`` after ``now_ms`` (`pop_deletable_files`), or at the next start.
+        """
         segment.detach_file()
         for suffix in SEGMENT_FILE_SUFFIXES:
             path = segment.path + suffix
@@ -172,7 +181,7 @@ class LogSegments(Sequence[LogSegment]):
         return paths
 
     def record_directory_change(self) -> None:
-        """Record that files were created or renamed, so that the next flush syncs the directory."""
+        """Record that files were created or renamed by a caller, so that the next flush syncs the directory."""
         self.directory_changes += 1
 
     def add_aborted_txn(self, aborted: AbortedTxn, *, is_new: bool = False) -> None:
@@ -193,11 +202,11 @@ class LogSegments(Sequence[LogSegment]):
     # ------------------------------------------------------------------ reads
 
     def segment_for(self, offset: int) -> LogSegment:
-        """Return the segment with the largest base offset not above ``offset``, or the first one."""
+        """Return the segment with the largest base offset not above ``offset``; the first one if all are above."""
         return self._segments[max(bisect_right(self.base_offsets, offset) - 1, 0)]
 
     def locate(self, offset: int) -> tuple[LogSegment, LogOffsetPosition] | None:
-        """Return segment and position of the first batch that ends at or above ``offset``; None if there is none.
+        """Return segment and file position of the first batch that ends at or above ``offset``; None if there is none.
 
         Raises:
             WireError: a batch before it is damaged.
@@ -214,7 +223,11 @@ class LogSegments(Sequence[LogSegment]):
     def read(
         self, offset: int, max_bytes: int, upper_offset: int, *, is_bounded: bool, at_least_one: bool
     ) -> FileSlice | None:
-        """Return a file range for `PartitionLog.read`; ``is_bounded``: ``upper_offset`` is below the log end offset."""
+        """Return a file range for `PartitionLog.read`; ``is_bounded``: ``upper_offset`` is below the log end offset.
+
+        Raises:
+            ProtocolError: CORRUPT_MESSAGE for a damaged batch; UNKNOWN_SERVER_ERROR for a negative ``max_bytes``.
+        """
         try:
             found = self.locate(offset)
             if found is None or found[1].base_offset >= upper_offset:
@@ -246,9 +259,9 @@ class LogSegments(Sequence[LogSegment]):
         return FileSlice(segment.file, batch.position, size)
 
     def bytes_between(self, offset: int, upper_offset: int | None) -> int | None:
-        """Return the bytes from the batch that contains ``offset`` up to ``upper_offset`` (None: the log end offset).
+        """Return the size in bytes from the batch that contains ``offset`` up to ``upper_offset`` (None: log end).
 
-        None if ``upper_offset`` is in a later segment, or if a batch cannot be read.
+        0 if there is no batch. None if ``upper_offset`` is in a later segment, or if a batch cannot be read.
         """
         try:
             found = self.locate(offset)
@@ -263,7 +276,10 @@ class LogSegments(Sequence[LogSegment]):
         return None if limit is None else max(limit.position - batch.position, 0)
 
     def is_batch_above(self, offset: int, upper_offset: int) -> bool:
-        """Return whether the batch that ends at or above ``offset`` begins above ``upper_offset`` or is missing."""
+        """Return True if the first batch that ends at or above ``offset`` begins above ``upper_offset`` or is damaged.
+
+        False if ``offset`` is not above ``upper_offset``.
+        """
         if offset <= upper_offset:
             return False
         try:
@@ -273,7 +289,7 @@ class LogSegments(Sequence[LogSegment]):
         return found is None or found[1].base_offset > upper_offset
 
     def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield header and bytes of every batch from the one that contains ``offset`` on.
+        """Yield header and bytes of every batch of the log from the one that contains ``offset`` on.
 
         Raises:
             WireError: a batch on disk is damaged.
@@ -306,7 +322,7 @@ class LogSegments(Sequence[LogSegment]):
         return self.collect_aborted_txns(offset, beyond)
 
     def collect_aborted_txns(self, offset: int, upper_offset: int) -> list[AbortedTxn]:
-        """Return the aborted transactions with records in ``offset`` to ``upper_offset`` (exclusive).
+        """Return the aborted transactions with records from ``offset`` to ``upper_offset`` (exclusive), in log order.
 
         Raises:
             ProtocolError: CORRUPT_MESSAGE: a transaction index is malformed.
@@ -327,7 +343,7 @@ class LogSegments(Sequence[LogSegment]):
     # ------------------------------------------------------------------ files
 
     def unflushed(self, recovery_point: int) -> list[LogSegment]:
-        """Return the segments with records at or above the recovery point, oldest first; at least the active one."""
+        """Return the segments with records at or above the recovery point, oldest first; the active one in any case."""
         return self._segments[max(bisect_right(self.base_offsets, recovery_point) - 1, 0) :]
 
     def close_idle_files(self, recovery_point: int, log_end: int) -> None:
@@ -337,7 +353,11 @@ class LogSegments(Sequence[LogSegment]):
         self.active.close_if_idle(sealed=False, keep_open=recovery_point < log_end)
 
     def write_stale_indexes(self, *, is_active_changed: bool) -> list[str]:
-        """Write the index files that differ from the indexes in memory; return the paths that the caller must sync."""
+        """Write index files that differ from the indexes in memory, and those of a changed active segment, unsynced.
+
+        Returns:
+            The paths that the caller must sync.
+        """
         paths = []
         for segment in self._segments:
             if segment.are_index_files_stale or (segment is self.active and is_active_changed):
@@ -346,13 +366,13 @@ class LogSegments(Sequence[LogSegment]):
         return paths
 
     def close(self) -> None:
-        """Close the files of all segments."""
+        """Close the files of all segments; a later access opens them again."""
         for segment in self._segments:
             segment.close()
 
 
 def remove_files(disk: Disk, paths: list[str]) -> None:
-    """Delete the files in ``paths`` that exist; runs in a thread, since it waits for the disk."""
+    """Delete the files in ``paths`` that exist; called in a thread, since it waits for the disk."""
     for path in paths:
         with suppress(FileNotFoundError):  # the directory was renamed for deletion
             disk.unlink(path)

@@ -10,7 +10,7 @@ from ottla.wire.errors import WireError
 
 
 def truncate_segment(segment: LogSegment, offset: int) -> tuple[int, str | None]:
-    """Remove the batches of a segment that end at or above ``offset``, from file and indexes.
+    """Remove the batches of a segment that end at or above ``offset``, from file and indexes, unsynced.
 
     Index entries below ``offset`` are trusted, so that only a few batches are read.
 
