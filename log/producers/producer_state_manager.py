@@ -327,7 +327,7 @@ class ProducerStateManager:
             pass
 
     def write_snapshot(self, disk: Disk, directory: str, offset: int) -> str:
-        """Write the state, as of ``offset``, as a snapshot into the partition's directory, unsynced; return its path."""
+        """Write the state, as of ``offset``, as an unsynced snapshot in the partition's directory; return its path."""
         path = f"{directory}/{segment_file_name(offset, '.snapshot')}"
         write_file(disk, path, self.pack(), sync=False)
         return path
