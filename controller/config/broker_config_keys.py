@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 
 class BrokerConfigKey(NamedTuple):
-    """Definition of a broker setting: type, importance, update mode, validator and default (None: no default)."""
+    """Definition of a broker setting: type, importance, update mode, validator and default (None: no default).
+
+    The fields are the columns of the tables in this package, in their notation.
+    """
 
     type: str
     importance: str
@@ -374,7 +377,7 @@ add.partitions.to.txn.retry.backoff.ms INT HIGH static 1.. 20
 
 
 def parse_table(table: str) -> dict[str, BrokerConfigKey]:
-    """Return the definitions in a table by setting name."""
+    """Return the definitions in a table by setting name; the module's docstring describes the form of its lines."""
     out = {}
     for line in table.strip().split("\n"):
         name, kind, importance, when, check, *default = line.split(" ", 5)

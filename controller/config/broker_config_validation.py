@@ -40,7 +40,9 @@ class BrokerConfigValues:
         self.values = values
 
     def get(self, name: str) -> ConfigValue | None:
-        """Return the typed value of a setting; None if it has neither value nor default.
+        """Return the typed value of a setting, or of its default; None if it has neither.
+
+        ``name`` must be a known setting.
 
         Raises:
             ValueError: the value is not of the setting's type.
@@ -67,7 +69,7 @@ class BrokerConfigValues:
         return "" if value is None else str(value)
 
     def milliseconds(self, name: str) -> int:
-        """Return a time in ms, from the setting or its synonyms in minutes or hours, by precedence."""
+        """Return a time in ms, from the setting ``name`` or its synonyms in minutes or hours, by precedence."""
         for other, unit in synonyms_of(name):
             value = self.get(other)
             if isinstance(value, int):
@@ -76,7 +78,7 @@ class BrokerConfigValues:
 
 
 def check_values(values: Mapping[str, str]) -> None:
-    """Check each value of a broker's configuration by itself, in the order of Kafka's definitions.
+    """Check each value of a broker's known settings by itself, in the order of Kafka's definitions.
 
     Raises:
         InvalidBrokerConfig: a value is invalid.
@@ -90,9 +92,9 @@ def check_values(values: Mapping[str, str]) -> None:
 
 
 def check_listener_values(values: Mapping[str, str], listeners: Collection[str]) -> None:
-    """Check the values with a listener prefix, such as ``listener.name.X.ssl.keystore.type``.
+    """Check each value with the prefix of a listener, such as ``listener.name.X.ssl.keystore.type``, by itself.
 
-    ``valuesWithPrefixOverride``.
+    As ``valuesWithPrefixOverride``.
 
     Args:
         values: All settings.
@@ -113,7 +115,7 @@ def check_combinations(values: Mapping[str, str], log_dirs: Collection[str] = ()
 
     Args:
         values: Configured settings; the others have Kafka's defaults.
-        log_dirs: The log directories, if known otherwise than from ``values``.
+        log_dirs: The log directories; empty to read them from ``values``.
 
     Raises:
         InvalidBrokerConfig: a rule is violated.
@@ -145,7 +147,7 @@ def check_classes(values: Mapping[str, str]) -> None:
 
 
 def _combination_errors(settings: BrokerConfigValues, log_dirs: Collection[str]) -> Iterator[str]:
-    """Generate Kafka's messages of the violated rules, in the order of Kafka's checks."""
+    """Yield Kafka's messages of the violated rules, in the order of Kafka's checks."""
     yield from _groups(settings)
     yield from _share_groups(settings)
     for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
@@ -160,7 +162,7 @@ def _combination_errors(settings: BrokerConfigValues, log_dirs: Collection[str])
 
 
 def _required(*rules: tuple[bool, str]) -> Iterator[str]:
-    """Generate the messages of Scala's ``require`` for rules (condition, message) whose condition is False."""
+    """Yield the messages, in the form of Scala's ``require``, of those rules (condition, message) that do not hold."""
     return (f"requirement failed: {text}" for holds, text in rules if not holds)
 
 
@@ -263,7 +265,7 @@ def connection_overrides(text: str) -> dict[str, int]:
 
 
 def _groups(settings: BrokerConfigValues) -> Iterator[str]:
-    """Generate the messages of violated rules of ``GroupCoordinatorConfig``."""
+    """Yield Kafka's error messages for the violated rules of ``GroupCoordinatorConfig``."""
     for name, known in (("group.consumer.assignors", CONSUMER_ASSIGNORS), ("group.share.assignors", SHARE_ASSIGNORS)):
         for element in settings.elements(name):
             if element not in known:
@@ -284,7 +286,7 @@ def _groups(settings: BrokerConfigValues) -> Iterator[str]:
 
 
 def _bounded(settings: BrokerConfigValues, name: str) -> Iterator[str]:
-    """Yield Kafka's error messages if ``group.KIND.NAME`` exceeds ``group.KIND.min.NAME`` or ``group.KIND.max.NAME``.
+    """Yield Kafka's error messages if ``group.KIND.NAME`` is not in ``group.KIND.min.NAME`` to ``group.KIND.max.NAME``.
 
     ``name`` is ``KIND.NAME``, such as ``consumer.session.timeout.ms``.
     """

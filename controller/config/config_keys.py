@@ -154,15 +154,15 @@ _SYNONYMS_OF = {name: names for names in SYNONYMS for name, _ in names if name !
 
 
 def synonyms_of(name: str) -> tuple[tuple[str, int], ...]:
-    """Return the synonyms of a broker setting by precedence: (name, factor to the setting's unit).
+    """Return a broker setting and its synonyms by precedence: (name, factor to the unit of the first).
 
-    ``DynamicBrokerConfig.brokerConfigSynonyms``.
+    As ``DynamicBrokerConfig.brokerConfigSynonyms``. A setting without synonyms has one entry, with the factor 1.
     """
     return _SYNONYMS_OF.get(name) or ((name, 1),)
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """Return the definition of a broker setting, also with a listener prefix; None if it is unknown."""
+    """Return the definition of a broker setting, which may have a listener prefix; None if it is unknown."""
     base = base_name(name)
     known = BROKER_KEYS.get(base) or INTERNAL_BROKER_KEYS.get(name) or QUOTA_KEYS.get(name)
     own = OWN_BROKER_KEYS.get(name) or AUTHORIZER_KEYS.get(name)
@@ -170,12 +170,12 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def canonical_values(values: Mapping[str, str]) -> dict[str, str]:
-    """Return a broker's settings with their values in canonical form (see `canonical_value`)."""
+    """Return broker settings with their values in canonical form (see `canonical_value`)."""
     return {name: canonical_value(broker_key(name), value) for name, value in values.items()}
 
 
 def topic_key(name: str) -> ConfigKey | None:
-    """Return the definition of a topic setting; None if it is unknown."""
+    """Return the definition of a topic setting, internal ones and Ottla's own included; None if it is unknown."""
     return TOPIC_KEYS.get(name) or INTERNAL_TOPIC_KEYS.get(name) or OWN_TOPIC_KEYS.get(name)
 
 

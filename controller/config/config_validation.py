@@ -53,7 +53,7 @@ def check_cordoned(image: MetadataImage, changes: Mapping[str, str | None]) -> N
 
 
 def check_min_isr(image: MetadataImage, name: str, changes: Mapping[str, str | None]) -> None:
-    """Check changes of min.insync.replicas of broker ``name`` ("": cluster default) with eligible leader replicas.
+    """Check an alteration of min.insync.replicas of broker ``name`` ("": cluster default); None removes it.
 
     With ELR enabled, it must be set as cluster default, and not for single brokers (KIP-966).
 
@@ -71,7 +71,7 @@ def check_min_isr(image: MetadataImage, name: str, changes: Mapping[str, str | N
 
 
 def _broker_number(broker: Mapping[str, str], name: str) -> int:
-    """Return an integer setting of the broker; its default if it is unset or invalid."""
+    """Return an integer setting from the broker settings ``broker``; its default if it is unset or invalid there."""
     key = broker_key(name)
     text = valid_canonical_value(key, broker[name]) if name in broker else None
     return int(text or BROKER_KEYS[name].default or 0)
@@ -90,8 +90,8 @@ def check_topic(values: Mapping[str, str], static: Mapping[str, str], existing: 
     """Check the combination of a topic's settings (``LogConfig.validateTopicLogConfigValues``).
 
     Args:
-        values: New settings of the topic, each of which is valid by itself.
-        static: Settings of the broker.
+        values: All settings that the topic will have, each of which is valid by itself.
+        static: Settings of the broker, for those that the topic does not set.
         existing: Current settings of the topic.
 
     Raises:
@@ -114,7 +114,7 @@ _IN_ORDER = sorted(GROUP_KEYS, key=lambda name: (name.partition(".")[0], "heartb
 
 
 def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
-    """Check that a group's settings are within the broker's limits (``GroupConfig.validate``).
+    """Check that a group's settings are within the broker's limits and fit together (``GroupConfig.validate``).
 
     Args:
         values: Settings of the group, each of which is valid by itself.
@@ -172,7 +172,7 @@ def _is_pattern(text: str) -> bool:
 
 
 def check_size(value: str | None) -> None:
-    """Raise INVALID_CONFIG for a config value above `MAX_CONFIG_VALUE_BYTES`."""
+    """Raise ProtocolError INVALID_CONFIG for a value of more than `MAX_CONFIG_VALUE_BYTES` bytes; None is valid."""
     if value is not None and (len(value) > MAX_CONFIG_VALUE_BYTES or len(value.encode()) > MAX_CONFIG_VALUE_BYTES):
         why = "The configuration value cannot be added because it exceeds the maximum value size of"
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{why} {MAX_CONFIG_VALUE_BYTES} bytes.")

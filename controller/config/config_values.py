@@ -49,7 +49,7 @@ _LISTS = ("list", "some")
 
 
 def base_name(name: str) -> str:
-    """Return the setting name without its prefix ``listener.name.NAME.`` and SASL mechanism, if it has them."""
+    """Return the setting name without its prefix ``listener.name.NAME.`` and the SASL mechanism after it, if any."""
     found = _LISTENER.fullmatch(name)
     if found is None:
         return name
@@ -83,7 +83,7 @@ def parse(key: ConfigKey, value: str) -> ConfigValue:
 
 
 def _is_distinct(key: ConfigKey) -> bool:
-    """Return True if the validator of a LIST setting is a ``ValidList``, which removes duplicates."""
+    """Return True if the validator of a LIST setting is Kafka's ``ValidList``, which removes duplicates."""
     return key.check.partition(":")[0] in _LISTS or "|" in key.check
 
 
@@ -100,7 +100,7 @@ def to_text(value: ConfigValue) -> str:
 
 
 def canonical_value(key: ConfigKey | None, value: str) -> str:
-    """Return the canonical text of a value; an unparsable one is trimmed, one of an unknown key unchanged."""
+    """Return a value's text as Kafka writes it back; an unparsable one is trimmed, one of an unknown key unchanged."""
     if key is None or key.type == "UNKNOWN":
         return value
     try:
@@ -110,7 +110,7 @@ def canonical_value(key: ConfigKey | None, value: str) -> str:
 
 
 def check_value(key: ConfigKey, value: str) -> str | None:
-    """Return Kafka's error message if ``value`` cannot be parsed or its validator rejects it, else None."""
+    """Return Kafka's error message if ``value`` cannot be parsed or its validator rejects it; None if it is valid."""
     key = key._replace(name=base_name(key.name))
     try:
         parsed = parse(key, value)
@@ -135,7 +135,7 @@ def _is_class(name: str, value: ConfigValue) -> bool:
 
 
 def valid_canonical_value(key: ConfigKey | None, value: str) -> str | None:
-    """Return the canonical text of a stored value; None if it is invalid, so that the default applies."""
+    """Return the text of a stored value as `canonical_value`; None if it is invalid, so that the default applies."""
     if key is not None and check_value(key, value) is not None:
         return None
     return canonical_value(key, value)
@@ -194,7 +194,7 @@ def _check_text(key: ConfigKey, text: str) -> None:
 
 
 def _check_elements(key: ConfigKey, elements: list[str]) -> None:
-    """Check a LIST as ``ValidList``: no empty element, only allowed ones, and for ``some`` at least one."""
+    """Raise _Invalid unless a LIST is valid by ``ValidList``: no empty, only allowed elements; ``some``: at least one."""
     kind, _, allowed = key.check.partition(":")
     names = (allowed or ("" if kind in _LISTS else kind)).split("|")
     known = [] if names == [""] else names
@@ -209,7 +209,7 @@ def _check_elements(key: ConfigKey, elements: list[str]) -> None:
 
 
 def _check_replicas(key: ConfigKey, elements: list[str]) -> None:
-    """Check a list of throttled replicas, as ``ThrottledReplicaListValidator``."""
+    """Raise _Invalid unless a list of throttled replicas is valid, as ``ThrottledReplicaListValidator``."""
     replicas = [trim(x) for x in elements]
     if "".join(replicas) != "*" and not all(_REPLICA.fullmatch(x) for x in replicas):
         allowed = "the literal '*' or a list of replicas in the following format: "
@@ -219,7 +219,7 @@ def _check_replicas(key: ConfigKey, elements: list[str]) -> None:
 
 
 def _check_voters(key: ConfigKey, elements: list[str]) -> None:
-    """Check ``controller.quorum.voters``, as ``ControllerQuorumVotersValidator``."""
+    """Raise _Invalid unless ``controller.quorum.voters`` is valid, as ``ControllerQuorumVotersValidator``."""
     form = f"for the configuration {key.name}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`."
     for entry in elements:
         number, _, address = entry.partition("@")
@@ -239,7 +239,7 @@ def _check_voters(key: ConfigKey, elements: list[str]) -> None:
 
 
 def _check_servers(key: ConfigKey, elements: list[str]) -> None:
-    """Check ``controller.quorum.bootstrap.servers``, as ``ControllerQuorumBootstrapServersValidator``."""
+    """Raise _Invalid for invalid bootstrap servers, as ``ControllerQuorumBootstrapServersValidator``."""
     for entry in elements:
         found = _HOST_PORT.fullmatch(entry)
         if found is None:

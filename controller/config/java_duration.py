@@ -1,4 +1,4 @@
-"""Durations in Java's form (ISO 8601): ``PnDTnHnMn.nS``, for ``by_duration`` offset resets.
+"""Parser of durations in Java's form (ISO 8601), ``PnDTnHnMn.nS``, for offset resets ``by_duration``.
 
 Source: ``java.time.Duration.parse`` as ``AutoOffsetResetStrategy.java`` uses it (apache/kafka 4.3.1).
 """
@@ -19,7 +19,7 @@ _MOST_S = 2**63
 
 
 def by_duration_ms(text: str) -> int | None:
-    """Return the duration of ``by_duration:PT1H`` in milliseconds; None for another text or a negative duration."""
+    """Return the duration in a text such as ``by_duration:PT1H`` in ms, rounded down; None if invalid or negative."""
     found = _DURATION.fullmatch(text.removeprefix(BY_DURATION)) if len(text) <= _MOST_CHARS else None
     if found is None or not text.startswith(BY_DURATION):
         return None

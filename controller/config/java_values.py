@@ -1,4 +1,4 @@
-"""Numbers, booleans and lists in settings, parsed and formatted as Java does.
+"""Parsers and writers of numbers, booleans and lists in settings, as Java does it.
 
 Source: ``ConfigDef.parseType`` and ``ConfigDef.convertToString`` (apache/kafka 4.3.1), which use ``String.trim``,
 ``Integer.parseInt``, ``Long.parseLong``, ``Double.parseDouble`` and ``Double.toString``.
@@ -92,7 +92,7 @@ def parse_boolean(text: str) -> bool:
 def parse_list(text: str) -> list[str]:
     """Return the elements of a comma-separated list, without whitespace around the commas; ``text`` must be trimmed.
 
-    An empty text has no elements; empty elements between commas are kept.
+    An empty text has no elements; empty elements between commas are returned.
     """
     return _COMMA.split(text) if text else []
 

@@ -1,4 +1,4 @@
-"""Allowed class names of settings: Kafka's own classes, per setting. Third-party classes are not supported.
+"""Allowed class names of settings that name a Java class: Kafka's own classes. Others are not supported.
 
 Source: ``KafkaConfig`` and the config classes it joins (apache/kafka 4.3.1).
 """

@@ -30,11 +30,11 @@ _BROKER_SETTINGS = (
 
 
 def check_tiered_storage(values: Mapping[str, str], static: Mapping[str, str], existing: Mapping[str, str]) -> None:
-    """Check a topic's settings of tiered storage together with its retention.
+    """Check a topic's settings of tiered storage together with its retention and cleanup policy.
 
     Args:
-        values: New settings of the topic, each of which is valid by itself.
-        static: Settings of the broker.
+        values: All settings that the topic will have, each of which is valid by itself.
+        static: Settings of the broker, for those that the topic does not set.
         existing: Current settings of the topic.
 
     Raises:
@@ -89,11 +89,11 @@ class _TopicSettings:
         return self._broker.elements("log.cleanup.policy")
 
     def is_true(self, name: str) -> bool:
-        """Return whether a boolean setting, which only topics have, is true."""
+        """Return True if a boolean setting, which only topics have, is set to true."""
         return _is_true(self._values, name)
 
     def number(self, name: str) -> int:
-        """Return the value of an integer setting."""
+        """Return the value of an integer setting of the topic, or the broker's."""
         if name in self._values:
             return int(canonical_value(TOPIC_KEYS[name], self._values[name]))
         if name == "retention.ms":
@@ -102,7 +102,7 @@ class _TopicSettings:
 
 
 def _check_local_retention(settings: _TopicSettings, name: str) -> None:
-    """Check that a topic's local retention is at most its retention."""
+    """Raise ProtocolError INVALID_CONFIG if a topic's local retention (by time or size) is above its retention."""
     most, local = settings.number(name), settings.number(f"local.{name}")
     is_limited = most != UNLIMITED if name == "retention.ms" else most > UNLIMITED
     if not is_limited or local == SAME_AS_RETENTION:
@@ -117,7 +117,7 @@ def _check_local_retention(settings: _TopicSettings, name: str) -> None:
 
 
 def _check_equal_retention(settings: _TopicSettings, name: str) -> None:
-    """Check that both retentions of a topic that is no longer copied are equal."""
+    """Raise ProtocolError INVALID_CONFIG unless both retentions of a topic that is no longer copied are equal."""
     if settings.number(f"local.{name}") not in (SAME_AS_RETENTION, settings.number(name)):
         raise _invalid(
             f"When `remote.log.copy.disable` is set to true, the `local.{name}` "
