@@ -1,4 +1,4 @@
-"""Initial feature levels of a new cluster, by Kafka release.
+"""Initial feature levels of a new cluster, by Kafka release, for the format command and the first active controller.
 
 Source: ``MetadataVersion.java``, ``Feature.java``, ``Formatter.java`` (apache/kafka 4.3.1).
 
@@ -61,7 +61,7 @@ def metadata_version_of_release(text: str) -> int:
 
 
 def default_level(feature: str, metadata_version: int) -> int:
-    """Return the level of a feature in `LEVELS_SINCE` at which a new cluster of a metadata.version starts."""
+    """Return the level at which a new cluster of a metadata.version starts a feature of `LEVELS_SINCE`; 0: off."""
     steps = LEVELS_SINCE[feature].items()
     return max((level for level, since in steps if since <= metadata_version), default=0)
 

@@ -1,8 +1,7 @@
 """State machine of the controller: decides on requests and events, and replays records into the metadata image.
 
-It joins the control areas (`broker_registration`, `broker_heartbeat`, and through `request_routing` all others),
-without disk, network or Raft: quorums of one and of many controllers use it alike. Source: ``QuorumController.java``
-(apache/kafka 4.3.1).
+It joins the request modules in `control`, without disk, network or Raft: quorums of one and of many controllers use it
+alike. Source: ``QuorumController.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class ControllerStateMachine:
-    """Metadata images and soft state of the controller.
+    """Metadata images of a controller, and its soft state: what is in memory only and not in the log.
 
     Requests are decided on ``latest_image``, which has uncommitted records too; other components see ``image`` only,
     with the committed records.
@@ -86,14 +85,17 @@ class ControllerStateMachine:
 
     @cached_property
     def probes(self) -> BrokerProbes:
-        """Soft state, also of a standby controller: which broker processes a probe has reached."""
+        """Soft state, also of a standby controller: broker processes that a probe has reached (fast fencing)."""
         # lazy: 1.0 ms, 21 kB: only in a cluster
         from ottla.controller.control.fast_fencing import BrokerProbes
 
         return BrokerProbes()
 
     def activate(self, now_ms: float, own: int | None = None) -> None:
-        """Reset the soft state for a new active controller; ``own`` is the id of the broker in this process, if any."""
+        """Reset the soft state when this node becomes active controller; every unfenced broker gets a new session.
+
+        ``own``: id of the broker in this process, None without one. ``now_ms``: monotonic.
+        """
         self.heartbeat_state.reset()
         self.fenced_since.reset()
         self.heartbeat_tracker.activate(self.latest_image, now_ms, own)
@@ -101,10 +103,14 @@ class ControllerStateMachine:
     def decide(
         self, event: Any, version: int = 0, next_offset: int = 0, now_ms: float = 0, wall_ms: int = 0
     ) -> ControllerResult | ControllerResultSteps:
-        """Return records and response for a request or event, decided on the latest image.
+        """Return records and response for a request or event, or a job for them, decided on the latest image.
 
-        ``version``: API version of the request. ``next_offset``: offset that the first record would have. ``now_ms``:
-        monotonic time, as in `heartbeat_tracker`. ``wall_ms``: wall clock.
+        Image and log are not changed: the caller appends and replays the records. ``version``: API version of the
+        request. ``next_offset``: offset that the first record would have. ``now_ms``: monotonic time, as in
+        `heartbeat_tracker`. ``wall_ms``: wall clock.
+
+        Raises:
+            ProtocolError: the request is rejected; a job raises it when it runs.
         """
         image, static = self.latest_image, self.defaults.static_config
         match event:
@@ -128,7 +134,11 @@ class ControllerStateMachine:
                 return request_routing.route_request(self, event, version)
 
     def replay(self, offset: int, record: Message) -> None:
-        """Replay an appended record at ``offset``; a metadata transaction's records are replayed at its end."""
+        """Replay an appended or committed record at ``offset`` into the next image; called in the order of the log.
+
+        ``offset``: -1 for a record of a snapshot. Records of a metadata transaction are replayed at its end.
+        `complete_append` makes the image visible.
+        """
         match record:
             case BeginTransactionRecord():
                 self._transaction = []
@@ -150,7 +160,7 @@ class ControllerStateMachine:
                 self._replay_record(record)
 
     def reset_for_snapshot(self) -> None:
-        """Reset to an empty image, before the records of a snapshot are replayed."""
+        """Reset the next image to an empty one, before a snapshot's records are replayed; the published one stays."""
         self._builder = ImageBuilder(MetadataImage())
         self._transaction = self._records_after_abort = None
 
@@ -165,13 +175,13 @@ class ControllerStateMachine:
         self._builder.replay(record)
 
     def complete_append(self, offset: int, epoch: int) -> Job[None]:
-        """Build the latest image from the records replayed up to ``offset`` in ``epoch``, as a job."""
+        """Set ``latest_image`` to one with the records replayed up to ``offset`` (inclusive) in ``epoch``, as a job."""
         if self._builder is None:
             self._builder = ImageBuilder(self.image)
         self.latest_image = yield from self._builder.image(offset, epoch)
 
     def publish(self) -> Job[tuple[MetadataImage, MetadataDelta]]:
-        """Make the latest image, whose records are committed, the published one; return it and its delta.
+        """Make the latest image, whose records are committed, the published one, as a job; return it and its delta.
 
         The delta has the changes since the image before. ``image`` is replaced when the job is complete.
         """
@@ -182,7 +192,7 @@ class ControllerStateMachine:
         return image, delta
 
     def revert(self) -> None:
-        """Discard all uncommitted records after a loss of leadership: the latest image is the committed one again."""
+        """Discard all uncommitted records after a loss of leadership: ``latest_image`` is ``image`` again."""
         self._builder = None
         self._transaction = None if self._records_after_abort is None else list(self._records_after_abort)
         self.latest_image = self.image

@@ -1,6 +1,6 @@
 """Limits of the size of requests to the controller; beyond each, the request or a part of it gets an error.
 
-The form is that of `ottla.broker.config.limits`, from which `docs/reference/limits.md` is generated.
+The docstrings have the form of `ottla.broker.config.limits`: `docs/reference/limits.md` is generated from them.
 """
 
 from __future__ import annotations

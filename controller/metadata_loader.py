@@ -1,4 +1,6 @@
-"""Replay of committed records from the metadata log, on nodes that do not append them as active controller.
+"""Replay of committed records of the metadata log on nodes that are not the active controller.
+
+The active controller replays its own records when it appends them.
 
 Source: ``MetadataLoader.java``, ``QuorumController.QuorumMetaLogListener`` (apache/kafka 4.3.1).
 """
@@ -23,7 +25,7 @@ class MetadataLoader:
         self._generation = 0
 
     def load_initial_snapshot(self) -> None:
-        """Replay and publish the snapshot of the store at the start of the node.
+        """Replay and publish the store's newest snapshot at the start of the node, without yielding to other tasks.
 
         Raises:
             IncompatibleQuorum: this node does not support its metadata.version.
@@ -38,7 +40,7 @@ class MetadataLoader:
         activation.check_metadata_version(machine.image)
 
     def reload_snapshot(self) -> Job[None]:
-        """Replay the downloaded snapshot that has replaced the log, into an empty image, as a job.
+        """Replay the downloaded snapshot that has replaced the log into an empty image, as a job; nothing is published.
 
         Raises:
             IncompatibleQuorum: this node does not support its metadata.version.
@@ -55,7 +57,9 @@ class MetadataLoader:
         activation.check_metadata_version(machine.latest_image)
 
     def catch_up(self, end_offset: int) -> Job[None]:
-        """Replay all records below ``end_offset``, which are committed, after a snapshot that has replaced the log.
+        """Replay all records below ``end_offset``, which are committed, into the latest image, as a job.
+
+        If a downloaded snapshot has replaced the log, it is replayed first. Nothing is published.
 
         Raises:
             WireError: a record cannot be read.

@@ -33,7 +33,10 @@ StaticConfig = Mapping[str, str]
 
 
 class PeriodicTaskContext(NamedTuple):
-    """Input of a periodic task: latest image, soft state, settings of the node and time."""
+    """Input of a periodic task: latest image, soft state of the controller, settings of the node, and times.
+
+    ``wall_ms``: wall clock.
+    """
 
     image: MetadataImage
     heartbeat_tracker: BrokerHeartbeatTracker
@@ -45,9 +48,10 @@ class PeriodicTaskContext(NamedTuple):
 
 
 class PeriodicTask(NamedTuple):
-    """Periodic task: name, period in ms by the node's settings (0: never), and the function that decides on it.
+    """Periodic task of the active controller: name, period in ms by the node's settings (0: never), and its decision.
 
-    The response is True if there is more to do; a text counts as True and is logged.
+    ``decide`` returns records and response, or a job for them. The response is True if there is more to do; a text
+    counts as True and is logged.
     """
 
     name: str

@@ -159,21 +159,21 @@ class QuorumController:
         return self._store.log.log_end_offset
 
     def leader_address(self) -> tuple[str, int] | None:
-        """Return host and port of the active controller's listener; None if unknown."""
+        """Return host and port of the leader's controller listener; None if the leader or its address is unknown."""
         found = self._raft.addresses.endpoint(self.leader_id, self._quorum.listener)
         return None if found is None else (found.host, found.port)
 
     def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
         """Call ``listener`` with the committed image now, and after each commit before the responses to its requests.
 
-        The contract is that of `MetadataSubscriptions.subscribe`; the result ends the subscription.
+        The contract is that of `MetadataSubscriptions.subscribe`; calling the result ends the subscription.
         """
         return self._subscriptions.subscribe(listener)
 
     # ------------------------------------------------------------------ main loop
 
     def load(self) -> None:
-        """Load the newest snapshot and the voters, and create the Raft driver.
+        """Load the newest snapshot and the voters, and create the Raft driver; called once, before `run`.
 
         Raises:
             IncompatibleQuorum: not a member of the quorum, or the metadata.version is not supported.
@@ -233,7 +233,7 @@ class QuorumController:
                 self._fail(error)
 
     async def _wait_for_resources(self, error: OSError) -> None:
-        """Deactivate and retry after a shortage of descriptors or memory, which is not a disk failure.
+        """Deactivate, then sleep before a retry, after a shortage of descriptors or memory, which is no disk failure.
 
         As on a loss of leadership, uncommitted changes are discarded, and pending requests fail and are retried.
         """
@@ -245,7 +245,7 @@ class QuorumController:
         await self._env.sleep(SHORTAGE_RETRY_S)
 
     async def _follow_leader(self) -> None:
-        """Publish committed records once this node has caught up with the leader."""
+        """Publish committed records of another leader, once this node has caught up with it; set it ready then."""
         raft, machine = self._raft, self.machine
         if not self._ready.is_set():
             if raft.catch_up_offset < 0 or self._loader.position < raft.catch_up_offset:
@@ -257,7 +257,7 @@ class QuorumController:
         self._ready.set()
 
     def _activate(self, epoch: int) -> Job[None]:
-        """Activate after all records before this node's epoch: append the first records and accept requests."""
+        """Become active controller in ``epoch``: commit the first records, then accept requests; a job."""
         turns, machine = self._request_processor, self.machine
         turns.epoch = epoch
         machine.kraft_version = self.kraft_version
@@ -276,7 +276,7 @@ class QuorumController:
         self._ready.set()
 
     def _deactivate(self) -> None:
-        """Deactivate after a loss of leadership: discard uncommitted changes and fail pending requests."""
+        """Stop to be active controller: discard uncommitted changes and fail pending requests with NOT_CONTROLLER."""
         if self._active_epoch >= 0:
             logger.info("Renouncing the leadership: controller %d", self.node_id)
         self._active_epoch = -1
@@ -300,7 +300,7 @@ class QuorumController:
         self._published = trio.Event()
 
     def _is_needed(self, task: PeriodicTask) -> bool:
-        """Return False for a periodic task without work in a cluster of this node alone, so that it stays idle."""
+        """Return False for a periodic task that has no work in a cluster of this node alone, so that it stays idle."""
         image = self.image
         if task is WRITE_NO_OP_RECORD:
             others = {*image.brokers, *image.controllers} - {self.node_id}
@@ -308,7 +308,7 @@ class QuorumController:
         return task not in TASKS_FOR_OTHER_BROKERS or any(broker_id != self.node_id for broker_id in image.brokers)
 
     async def _run_periodic_task(self, task: PeriodicTask) -> None:
-        """Run a periodic task as long as this node runs; its period restarts with each activation."""
+        """Run a periodic task while this node is active, until cancelled; its period restarts at activation."""
         every_ms = task.period_ms(self.machine.defaults.static_config)
         wait_ms = every_ms
         while every_ms > 0:
@@ -338,11 +338,11 @@ class QuorumController:
     # ------------------------------------------------------------------ requests
 
     def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
-        """Record a broker's heartbeat on arrival, independent of its processing (R-276)."""
+        """Record a broker's heartbeat for its session on arrival, independent of its processing (R-276)."""
         self.machine.heartbeat_tracker.touch(broker_id, broker_epoch, self._env.monotonic_ms())
 
     def enqueue(self, request: Any, version: int = 0, charge_quota: ChargeQuota = no_quota) -> PendingRequest:
-        """Enqueue a request or event; return its future. ``charge_quota`` charges the controller mutation quota."""
+        """Enqueue a request or event and return its future, failed with NOT_CONTROLLER if this node is not active."""
         pending = PendingRequest(request, version, charge_quota)
         if self._stop_reason is not None:
             pending.fail(self._stop_reason)
@@ -362,7 +362,7 @@ class QuorumController:
         return await self.enqueue(request, version, charge_quota).wait()
 
     async def handle_raft_request(self, message: Message, version: int, listener: str) -> Message:
-        """Return the response to a Raft request of another node, received on listener name ``listener``."""
+        """Process a Raft request of another node, received on listener name ``listener``; return the response."""
         # lazy: 5.8 ms, 293 kB: only in a quorum of several controllers
         from ottla.controller.raft.driver.inbound_requests import handle_raft_request
 
@@ -377,7 +377,7 @@ class QuorumController:
         self._fail(error)
 
     def _stop(self, why: Exception) -> None:
-        """Accept no requests any more: discard uncommitted changes and fail pending requests with ``why``."""
+        """End `run` and accept no requests: discard uncommitted changes and fail pending requests with ``why``."""
         self._stop_reason = why
         self.machine.revert()
         waiting, self._waiting = self._waiting, []
@@ -386,7 +386,7 @@ class QuorumController:
         self._wake()
 
     async def resign(self) -> None:
-        """Resign the leadership of the quorum in a clean shutdown (R-210); a sole voter does not."""
+        """Resign the leadership, unless sole voter, in a clean shutdown; wait shortly for another leader (R-210)."""
         if self._raft.led_epoch < 0 or self._raft.is_sole_voter:
             return
         self._raft.enqueue(events.Resign())
@@ -395,6 +395,6 @@ class QuorumController:
                 await self._raft.wait_for_change()
 
     def close(self) -> None:
-        """Flush and close the metadata log in a clean shutdown, after all other tasks have ended."""
+        """Flush (waiting for the disk) and close the metadata log in a clean shutdown, after all tasks have ended."""
         self._stop(ProtocolError(ErrorCode.NOT_CONTROLLER))
         self._store.close()

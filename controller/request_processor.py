@@ -42,7 +42,7 @@ def _is_feature_update(request: Any) -> TypeGuard[UpdateFeaturesRequest]:
 
 
 class RequestProcessor:
-    """Processor of the requests to the active controller, in rounds: all requests that wait are one round."""
+    """Processor of the requests to the active controller, in rounds: each has all requests that wait at its start."""
 
     def __init__(
         self,
@@ -62,7 +62,9 @@ class RequestProcessor:
         self._end_offset = -1
 
     def process(self, waiting: list[PendingRequest]) -> Job[None]:
-        """Process the pending requests ``waiting`` as one round, as a job: each gets its response or error.
+        """Process the pending requests ``waiting`` as one round, as a job: each future gets its response or error.
+
+        A request that is rejected fails alone. Responses follow the commit of the whole round.
 
         Raises:
             ProtocolError: NOT_CONTROLLER; OSError: the disk failed. All requests of the round fail with it.
@@ -97,7 +99,7 @@ class RequestProcessor:
         return decision
 
     def _raise_kraft_version(self, request: UpdateFeaturesRequest, decision: ControllerResult) -> Job[ControllerResult]:
-        """Raise kraft.version, which is a control record of the log, after all other checks of UpdateFeatures (R-244).
+        """Raise kraft.version, a control record of the log, after all other checks of UpdateFeatures, as a job (R-244).
 
         Returns:
             The decision to apply; an error response if not all voters support the version.
@@ -126,6 +128,8 @@ class RequestProcessor:
     def append(self, records: list[Message]) -> Job[None]:
         """Append records as one atomic batch as leader of ``epoch``, and replay them into the latest image, as a job.
 
+        It does not wait for the commit.
+
         Raises:
             ProtocolError: NOT_CONTROLLER.
             OSError: the disk failed.
@@ -143,7 +147,7 @@ class RequestProcessor:
         yield from self._machine.complete_append(self._end_offset - 1, self.epoch)
 
     def commit(self) -> Job[None]:
-        """Wait until the appended records are committed, then publish the image, as a job.
+        """Wait until the records appended so far are committed, then publish the image, as a job.
 
         Raises:
             ProtocolError: NOT_CONTROLLER.

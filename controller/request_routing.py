@@ -1,7 +1,7 @@
-"""Routing of controller requests to the control area that decides on them.
+"""Routing of requests and events of the controller to the function in `control` that decides on them.
 
-A control area and its messages are loaded with the first of its requests; registrations and heartbeats, which every
-node needs, are in `controller_state_machine`. Source: ``ControllerApis.scala``, ``QuorumController.java``
+A module in `control` and its messages are loaded with the first of its requests; registrations and heartbeats, which
+every node needs, are in `controller_state_machine`. Source: ``ControllerApis.scala``, ``QuorumController.java``
 (apache/kafka 4.3.1).
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ControllerStateView(Protocol):
-    """Part of `ottla.controller.controller_state_machine.ControllerStateMachine` that control areas use."""
+    """Interface to `ottla.controller.controller_state_machine.ControllerStateMachine` that request handlers use."""
 
     defaults: ControllerDefaults
     node_id: int
@@ -49,14 +49,20 @@ class ControllerStateView(Protocol):
 
     @property
     def probes(self) -> BrokerProbes:
-        """Broker processes that a probe has reached."""
+        """Broker processes that a probe has reached (fast fencing)."""
 
 
 RequestHandler = Callable[[ControllerStateView, Any, int], ControllerResult | ControllerResultSteps]
 
 
 def route_request(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
-    """Return records and response for a request in API version ``version``, decided on the latest image."""
+    """Return records and response for a request or event, or a job for them, decided on the latest image.
+
+    ``version``: API version of the request.
+
+    Raises:
+        ProtocolError: the request is rejected; a job raises it when it runs.
+    """
     rule = REQUEST_HANDLERS.get(type(event).__name__)
     assert rule is not None, f"no control area handles {event!r}"
     return rule(machine, event, version)

@@ -1,4 +1,4 @@
-"""Generation of metadata snapshots: started after a publication, written concurrently.
+"""Generation of snapshots of the metadata image on each controller and broker: after a publication, in the background.
 
 A shortage of descriptors or memory skips a snapshot: the log has all records, and the next one follows.
 
@@ -37,7 +37,9 @@ class SnapshotGenerator:
         self._is_writing = False
 
     def maybe_generate(self, image: MetadataImage, nursery: trio.Nursery) -> None:
-        """Start to write a snapshot of a just published image, if one is due and none is being written.
+        """Start a task that writes a snapshot of a just published image, if one is due and none is being written.
+
+        The task encodes the image in time slices and writes it in a thread; then old snapshots are deleted.
 
         Raises:
             OSError: the disk failed.
@@ -71,7 +73,7 @@ class SnapshotGenerator:
         self._raft.run_between_steps(partial(self._snapshot_created, name))
 
     def _snapshot_created(self, name: SnapshotId) -> SnapshotCreated:
-        """Record a written snapshot, delete old ones, and return the event for the Raft state machine."""
+        """Register a written snapshot in the store, delete old ones; return the event for the Raft state machine."""
         self._store.complete_snapshot(name, self._env.now_ms())
         return self._store.snapshot_created_event()
 

@@ -1,4 +1,4 @@
-"""Formatting of log directories: meta.properties, initial feature levels, and the voters of a dynamic quorum.
+"""Formatting of log directories: ``meta.properties``, initial feature levels, and the voters of a dynamic quorum.
 
 As ``StorageTool format`` (``Formatter.java``, ``DynamicVoter.java``, apache/kafka 4.3.1; R-238). meta.properties is
 written last: a directory that was formatted in part has none, and is formatted again.
@@ -60,12 +60,14 @@ class FormatPlan(NamedTuple):
 
     @property
     def own_directory_id(self) -> bytes | None:
-        """Directory id of this node among the initial voters; None if it is none of them."""
+        """Directory id that the initial voters have for this node; None if this node is none of them."""
         return next((v.directory_id for v in self.voters if v.id == self.node_id), None)
 
 
 def parse_voter(text: str, listener: str) -> InitialVoter:
-    """Return the voter of ``ID@HOST:PORT:DIRECTORY_ID``; an IPv6 address is in brackets.
+    """Return the initial voter written as ``ID@HOST:PORT:DIRECTORY_ID``; an IPv6 address is in brackets.
+
+    ``listener``: name of its endpoint.
 
     Raises:
         StorageFormatError: the text has another form.
@@ -97,7 +99,10 @@ def parse_voters(text: str, listener: str) -> tuple[InitialVoter, ...]:
 
 
 def bootstrap_records(levels: Mapping[str, int] | None = None) -> list[Message]:
-    """Return the initial feature records of a new cluster; the newest levels by default."""
+    """Return the FeatureLevelRecords of a new cluster for ``levels``, None for the newest ones.
+
+    Features at level 0 and kraft.version, which is a control record, have no record.
+    """
     levels = bootstrap_feature_levels(None, {}, dynamic_quorum=True) if levels is None else levels
     others = sorted(x for x in levels if x not in (METADATA_VERSION, KRAFT_VERSION))
     return [FeatureLevelRecord(x, levels[x]) for x in (METADATA_VERSION, *others) if levels[x]]
@@ -112,9 +117,10 @@ def format_directory(
     new_id: Callable[[], bytes],
     credentials: tuple[Message, ...] = (),
 ) -> MetaProperties:
-    """Format the directory of a node that is a quorum of its own; without ``cluster_id`` a new cluster id is created.
+    """Format the directory of a node that is a quorum of its own; return the contents of its ``meta.properties``.
 
-    ``controller``: endpoint of this node as the only voter. ``credentials``: initial SCRAM credential records.
+    An existing ``meta.properties`` is replaced. ``cluster_id``: None for a new one. ``controller``: endpoint of this
+    node as the only voter. ``new_id``: returns a random UUID. ``credentials``: initial SCRAM credential records.
     """
     cluster = cluster_id or uuid_to_string(new_id())
     voter = InitialVoter(node_id, new_id(), (controller,))
@@ -131,9 +137,9 @@ def format_directories(
     *,
     ignore_formatted: bool = False,
 ) -> list[str]:
-    """Format the unformatted directories; return the message of ``StorageTool`` for each of them.
+    """Format the unformatted directories among ``directories``; return the message of ``StorageTool`` for each of them.
 
-    ``metadata`` is the metadata log directory among ``directories``.
+    All are checked before the first one is changed. ``metadata`` is the metadata log directory among them.
 
     Raises:
         StorageFormatError: a directory belongs to another node or cluster, or is formatted without
@@ -193,9 +199,10 @@ def _write_voters(directory: LogDirectory, plan: FormatPlan, now_ms: int) -> Non
 
 
 def read_snapshot_voters(directory: LogDirectory) -> tuple[InitialVoter, ...] | None:
-    """Return the voters in a formatted directory's newest snapshot; None without a snapshot, empty without voters.
+    """Return the voters in the newest readable metadata snapshot of a formatted directory.
 
-    The voter set may have changed since: use it for endpoints, not for decisions.
+    None without a snapshot, empty if it has no voters. The voter set may have changed since: use it for endpoints, not
+    for decisions.
     """
     disk, path = directory.disk, f"{directory.path}/{METADATA_TOPIC}-0"
     if not disk.exists(path):

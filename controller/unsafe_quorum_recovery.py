@@ -1,8 +1,8 @@
-"""Recovery of a quorum from one controller's directory after a permanent loss of the majority. Offline.
+"""Recovery of a quorum from one stopped controller's directory after a permanent loss of the majority.
 
 The remaining replica becomes the only voter by a record in a new epoch; after its start it elects itself and commits
-its whole log. Records of the others that it had not received are lost. Kafka has no such tool; it writes the records
-of a leader that removes the other voters (KIP-853), without the majority that would commit them.
+its whole log. Records of the others that it had not received are lost. Kafka has no such tool; it writes the records of
+a leader that removes the other voters (KIP-853), without the majority that would commit them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RECORDS_PER_BATCH = 500
 
 
 class QuorumRecoveryError(Exception):
-    """Directory cannot become a quorum of its own; the message is one line for the user. The directory is unchanged."""
+    """Directory cannot become a quorum of its own, and is unchanged; the message is one line for the user."""
 
 
 class QuorumRecoveryPreview(NamedTuple):
@@ -75,7 +75,7 @@ def _ids(voters: VotersRecord) -> list[int]:
 
 
 def _machine(store: MetadataStore) -> ControllerStateMachine:
-    """Return a state machine with all records of snapshot and log replayed, committed or not."""
+    """Return a new state machine with all records of snapshot and log of the store replayed, committed or not."""
     machine = ControllerStateMachine(ControllerDefaults(), lambda: ZERO_UUID, store.local_replica.id)
     for record in store.snapshot.records:
         machine.replay(-1, record)
@@ -89,7 +89,7 @@ def _machine(store: MetadataStore) -> ControllerStateMachine:
 
 
 def preview_recovery(store: MetadataStore) -> QuorumRecoveryPreview:
-    """Return a preview of the recovery, without changes.
+    """Return what `recover_quorum` would lose and keep; nothing is changed.
 
     Raises:
         QuorumRecoveryError: this node is no voter, or the only voter, or the voters are static.
@@ -120,11 +120,11 @@ def preview_recovery(store: MetadataStore) -> QuorumRecoveryPreview:
 
 
 def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int) -> int:
-    """Make this replica the only voter, durably; return the epoch of its records.
+    """Make this replica the only voter, durably; return the epoch of the records written for it.
 
     Brokers on the nodes of the other controllers are fenced, as after an expired session: their partitions get leaders
     among the remaining in-sync replicas. The epoch is written first, so that an interrupted recovery can be repeated.
-    ``static``: settings of the node's configuration.
+    ``static``: settings of the node's configuration. ``now_ms``: wall clock.
 
     Raises:
         QuorumRecoveryError: as `preview_recovery`.
@@ -151,7 +151,7 @@ def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int)
 def _append(
     store: MetadataStore, machine: ControllerStateMachine, records: Sequence[Message], epoch: int, now_ms: int
 ) -> None:
-    """Append metadata records to the log and replay them, in batches of limited size."""
+    """Append metadata records of ``epoch`` to the log, unsynced, and replay them, in batches of `RECORDS_PER_BATCH`."""
     level = machine.latest_image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
     for first in range(0, len(records), RECORDS_PER_BATCH):
         writer, offset = MetadataBatchWriter(now_ms), store.log.log_end_offset
