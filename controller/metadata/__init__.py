@@ -1,1 +1,1 @@
-"""Metadata image, the records and deltas that change it, and metadata snapshots."""
+"""Metadata image of the cluster, the metadata records and deltas that change it, and metadata snapshots."""

@@ -1,4 +1,4 @@
-"""Types of access control: operations, resource types, permissions, pattern types and ACLs.
+"""Types of ACLs in the metadata: operations, resource types, permissions, pattern types, and the ACL itself.
 
 Source: ``AclOperation.java``, ``ResourceType.java``, ``AclPermissionType.java``, ``PatternType.java``,
 ``AclEntry.java``, ``StandardAcl.java`` (apache/kafka 4.3.1).
@@ -19,7 +19,7 @@ WILDCARD = "*"
 
 
 class AclOperation(IntEnum):
-    """Operation of an ACL, with Kafka's code; the code is also its bit in ``authorized_operations``."""
+    """Operation of an ACL, with Kafka's code; the code is also the number of its bit in ``authorized_operations``."""
 
     UNKNOWN = 0
     ANY = 1
@@ -66,7 +66,7 @@ class AclPermissionType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """Pattern type of an ACL's resource name; UNKNOWN, ANY and MATCH occur in filters only."""
+    """Pattern type of an ACL's resource name, with Kafka's code; UNKNOWN, ANY and MATCH occur in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -95,7 +95,7 @@ _E = TypeVar("_E", AclOperation, ResourceType, AclPermissionType, PatternType)
 
 
 def from_code(kind: type[_E], code: int) -> _E:
-    """Return the enum member of an ACL code in a request or record; UNKNOWN for an unknown code."""
+    """Return the enum member of an ACL code in a request or record; UNKNOWN for a code that is not defined."""
     try:
         return kind(code)
     except ValueError:
@@ -103,7 +103,7 @@ def from_code(kind: type[_E], code: int) -> _E:
 
 
 def acl_from_record(record: AccessControlEntryRecord) -> StandardAcl:
-    """Return the ACL in an AccessControlEntryRecord; unknown codes become UNKNOWN."""
+    """Return the ACL in an AccessControlEntryRecord; codes that are not defined become UNKNOWN."""
     return StandardAcl(
         from_code(ResourceType, record.resource_type),
         record.resource_name,
@@ -150,10 +150,10 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
 
 
 def operation_bits(operations: tuple[AclOperation, ...]) -> int:
-    """Return operations as a bit field, as in ``authorized_operations``."""
+    """Return a bit field with the bit of each operation's code set, as in ``authorized_operations``."""
     return sum(1 << operation for operation in operations)
 
 
 def supported_operation_bits(resource: ResourceType) -> int:
-    """Return all operations of a resource type as bits: without an authorizer, every client has them."""
+    """Return the bit field of all operations of a resource type: without an authorizer, every client has them."""
     return operation_bits(SUPPORTED_OPERATIONS[resource])

@@ -35,7 +35,10 @@ class TopicDelta:
 
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
-    """Objects touched between two images. A listed object may be unchanged; every changed one is listed."""
+    """Objects touched between two published images, for listeners.
+
+    Every changed object is listed; a listed one may be equal.
+    """
 
     topics: Mapping[str, TopicDelta] = field(default_factory=dict)
     configs: frozenset[tuple[int, str]] = NO_CHANGES
@@ -49,15 +52,15 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing has changed."""
+        """True if no object was touched."""
         return self == MetadataDelta()
 
     def created_topics(self) -> Iterator[TopicImage]:
-        """Iterate over the topics whose id is new."""
+        """Return an iterator over the topics, as they are now, whose topic id is new."""
         return (t.new for t in self.topics.values() if t.new is not None and not t.is_same_topic)
 
     def deleted_topics(self) -> Iterator[TopicImage]:
-        """Iterate over the topics whose id does not exist any more, as they were."""
+        """Return an iterator over the topics, as they were, whose topic id does not exist any more."""
         return (t.old for t in self.topics.values() if t.old is not None and not t.is_same_topic)
 
     @staticmethod
@@ -76,7 +79,10 @@ class MetadataDelta:
 
 
 def compare_images(old: MetadataImage, new: MetadataImage) -> Job[MetadataDelta]:
-    """Return the delta between two images, after a snapshot replaced the log, as a job."""
+    """Return the delta between two images by a full comparison, as a job; needed after a snapshot replaced the log.
+
+    All broker settings in ``new`` are listed, changed or not.
+    """
     topics: dict[str, TopicDelta] = {}
     for number, name in enumerate((yield from sort_job({*old.topics, *new.topics})), 1):
         if number % YIELD_EVERY == 0:

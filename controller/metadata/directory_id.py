@@ -1,4 +1,4 @@
-"""Log directory ids of replicas in the metadata: assigned on creation, offline after a failure.
+"""Log directory ids of replicas in the metadata (KIP-858), and which replicas are offline.
 
 Sources: ``DirectoryId.java``, ``ReplicationControlManager.java`` (apache/kafka 4.3.1; KIP-858).
 """
@@ -14,7 +14,7 @@ UNASSIGNED = bytes(15) + b"\x01"
 
 
 def default_directory_id(log_dirs: list[bytes]) -> bytes:
-    """Return the directory id of a new replica on a broker with these log directories.
+    """Return the directory id of a new replica on a broker with the online log directories ``log_dirs``.
 
     It is the only directory, UNASSIGNED if there are several, MIGRATING if none are registered.
     """
@@ -37,7 +37,7 @@ def is_replica_online(partition: PartitionRegistration, broker: RegisterBrokerRe
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionRegistration) -> list[int]:
-    """Return the offline replicas of a partition: broker fenced or unregistered, or log directory offline."""
+    """Return the broker ids of a partition's offline replicas: broker fenced or unregistered, or directory offline."""
     out = []
     for broker_id in partition.replicas:
         broker = image.brokers.get(broker_id)

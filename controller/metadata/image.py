@@ -40,7 +40,11 @@ RESOURCE_GROUP = 32
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """State of a partition in the metadata: replicas, ISR, leader, epochs, directories, reassignment and ELR."""
+    """State of a partition in the metadata: replicas, ISR, leader, epochs, directories, reassignment and ELR.
+
+    Members are broker ids. ``leader``: -1 for none. ``directories``: log directory id of each of ``replicas``; empty if
+    unknown. ``removing``, ``adding``: replicas of a reassignment. ``recovering``: 1 after an unclean election.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -66,9 +70,11 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Metadata as of ``offset`` (the last replayed record).
+    """Metadata as of ``offset``, the offset of the last replayed record (-1: none), and its leader ``epoch``.
 
-    Large mappings are tries (`persistent_map`); brokers, controllers and features are few and copied.
+    Keys of ``topics`` are names, of ``topic_names`` topic ids, of ``configs`` (resource type, name), of ``brokers`` and
+    ``controllers`` node ids. Large mappings are tries (`persistent_map`); brokers, controllers and features are few and
+    copied.
     """
 
     offset: int = -1
@@ -86,18 +92,18 @@ class MetadataImage:
     """ACLs among these records, with their ids."""
 
     def broker_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Return host and port of a broker's listener; None if it is not registered or has no such listener."""
+        """Return host and port of a broker's listener; None if it is not registered or has no listener of that name."""
         known = self.brokers.get(broker_id)
         ends = () if known is None else known.end_points
         return next(((end.host, end.port) for end in ends if end.name == listener), None)
 
     def unfenced_broker_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Return host and port of a broker's listener; None also if the broker is fenced."""
+        """Return host and port of a broker's listener as `broker_address`; None also if the broker is fenced."""
         known = self.brokers.get(broker_id)
         return None if known is None or known.fenced else self.broker_address(broker_id, listener)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
-        """Return the topic with an id, which stays the same for its lifetime; None if there is none."""
+        """Return the topic with a topic id (16 bytes); None if there is none."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
 
@@ -132,7 +138,10 @@ def _replaced_or_kept(new: Iterable[Any] | None, old: tuple[Any, ...]) -> tuple[
 
 
 def merge_partition_change(old: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
-    """Return a partition after a change record; absent fields stay (``PartitionRegistration.merge``)."""
+    """Return a partition after a change record; fields that are absent there stay (``PartitionRegistration.merge``).
+
+    The partition epoch grows by one, and the leader epoch if the record has a leader, even the same.
+    """
     leader, epoch = old.leader, old.leader_epoch
     if record.leader != NO_LEADER_CHANGE:
         leader, epoch = record.leader, old.leader_epoch + 1
@@ -152,7 +161,7 @@ def merge_partition_change(old: PartitionRegistration, record: PartitionChangeRe
 
 
 def image_records(image: MetadataImage) -> Iterator[Message]:
-    """Return the records that create this image from an empty one, in the order of Kafka's snapshots.
+    """Return an iterator over the records that create this image from an empty one, in the order of Kafka's snapshots.
 
     Sorted by name or number, since the order of tries differs between processes, and the files must be equal.
     """
@@ -180,7 +189,7 @@ def image_records_yielding(image: MetadataImage) -> Iterator[Any]:
 
 
 def _features_first(features: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return the features with metadata.version first, which determines the format of later records."""
+    """Return (name, level) of the features, metadata.version first: it determines the format of later records."""
     return sorted(features.items(), key=lambda item: (item[0] != "metadata.version", item[0]))
 
 

@@ -1,4 +1,4 @@
-"""Builder of the next metadata image: replays records, and records which objects they touched.
+"""Builder of the next metadata image from replayed records; it also tracks which objects they touched.
 
 Source: ``MetadataDelta.java`` and the deltas of its parts (apache/kafka 4.3.1).
 """
@@ -53,7 +53,7 @@ _TRIES = ("topics", "topic_names", "configs", "others", "acls")
 
 
 class ImageBuilder:
-    """Builder that replays records on a base image; returns the new image and the delta between both."""
+    """Builder that replays records on the image ``base``; returns new images and the delta from base to image."""
 
     def __init__(self, base: MetadataImage) -> None:
         self.base = base
@@ -76,7 +76,7 @@ class ImageBuilder:
         self._features = False
 
     def _trie(self, name: str) -> MapMutation[Any, Any]:
-        """Return a mutable copy of one of the image's hash tries, such as ``topics``."""
+        """Return the new image's mutable copy of one of the hash tries, such as ``topics``, made at the first call."""
         if name not in self._tries:
             self._tries[name] = to_hash_trie(getattr(self.base, name)).mutate()
         return self._tries[name]
@@ -88,9 +88,9 @@ class ImageBuilder:
         return self._dicts[name]
 
     def image(self, offset: int, epoch: int) -> Job[MetadataImage]:
-        """Build the image as of ``offset`` and ``epoch``, as a job; no record may be replayed meanwhile.
+        """Return the image with the records replayed so far, as of ``offset`` and ``epoch``, as a job.
 
-        Records may be replayed afterwards, without changing this image.
+        No record may be replayed while the job runs. Records may be replayed afterwards, without changing this image.
         """
         yield from self._reset_remaining_elr()
         for number, (name, partitions) in enumerate(self._partitions.items(), 1):
@@ -109,7 +109,7 @@ class ImageBuilder:
         return image
 
     def delta(self, image: MetadataImage) -> Job[MetadataDelta]:
-        """Return the objects touched between the base image and ``image``, which is the last one built, as a job."""
+        """Return the objects touched between ``base`` and ``image``, which must be the last one built, as a job."""
         topics: dict[str, TopicDelta] = {}
         for number, (name, numbers) in enumerate(self._touched.items(), 1):
             if number % YIELD_EVERY == 0:
@@ -132,7 +132,7 @@ class ImageBuilder:
         )
 
     def replay(self, record: Message) -> None:
-        """Replay a record; records of unknown types have no effect."""
+        """Replay a record into the next image; records of unknown types, or of unknown objects, have no effect."""
         method = _REPLAY.get(type(record))
         if method is not None:
             method(self, record)

@@ -1,4 +1,4 @@
-"""Persistent (immutable) maps: a changed map shares unchanged parts, so that a change costs only its own size.
+"""Persistent (immutable) maps: a changed copy shares unchanged parts, so that it costs only the size of the change.
 
 Keys of any type: the hash trie of the `immutables` library. Consecutive integer keys (a topic's partitions): shards of
 64, which preserve the order.
@@ -19,12 +19,15 @@ _BITS = 6
 
 
 def to_hash_trie(mapping: Mapping[K, V]) -> Map[K, V]:
-    """Return a mapping as a hash trie; a hash trie is returned unchanged."""
+    """Return a hash trie with the items of a mapping; a mapping that is one already is returned itself."""
     return mapping if isinstance(mapping, Map) else Map(mapping)
 
 
 class PersistentIntMap(Mapping[int, V], Generic[V]):
-    """Immutable map with integer keys, in insertion order. A change copies one shard and the list of shards."""
+    """Immutable map with integer keys, for partitions by number. A change by `builder` copies one shard of 64 keys.
+
+    It iterates over shards in the order of their first insertion, and within a shard in the order of insertion.
+    """
 
     __slots__ = ("_count", "_shards")
 

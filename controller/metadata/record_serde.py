@@ -1,6 +1,7 @@
-"""Serialization of metadata records: ``frame version, api key, version`` as varints, then the body.
+"""Encoding of metadata records, and of the batches of ``__cluster_metadata`` with them.
 
-Source: ``MetadataRecordSerde.java``, ``AbstractApiMessageSerde.java`` (apache/kafka 4.3.1).
+A record's value is ``frame version, api key, version`` as varints, then the body. Source: ``MetadataRecordSerde.java``,
+``AbstractApiMessageSerde.java`` (apache/kafka 4.3.1).
 
 From KIP-631.
 """
@@ -53,7 +54,7 @@ _VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
 
 
 def record_version(cls: type[Message], metadata_version: int) -> int:
-    """Return the version of a record type at a metadata.version (``MetadataVersion.java``)."""
+    """Return the version in which a record type is written at a metadata.version (``MetadataVersion.java``)."""
     for level, version in _VERSIONS.get(cls, ((0, 0),)):
         if metadata_version >= level:
             return version
@@ -71,10 +72,10 @@ def encode_record(record: Message, metadata_version: int = NEWEST_METADATA_VERSI
 
 
 def decode_record(raw: Buffer) -> Message:
-    """Decode the value bytes of a metadata record.
+    """Return the metadata record in the value bytes of a record.
 
     Raises:
-        WireError: unknown frame version, record type or record version.
+        WireError: unknown frame version, record type or record version, or a malformed body.
     """
     frame, pos = read_uvarint(raw, 0)
     if frame != FRAME_VERSION:
@@ -100,7 +101,10 @@ def decode_batch(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Messag
 
 
 class MetadataBatchWriter:
-    """Writer of one batch of the metadata log, record by record, so that the caller can yield in between."""
+    """Builder of the bytes of one batch of the metadata log, record by record, so that the caller can yield in between.
+
+    ``now_ms``: wall clock, timestamp of the records. ``control``: the batch has control records.
+    """
 
     def __init__(self, now_ms: int, *, control: bool = False) -> None:
         self._now_ms = now_ms
@@ -110,14 +114,14 @@ class MetadataBatchWriter:
         self.size_bytes = HEADER_BYTES
 
     def add(self, record: batch_records.NewRecord) -> None:
-        """Add an encoded record; all records have the timestamp of the batch."""
+        """Add a record whose key and value are encoded; its timestamp becomes that of the batch."""
         raw = batch_records.encode_record(record, self.count, 0)
         self._parts.append(raw)
         self.count += 1
         self.size_bytes += len(raw)
 
     def add_message(self, message: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> None:
-        """Encode a metadata record for brokers of a ``metadata_version`` and add it to the batch."""
+        """Encode a metadata record in its version at ``metadata_version`` and add it to the batch."""
         self.add(batch_records.NewRecord(None, encode_record(message, metadata_version), self._now_ms))
 
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:

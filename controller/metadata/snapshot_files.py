@@ -57,7 +57,7 @@ class SnapshotId(NamedTuple):
 
 @dataclass(slots=True)
 class SnapshotContents:
-    """Decoded contents of a snapshot: metadata records, kraft.version, voters, timestamp of the last covered record."""
+    """Decoded contents of a snapshot: metadata records, kraft.version, voters; time (ms) of the last covered record."""
 
     records: list[Message] = field(default_factory=list)
     kraft_version: int = 0
@@ -72,7 +72,7 @@ def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
 
 
 def read_snapshot(disk: Disk, path: str) -> Job[SnapshotContents]:
-    """Read and decode a snapshot file, as a job.
+    """Return the decoded contents of a snapshot file, as a job. The file is read at once, and decoded in steps.
 
     Raises:
         CorruptFile: a bad checksum, no footer, or a record that cannot be decoded.
@@ -120,10 +120,10 @@ def encode_snapshot(
     metadata_version: int = NEWEST_METADATA_VERSION,
     records: Iterable[Message | None] | None = None,
 ) -> Job[bytes]:
-    """Return the bytes of a snapshot file, as a job.
+    """Return the bytes of a snapshot file, as a job; nothing is written.
 
-    ``epoch`` is the leader epoch of the batches. ``records`` are written instead of those of ``snapshot``; None among
-    them is not a record, but lets the job yield.
+    ``epoch`` is the leader epoch of the batches, ``now_ms`` (wall clock) their timestamp. ``records`` are encoded
+    instead of those of ``snapshot``; None among them is not a record, but lets the job yield.
     """
     head: list[Message] = [SnapshotHeaderRecord(0, snapshot.timestamp_ms)]
     if snapshot.kraft_version > 0:
@@ -152,7 +152,7 @@ def encode_snapshot(
 
 
 def read_snapshot_header(disk: Disk, path: str) -> SnapshotContents:
-    """Read kraft.version, voters and timestamp from a snapshot's first batch, without its metadata records.
+    """Return kraft.version, voters and timestamp from a snapshot's first batch; ``records`` of the result is empty.
 
     Raises:
         CorruptFile: the first batch cannot be decoded.
@@ -183,7 +183,7 @@ def last_contained_log_timestamp(disk: Disk, path: str) -> int:
 
 
 def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> None:
-    """Write a snapshot to a temporary file (``.part``), flush it, then rename it to ``path``."""
+    """Write a snapshot to a temporary file (``.part``), sync it, rename it to ``path`` and sync the directory."""
     part = path + ".part"
     if disk.exists(part):
         disk.unlink(part)
@@ -194,6 +194,6 @@ def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> N
 
 
 def freeze_snapshot(disk: Disk, path: str) -> None:
-    """Rename a complete, flushed ``.part`` file to ``path``, and flush the directory."""
+    """Rename a complete, synced ``.part`` file to ``path``, and sync the directory; waits for the disk."""
     disk.rename(path + ".part", path)
     disk.fsync_dir(path.rpartition("/")[0])

@@ -25,9 +25,9 @@ class MetadataSubscriptions:
     def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
         """Call ``listener`` with the whole image now, and with each later publication.
 
-        Before the first publication there is no image: then its delta is the whole image. Listeners are called in the
-        order of their subscriptions. A listener that subscribes during a publication is not called with that
-        publication again.
+        Before the first publication there is no image: then the listener is not called now, and the delta of the first
+        publication is the whole image. Listeners are called in the order of their subscriptions. A listener that
+        subscribes during a publication is not called with that publication again.
 
         Returns:
             A function that ends the subscription: ``listener`` is not called after it returns.
@@ -47,7 +47,7 @@ class MetadataSubscriptions:
         return unsubscribe
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Call each listener with a new image and its delta.
+        """Call each listener with a new image and its delta, in the order of subscription, before this call returns.
 
         An `OSError` of a listener is logged, and the others are called.
 
