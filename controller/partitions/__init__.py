@@ -1,1 +1,1 @@
-"""Rules for partitions on the controller: replica placement, reassignment, leaders and in-sync replicas."""
+"""Rules of the active controller for partitions: replica placement, reassignment, leaders and in-sync replicas."""

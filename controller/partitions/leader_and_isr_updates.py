@@ -1,4 +1,4 @@
-"""Changes of leaders and in-sync replicas for all partitions that an event affects.
+"""Changes of leaders and in-sync replicas of all partitions that an event (a broker fenced, unfenced, lost) affects.
 
 Source: ``ReplicationControlManager.generateLeaderAndIsrUpdates`` and its callers (apache/kafka 4.3.1).
 """
@@ -29,7 +29,10 @@ UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
 
 
 def effective_topic_config(image: MetadataImage, static: Mapping[str, str], topic: str, name: str, default: str) -> str:
-    """Return a topic's effective setting: the topic's, the cluster's, the node's, or ``default``."""
+    """Return a topic's effective setting: the topic's, the cluster-wide broker default, the node's, or ``default``.
+
+    ``static``: settings of the node's configuration. A value that is invalid is passed over.
+    """
     key = topic_key(name)
     for values in (image.config(RESOURCE_TOPIC, topic), image.config(RESOURCE_BROKER, ""), static):
         text = valid_canonical_value(key, values[name]) if name in values else None
@@ -61,13 +64,17 @@ def leader_and_isr_updates(
     comes: int = NO_BROKER_ID,
     lost: int = NO_BROKER_ID,
 ) -> Job[list[Message]]:
-    """Return a PartitionChangeRecord for each affected partition that changes, as a job.
-
-    ``affected``: selects the partitions. ``leaves``: broker removed from the ISRs, which cannot lead. ``comes``: broker
-    that counts as alive though it is still fenced. ``lost``: broker after an unclean shutdown, removed from ISRs and
-    ELRs.
+    """Return a PartitionChangeRecord for each affected partition that changes, as a job; the image is not changed.
 
     A broker id of -1 stands for no broker.
+
+    Args:
+        image: Current metadata.
+        static: Settings of the node's configuration.
+        affected: Selects the partitions.
+        leaves: Broker that is removed from the ISRs and cannot lead.
+        comes: Broker that counts as alive though it is still fenced.
+        lost: Broker after an unclean shutdown, which is removed from ISRs and ELRs.
     """
 
     def is_alive(broker_id: int) -> bool:
@@ -122,9 +129,9 @@ def is_leaderless(p: PartitionRegistration) -> bool:
 
 
 def leader_acceptor(image: MetadataImage, p: PartitionRegistration) -> Callable[[int], bool]:
-    """Return a predicate that is True for the id of a replica that is alive: R-287 without the check of ISR and ELR.
+    """Return a predicate on broker ids: True for a live replica of partition ``p``, in sync or not.
 
-    The broker must be a replica of partition ``p``, with an online log directory, unfenced and not shutting down.
+    Alive: online log directory, unfenced and not shutting down (R-287 without the check of ISR and ELR).
     """
 
     def check(broker_id: int) -> bool:

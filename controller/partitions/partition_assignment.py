@@ -1,4 +1,4 @@
-"""Replica assignment of new partitions, manual or automatic, and limits of the request that creates them.
+"""Replica assignment of new partitions, manual or automatic, and size limits of requests to the controller.
 
 Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
 """
@@ -30,12 +30,14 @@ class RequestTooLarge(Exception):
 
 
 def utf8_size(texts: Iterable[str | None]) -> int:
-    """Return the total UTF-8 bytes of the strings in a batch's records."""
+    """Return the total size in bytes of strings in UTF-8; None counts as 0."""
     return sum(len(t) if t.isascii() else len(t.encode("utf-8", "surrogatepass")) for t in texts if t is not None)
 
 
 def check_batch_limits(records_count: int, texts_bytes: int) -> None:
-    """Check that the records of a request fit into one batch; only strings are counted, as all else is small.
+    """Check that the records of a request fit into one batch, by their number and the size of their strings in bytes.
+
+    All other fields are small, and are not counted.
 
     Raises:
         RequestTooLarge: POLICY_VIOLATION for too many records, RECORD_LIST_TOO_LARGE for too many bytes.
@@ -51,7 +53,7 @@ def check_batch_limits(records_count: int, texts_bytes: int) -> None:
 def refuse_all_job(
     items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable], row: Callable[[T], Any], rows: list[Any]
 ) -> Job[None]:
-    """Append the error row for each distinct item of a request that is rejected as a whole, as a job.
+    """Append the error row of each distinct item of a request that is rejected as a whole to ``rows``, as a job.
 
     Args:
         items: items of the request.
@@ -67,19 +69,21 @@ def refuse_all_job(
 
 
 def active_brokers(image: MetadataImage, ids: Iterable[int]) -> tuple[int, ...]:
-    """Return the brokers among ``ids`` that may be in an ISR: registered, not fenced, not in controlled shutdown."""
+    """Return the broker ids among ``ids`` that may be in an ISR: registered, not fenced, not in controlled shutdown."""
     found = ((i, image.brokers.get(i)) for i in ids)
     return tuple(i for i, b in found if b is not None and not b.fenced and not b.in_controlled_shutdown)
 
 
 def new_partition(image: MetadataImage, replicas: Sequence[int], isr: tuple[int, ...]) -> PartitionRegistration:
-    """Return a new partition, whose leader is the first in-sync replica."""
+    """Return the state of a new partition, whose leader is the first of ``isr``; all brokers must be registered."""
     dirs = tuple(default_directory_id(image.brokers[i].log_dirs) for i in replicas)
     return PartitionRegistration(tuple(replicas), isr, isr[0], 0, 0, dirs)
 
 
 def validate_manual_assignment(image: MetadataImage, replicas: Sequence[int], factor: int | None) -> None:
-    """Check a manual assignment; ``factor`` is the replication factor of other partitions, None if unknown.
+    """Check the replicas of a manual assignment for one partition.
+
+    ``factor``: replication factor of the topic's other partitions; None if any number is valid.
 
     Raises:
         ProtocolError: INVALID_REPLICA_ASSIGNMENT: empty, a duplicate or unregistered broker, or not ``factor``
@@ -110,8 +114,10 @@ def manual_assignment(
 ) -> Job[list[PartitionRegistration]]:
     """Return the partitions of manual assignments (number, replicas), in ascending order of the numbers, as a job.
 
+    ``factor``: required number of replicas; None for any, but the same for all.
+
     Raises:
-        ProtocolError: INVALID_REPLICA_ASSIGNMENT.
+        ProtocolError: INVALID_REPLICA_ASSIGNMENT: as `validate_manual_assignment`, a duplicate number, no live replica.
     """
     made: dict[int, PartitionRegistration] = {}
     for number, replicas in assignments:
@@ -134,10 +140,10 @@ def manual_assignment(
 def automatic_assignment(
     image: MetadataImage, count: int, factor: int, chance: RandomFunction
 ) -> Job[list[PartitionRegistration]]:
-    """Return ``count`` new partitions, whose ``factor`` replicas the placer chooses, as a job.
+    """Return ``count`` new partitions, for each of which `StripedReplicaPlacer` chooses ``factor`` replicas, as a job.
 
     Raises:
-        ProtocolError: INVALID_REPLICATION_FACTOR.
+        ProtocolError: INVALID_REPLICATION_FACTOR: too few usable brokers.
     """
     placer = StripedReplicaPlacer(image, factor, chance)
     made: list[PartitionRegistration] = []

@@ -32,7 +32,7 @@ class PartitionElection(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionChangeRules:
-    """Settings of a partition's topic that its changes depend on."""
+    """Settings of a topic that changes of its partitions depend on: minimum ISR, ELR, unclean election."""
 
     min_isr: int = 1
     is_elr_enabled: bool = True
@@ -42,7 +42,7 @@ class PartitionChangeRules:
 
     @property
     def default_election(self) -> PartitionElection:
-        """Type of election after a change, by the topic's setting."""
+        """Type of election after a change that names none: UNCLEAN if the topic allows it, else ONLINE."""
         return PartitionElection.UNCLEAN if self.allows_unclean_election else PartitionElection.ONLINE
 
 
@@ -59,13 +59,19 @@ def build_partition_change(
     directories: Mapping[int, bytes] | None = None,
     recovery: int | None = None,
 ) -> PartitionChangeRecord | None:
-    """Return the record that changes a partition; None without a change.
+    """Return the record that changes a partition and elects a leader; None if nothing changes.
 
-    ``at``: topic id and partition number. ``p``: current state of the partition. ``may_lead``: True for a broker id
-    that is alive and may lead. ``election``: type of election, None for the topic's default. ``isr``: new ISR, None if
-    unchanged. ``move``: new replicas, adding and removing ones, None if unchanged. ``lost``: replicas after an unclean
-    shutdown, which may have lost records. ``directories``: new directory ids by broker id. ``recovery``: leader
-    recovery state reported by the leader.
+    Args:
+        at: Topic id and partition number.
+        p: Current state of the partition.
+        may_lead: Returns True for the id of a broker that is alive and may lead.
+        rules: Settings of the topic.
+        election: Type of election; None for the topic's default.
+        isr: New ISR; None if unchanged.
+        move: New replicas, adding and removing ones; None if unchanged.
+        lost: Replicas after an unclean shutdown, which may have lost records.
+        directories: New directory ids by broker id.
+        recovery: Leader recovery state reported by the leader; None if unchanged.
     """
     record = PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE)
     move = move or Reassignment(p.replicas, p.adding, p.removing)
@@ -99,10 +105,10 @@ def build_partition_change(
 def _eligible(
     p: PartitionRegistration, target: list[int], lost: Collection[int], rules: PartitionChangeRules
 ) -> list[int]:
-    """Return the new eligible leader replicas: former ISR and ELR members, if the ISR is below the minimum (R-289).
+    """Return the new ELR: former ISR and ELR members that are not in ``target``, if that is below the minimum (R-289).
 
-    Without the ELR feature the present ones are returned. ``target``: new ISR; ``lost``: replicas after an unclean
-    shutdown.
+    Without the ELR feature the present ELR is returned. ``target``: new ISR; ``lost``: replicas after an unclean
+    shutdown, which are left out.
     """
     if not rules.is_elr_enabled:
         return list(p.elr)
@@ -113,14 +119,14 @@ def _eligible(
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """Candidates of an election: new ISR, eligible leader replicas, and which brokers are alive."""
+    """Candidates of an election: new ISR, eligible leader replicas (ELR), and which brokers are alive."""
 
     isr: list[int]
     eligible: list[int]
     is_alive: Callable[[int], bool]
 
     def can_lead_cleanly(self, broker_id: int) -> bool:
-        """Return True if a broker may be elected without data loss (R-287)."""
+        """Return True if a live broker is in the ISR, or in the ELR if the ISR is empty: no data is lost (R-287)."""
         return broker_id in (self.isr or self.eligible) and self.is_alive(broker_id)
 
 
@@ -131,7 +137,10 @@ def _elect(
     rules: PartitionChangeRules,
     election: PartitionElection,
 ) -> tuple[int, bool]:
-    """Return the elected leader (-1: none), and True if the election was unclean (R-288)."""
+    """Return the broker id of the elected leader (-1: none), and True if the election was unclean (R-288).
+
+    The order of the candidates is leader, then ``replicas``; with PREFERRED the first replica comes before the leader.
+    """
     in_order = [p.leader, *replicas]
     if election is PartitionElection.PREFERRED:
         first, *others = replicas
@@ -166,7 +175,7 @@ def _set_isr_and_elr(
 
 
 def _set_former_leader_elr(record: PartitionChangeRecord, p: PartitionRegistration, move: Reassignment) -> None:
-    """Set the last known ELR: the last leader of a partition that becomes leaderless.
+    """Set or clear the record's last known ELR: it has the last leader of a partition that becomes leaderless.
 
     Never a broker that is removed in the same change or before: Kafka sets it, and its controllers then fail at the
     next change of such a partition.
@@ -182,7 +191,10 @@ def _set_former_leader_elr(record: PartitionChangeRecord, p: PartitionRegistrati
 def _set_replicas_and_directories(
     record: PartitionChangeRecord, p: PartitionRegistration, move: Reassignment, moved: Mapping[int, bytes]
 ) -> None:
-    """Set the record's replicas, adding and removing replicas, and directories, if changed."""
+    """Set the record's replicas, adding and removing replicas, and directories, where they differ from ``p``.
+
+    ``moved``: new directory ids by broker id.
+    """
     known = p.directories if len(p.directories) == len(p.replicas) else (MIGRATING,) * len(p.replicas)
     lie_at = {**dict(zip(p.replicas, known, strict=True)), **moved}
     places = [lie_at[i] for i in move.replicas]

@@ -27,7 +27,7 @@ class PlannedReassignment(NamedTuple):
 
 
 class BrokerLoads:
-    """Brokers that may get replicas, with their racks, numbers of replicas and numbers of preferred leads."""
+    """Brokers that may get replicas: rack, numbers of replicas and of preferred leads (first replicas) of each."""
 
     def __init__(self, racks: Mapping[int, str | None]) -> None:
         self.racks = dict(racks)
@@ -35,7 +35,7 @@ class BrokerLoads:
         self.preferred_leads = dict.fromkeys(racks, 0)
 
     def count(self, replicas: Sequence[int], by: int = 1) -> None:
-        """Count a partition's replicas; with ``by`` -1, subtract them."""
+        """Add a partition's replicas to the numbers, or with ``by`` -1 subtract them; unknown brokers are ignored."""
         for broker in replicas:
             if broker in self.replicas:
                 self.replicas[broker] += by
@@ -43,13 +43,13 @@ class BrokerLoads:
             self.preferred_leads[replicas[0]] += by
 
     def rack_of(self, broker: int) -> str | None:
-        """Return the broker's rack; an unknown broker has a rack of its own."""
+        """Return the broker's rack, None if it has none; a broker not in `racks` is alone in a rack of its own."""
         return self.racks.get(broker, f"\x00{broker}")
 
     def least_loaded(self, replicas: Collection[int]) -> int | None:
-        """Return the best broker for an additional replica: in a rack without a replica, then with the fewest replicas.
+        """Return the best broker for a replica in addition to ``replicas``; None if all brokers have one.
 
-        None if all brokers have one.
+        A broker in a rack without a replica comes first, then the one with the fewest replicas.
         """
         taken = {self.rack_of(broker) for broker in replicas}
         free = [b for b in self.racks if b not in replicas]
@@ -67,9 +67,9 @@ def count_partitions(
 
 
 def replace_brokers(brokers: BrokerLoads, replicas: Sequence[int], gone: Collection[int]) -> tuple[int, ...] | None:
-    """Return the replicas with replacements for ``gone`` brokers; None if there are not enough brokers.
+    """Return the replicas with replacements for those on ``gone`` brokers; None if there are not enough brokers.
 
-    ``brokers`` are those that stay, with all replicas counted; the replacement is counted at once.
+    ``brokers`` are those that stay, with all replicas counted; the replacements are counted at once.
     """
     out = list(replicas)
     for place, broker in enumerate(replicas):
@@ -89,7 +89,10 @@ def replace_brokers(brokers: BrokerLoads, replicas: Sequence[int], gone: Collect
 def drain(
     racks: Mapping[int, str | None], partitions: Mapping[PlannedPartition, Sequence[int]], leaving: Collection[int]
 ) -> PlanSteps[tuple[list[PlannedReassignment], list[PlannedPartition]]]:
-    """Return the reassignments that move all replicas off ``leaving``, and the partitions without a possible target."""
+    """Return the reassignments that move all replicas off ``leaving`` brokers, and the partitions that cannot be moved.
+
+    A job. ``racks``: rack of each broker. ``partitions``: current replicas of each partition.
+    """
     brokers = BrokerLoads({b: rack for b, rack in racks.items() if b not in leaving})
     yield from count_partitions(brokers, partitions.items())
     moves: list[PlannedReassignment] = []
@@ -108,9 +111,9 @@ def drain(
 def rebalance(
     racks: Mapping[int, str | None], partitions: Mapping[PlannedPartition, Sequence[int]]
 ) -> PlanSteps[list[PlannedReassignment]]:
-    """Return the reassignments that balance replicas, and then preferred leaders, over the brokers; as few as possible.
+    """Return the reassignments that balance replicas, then preferred leaders, over the brokers; as few as possible.
 
-    ``racks``: rack of each broker. ``partitions``: current replicas.
+    A job. ``racks``: rack of each broker. ``partitions``: current replicas of each partition.
     """
     brokers = BrokerLoads(racks)
     yield from count_partitions(brokers, partitions.items())
@@ -135,7 +138,10 @@ def _replaced(brokers: BrokerLoads, replicas: tuple[int, ...], place: int, new: 
 
 
 def _into_other_racks(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Return a partition's replicas; a replica in the same rack as an earlier one is moved to a rack without one."""
+    """Return a partition's replicas, spread over racks: one in the rack of an earlier one is moved to another.
+
+    ``brokers`` is updated; ``total`` is unused.
+    """
     for place in range(1, len(replicas)):
         before = {brokers.rack_of(b) for b in replicas[:place]}
         if brokers.rack_of(replicas[place]) not in before:
@@ -147,13 +153,16 @@ def _into_other_racks(brokers: BrokerLoads, replicas: tuple[int, ...], total: in
 
 
 def _may_replace(brokers: BrokerLoads, replicas: tuple[int, ...], old: int, new: int) -> bool:
-    """Return True if at least as many racks have a replica after the replacement of ``old`` by ``new``."""
+    """Return True if as many racks have a replica after ``old`` is replaced by ``new`` as before, or more."""
     others = {brokers.rack_of(b) for b in replicas if b != old}
     return brokers.racks[new] not in others or brokers.rack_of(old) in others
 
 
 def _shift(brokers: BrokerLoads, replicas: tuple[int, ...], source_limit: int, target_limit: int) -> tuple[int, ...]:
-    """Return the replicas, moved from brokers with more than ``source_limit`` to those below ``target_limit``."""
+    """Return a partition's replicas, moved from brokers with more than ``source_limit`` to ones below ``target_limit``.
+
+    The limits are numbers of replicas. ``brokers`` is updated.
+    """
     for place, old in enumerate(replicas):
         if brokers.replicas.get(old, 0) <= source_limit:
             continue
@@ -165,19 +174,28 @@ def _shift(brokers: BrokerLoads, replicas: tuple[int, ...], source_limit: int, t
 
 
 def _unload_full_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Return a partition's replicas, some moved off brokers above the average number of replicas, rounded up."""
+    """Return a partition's replicas, some moved off brokers above the average number of replicas, rounded up.
+
+    ``total``: number of all replicas. ``brokers`` is updated.
+    """
     most = -(-total // len(brokers.racks)) if brokers.racks else 0
     return _shift(brokers, replicas, most, most)
 
 
 def _fill_empty_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Return a partition's replicas, some moved to brokers below the average number of replicas, rounded down."""
+    """Return a partition's replicas, some moved to brokers below the average number of replicas, rounded down.
+
+    ``total``: number of all replicas. ``brokers`` is updated.
+    """
     least = total // len(brokers.racks) if brokers.racks else 0
     return _shift(brokers, replicas, least, least)
 
 
 def _prefer_least_loaded_leader(brokers: BrokerLoads, replicas: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the replicas with the broker first that has the fewest preferred leads, if that improves the balance."""
+    """Return the replicas with the one first that has the fewest preferred leads, if that improves the balance.
+
+    ``brokers`` is updated.
+    """
     known = [b for b in replicas if b in brokers.preferred_leads]
     if len(known) < len(replicas) or not known:
         return replicas

@@ -1,4 +1,4 @@
-"""State of a partition's reassignment: adding and removing replicas, completion and cancellation.
+"""State of a partition's reassignment: adding and removing replicas, its completion and its cancellation.
 
 During a reassignment the partition's replicas include the adding and the removing ones.
 Source: ``PartitionReassignmentReplicas.java``, ``PartitionReassignmentRevert.java`` (apache/kafka 4.3.1; KIP-455).
@@ -42,10 +42,10 @@ def is_reassignment_in_progress(p: PartitionRegistration) -> bool:
 
 
 def reassignment_to(p: PartitionRegistration, target: Sequence[int]) -> Reassignment:
-    """Return the reassignment of a partition to the replicas ``target`` (R-295).
+    """Return the reassignment that brings a partition to the replicas ``target`` (R-295); nothing is changed.
 
-    Its current replicas include those an earlier reassignment is adding; without added or removed replicas, the earlier
-    reassignment's own list stays.
+    Its current replicas include those an earlier reassignment is adding. If ``target`` adds none to them, or removes
+    none, the adding or removing list of the earlier reassignment stays.
     """
     gone = tuple(sorted(set(p.replicas) - set(target)))
     new = tuple(sorted(set(target) - set(p.replicas)))
@@ -53,7 +53,7 @@ def reassignment_to(p: PartitionRegistration, target: Sequence[int]) -> Reassign
 
 
 def complete_reassignment(move: Reassignment, isr: Collection[int]) -> CompletedReassignment | None:
-    """Return replicas and ISR after the reassignment; None if it is incomplete or there is none (R-296).
+    """Return replicas and ISR after a complete reassignment; None if it is incomplete or there is none (R-296).
 
     It is complete when all adding replicas and at least one remaining one are in ``isr``. If more are removed than
     added, all remaining ones must be in sync: otherwise fewer would be in sync than now.
@@ -72,7 +72,7 @@ def complete_reassignment(move: Reassignment, isr: Collection[int]) -> Completed
 
 
 def revert_reassignment(p: PartitionRegistration) -> ReassignmentRevert | None:
-    """Return the partition without its adding replicas (R-297); None if no replica would remain."""
+    """Return replicas and ISR of a partition without its adding replicas (R-297); None if no replica would remain."""
     replicas = tuple(i for i in p.replicas if i not in p.adding)
     isr = tuple(i for i in p.isr if i not in p.adding)
     if isr:

@@ -44,7 +44,10 @@ def is_usable_for_placement(broker: RegisterBrokerRecord) -> bool:
 
 
 class _BrokerList:
-    """Brokers in a cyclic order; for each partition the start advances by one, and each broker is returned once."""
+    """Brokers of a rack in a cyclic order, fenced or unfenced ones; for each partition the start advances by one.
+
+    ``next`` returns each broker once per partition (``epoch``), then None.
+    """
 
     def __init__(self, brokers: Iterable[int], chance: RandomFunction) -> None:
         self.brokers = sorted(brokers)
@@ -66,7 +69,7 @@ class _BrokerList:
 
 
 class _RackBrokers:
-    """Fenced and unfenced brokers of one rack; unfenced ones are used first."""
+    """Fenced and unfenced brokers of one rack; ``next`` returns unfenced ones first, None after all of them."""
 
     def __init__(self, brokers: list[RegisterBrokerRecord], chance: RandomFunction) -> None:
         self.fenced = _BrokerList((b.broker_id for b in brokers if b.fenced), chance)
@@ -84,7 +87,7 @@ def _refuse(factor: int, why: str) -> ProtocolError:
 
 
 class StripedReplicaPlacer:
-    """Placer of the replicas of a topic, which returns the brokers of one partition after another.
+    """Placer of the replicas of a topic's partitions: each call of `place_next` returns those of one more partition.
 
     Raises:
         ProtocolError: INVALID_REPLICATION_FACTOR: too few usable brokers, or all are fenced.
@@ -110,7 +113,7 @@ class StripedReplicaPlacer:
         self._offset = random_index(chance, len(self._racks))
 
     def place_next(self) -> list[int]:
-        """Return the replicas of the next partition; the first is the preferred leader, on an unfenced broker."""
+        """Return the broker ids of the next partition's replicas; the first (preferred leader) is unfenced."""
         racks = self._racks
         if self._epoch == self._unfenced and self._unfenced > 1:
             self._shuffle()
