@@ -27,7 +27,7 @@ class ListenerEndpoint(NamedTuple):
 
 
 class QuorumConfig(NamedTuple):
-    """Quorum settings of a node (``controller.quorum...``), and the initially known controllers."""
+    """Quorum settings of a node (``controller.quorum...``): listeners, initially known controllers, timeouts."""
 
     listener: str = "CONTROLLER"
     """First of ``controller.listener.names``: listener of the connections to other controllers (R-240)."""

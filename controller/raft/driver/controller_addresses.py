@@ -34,11 +34,11 @@ class ControllerAddresses:
 
     @property
     def learned_node_ids(self) -> set[int]:
-        """Ids of the nodes whose endpoints were received as those of a leader."""
+        """Ids of the nodes whose endpoints were received in messages, as those of a leader."""
         return set(self._learned)
 
     def learn(self, node_id: int, endpoints: Iterable[ListenerEndpoint]) -> None:
-        """Record the endpoints of a leader; no endpoint or a negative ``node_id`` changes nothing."""
+        """Record the endpoints of a leader or new voter; no endpoint or a negative ``node_id`` changes nothing."""
         found = tuple(endpoints)
         if found and node_id >= 0:
             self._learned[node_id] = found
@@ -55,11 +55,11 @@ class ControllerAddresses:
         return self._learned.get(node_id, static)
 
     def endpoint(self, node_id: int, listener: str) -> ListenerEndpoint | None:
-        """Return a controller's endpoint on ``listener``, as in the responses that name the leader; None if unknown."""
+        """Return a controller's endpoint of the listener name ``listener``, for responses with the leader, or None."""
         return next((e for e in self.endpoints_of(node_id) if e.name == listener), None)
 
     def dial_address(self, peer: int) -> tuple[str, int] | None:
-        """Return host and port of a controller, or of a bootstrap server for an id <= -2; None if unknown."""
+        """Return host and port to connect to a controller, or (id <= -2) to a bootstrap server; None if unknown."""
         if peer <= FIRST_BOOTSTRAP_ID:
             servers = self._quorum.bootstrap_servers
             at = FIRST_BOOTSTRAP_ID - peer

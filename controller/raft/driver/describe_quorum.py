@@ -87,7 +87,7 @@ def _is_the_log(request: DescribeQuorumRequest) -> bool:
 
 
 def _error_for_all(request: DescribeQuorumRequest, version: int) -> Job[DescribeQuorumResponse]:
-    """Return UNKNOWN_TOPIC_OR_PARTITION for each partition of a request that is not for the metadata log only."""
+    """Return the response with UNKNOWN_TOPIC_OR_PARTITION for each partition of a request, as a job."""
     topics: list[DescribeQuorumResponseTopicData] = response_array(DescribeQuorumResponse, version)
     for topic in request.topics:
         rows: list[DescribeQuorumResponsePartitionData] = response_array(DescribeQuorumResponse, version)
@@ -106,7 +106,7 @@ def _error_row(number: int, error: ErrorCode) -> DescribeQuorumResponsePartition
 def _replica_row(
     raft: RaftDriver, key: ReplicaKey, progress: ReplicaProgress, version: int, now_ms: int
 ) -> ReplicaState:
-    """Return the ReplicaState of a voter or observer: end offset and last fetch times, in wall-clock ms or -1."""
+    """Return the ReplicaState of a voter or observer: end offset, and last fetch times in wall-clock ms or -1."""
     if key.id == raft.machine.local_replica.id:
         end, fetched_ms, caught_up_ms = raft.machine.log_summary.end_offset, now_ms, now_ms
     else:

@@ -1,4 +1,4 @@
-"""Handling of Raft requests from other nodes: from the request message to the response message.
+"""Handling of Raft requests from other nodes and of DescribeQuorum: from the request message to the response message.
 
 Source: ``KafkaRaftClient.handleRequest``, ``ControllerApis.handleRaftRequest`` (apache/kafka 4.3.1).
 """
@@ -27,10 +27,11 @@ from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 async def handle_raft_request(
     raft: RaftDriver, cluster_id: str, message: Message, version: int, listener: str, now_ms: int
 ) -> Message:
-    """Return the response to a Raft or DescribeQuorum request of a controller, an observer or an admin client.
+    """Process a Raft or DescribeQuorum request of a controller, an observer or an admin client; return the response.
 
-    ``cluster_id``: cluster id of this node. ``listener``: name of the listener of the request; the leader's endpoint in
-    the response is the one of this listener (R-213, R-221). ``now_ms``: wall clock.
+    A Fetch or a voter change may wait long. ``cluster_id``: of this node; another one in the request is an error
+    response. ``listener``: name of the listener of the request; the leader's endpoint in the response is the one of
+    this listener (R-213, R-221). ``now_ms``: wall clock.
     """
     if isinstance(message, DescribeQuorumRequest):
         return await run_in_background(raft.env, describe_quorum(raft, message, version, now_ms))

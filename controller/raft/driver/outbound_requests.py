@@ -1,4 +1,4 @@
-"""Sending of Raft requests to the other controllers; responses become events of the state machine.
+"""Sending of Raft requests to the other controllers; their outcomes become events of the state machine.
 
 Loaded on the first request: a single node does not need it. Source: ``KafkaNetworkChannel.java``, ``RaftUtil.java``
 (apache/kafka 4.3.1).
@@ -79,10 +79,10 @@ class RaftRequestSender:
     def send(
         self, send: OutboundRequest, to: ReplicaKey, also: Callable[[DecodedRaftResponse | None], None] = lambda _: None
     ) -> None:
-        """Send a Raft request and enqueue its outcome as an event.
+        """Queue a Raft request for its destination; its outcome becomes an event of the state machine later.
 
-        ``to``: key of the destination, which the request names. ``also``: called with the decoded response and its
-        records; with None after an error.
+        ``to``: replica key of the destination, which the request names. ``also``: called with the decoded response and
+        its records; with None after an error.
         """
         peer, request = send
 
@@ -101,7 +101,10 @@ class RaftRequestSender:
         self._channel.send(peer, _API_KEYS[type(request)], encode, done)
 
     async def fetch_snapshot(self, peer: int, to: ReplicaKey, request: FetchSnapshot) -> DecodedRaftResponse | None:
-        """Request a chunk of a snapshot; return None without a response, or for an error of the whole request."""
+        """Send a FetchSnapshot and wait for the response; return None if it fails or is an error as a whole.
+
+        The state machine gets the outcome too.
+        """
         pending = PendingRequest(request)
         self.send(OutboundRequest(peer, request), to, pending.complete)
         decoded: DecodedRaftResponse | None = await pending.wait()

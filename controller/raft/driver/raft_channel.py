@@ -1,4 +1,4 @@
-"""Connections to the other controllers: one connection to each, with one request in flight, after ApiVersions.
+"""Network connections to the other controllers: one to each, with one request in flight, after ApiVersions.
 
 Source: ``KafkaNetworkChannel.java``, ``RequestManager.java``, ``KafkaRaftManager.java`` (apache/kafka 4.3.1).
 """
@@ -34,15 +34,15 @@ QueuedRequest = tuple[ApiKey, EncodeRequest, OnResponse]
 
 
 class PeerConnectionRefusedError(OSError):
-    """Connection refused by a controller: no process listens on its port."""
+    """Error of a request: the connection to the controller was refused, as no process listens on its port."""
 
 
 class UnsupportedByPeer(WireError):
-    """No API version of the other controller supports the request."""
+    """Error of a request: no API version of the other controller supports it."""
 
 
 class _PeerQueue:
-    """Connection to a controller, and the request that waits for it."""
+    """Connection to one controller, and the request (at most one) that waits for it."""
 
     def __init__(self, connection: NodeConnection) -> None:
         self.connection = connection
@@ -52,7 +52,7 @@ class _PeerQueue:
 
 
 async def _send_request(peer: _PeerQueue, key: ApiKey, encode: EncodeRequest, channel: Channel) -> Any:
-    """Send a request on an open connection; return the response.
+    """Send a request on the open connection ``channel`` and return the response message.
 
     `UnsupportedByPeer` is returned, not raised: the connection is still usable.
     """
@@ -91,9 +91,9 @@ class RaftChannel:
         self._wakeup = trio.Event()
 
     def send(self, to: int, key: ApiKey, encode: EncodeRequest, done: OnResponse) -> None:
-        """Send a request to node ``to`` once its previous request is completed; ``done`` is called with the outcome.
+        """Queue a request to node ``to``, sent after its previous one; ``done`` is called with the outcome.
 
-        A request that still waits for the connection is replaced, and fails with an OSError.
+        A request that still waits in the queue of that node is replaced, and fails with an OSError.
         """
         peer = self._peers.get(to)
         if peer is None:
@@ -112,7 +112,7 @@ class RaftChannel:
         )
 
     async def run(self) -> None:
-        """Connect to each node with a request and send its requests, until cancelled."""
+        """Connect to each node that has a request and send its requests, until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 for to in self._new_peers:

@@ -56,7 +56,7 @@ StepCallback = Callable[[], RaftEvent | None]
 
 
 def first_os_error(error: BaseException) -> OSError:
-    """Return the first OSError of a possibly nested exception group."""
+    """Return the first error, which must be an OSError, in a possibly nested exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     assert isinstance(error, OSError)
@@ -140,7 +140,7 @@ class RaftDriver:
 
     @property
     def high_watermark(self) -> int:
-        """High watermark of the metadata log on this node, all of it written; -1 if unknown."""
+        """High watermark of the metadata log on this node (exclusive); all records below are written. -1 if unknown."""
         return self._committed
 
     @property
@@ -160,16 +160,21 @@ class RaftDriver:
     # ------------------------------------------------------------------ requests of other components
 
     def enqueue(self, event: RaftEvent) -> None:
-        """Enqueue an event for the Raft state machine."""
+        """Enqueue an event for the Raft state machine, and return; `run` executes the step."""
         self.run_between_steps(lambda: event)
 
     def run_between_steps(self, job: StepCallback) -> None:
-        """Run ``job`` between two steps, when state machine and log are consistent; its event is the next step."""
+        """Queue ``job`` for `run`, which calls it between two steps, when state machine and log are consistent.
+
+        The event that it returns is the next step.
+        """
         self._callbacks.append(job)
         self._wakeup.set()
 
     async def propose(self, epoch: int, batch: bytearray, count: int) -> int:
         """Append a batch of ``count`` records as the leader of ``epoch``; return the offset of its first record.
+
+        It is returned before the batch is written; `wait_committed` waits for the commit.
 
         Raises:
             ProtocolError: NOT_CONTROLLER: this node does not lead that epoch any more.
@@ -205,7 +210,10 @@ class RaftDriver:
             await self._change_event.wait()
 
     async def handle_request(self, request: RaftRequest) -> ResponseWithRecords:
-        """Return the response to another node's Raft request with the records for it; a Fetch waits for records."""
+        """Process another node's Raft request; return the response with the records for it.
+
+        A Fetch waits for records.
+        """
         if isinstance(request, FetchSnapshot):
             request = request._replace(size_bytes=self._store.snapshot_size_bytes(SnapshotId(*request.snapshot)))
         pending = PendingRequest(request)
@@ -214,7 +222,7 @@ class RaftDriver:
         return answered
 
     async def wait_for_change(self) -> None:
-        """Wait for a change of leader, epoch or high watermark."""
+        """Wait for the next change of leader, epoch or high watermark."""
         await self._change_event.wait()
 
     # ------------------------------------------------------------------ main loop
@@ -245,7 +253,7 @@ class RaftDriver:
         self._fail(failure)
 
     async def _wait_for_event(self) -> None:
-        """Wait for an event, or until the next tick is due, which is then enqueued."""
+        """Wait for an event, or until the next `Tick` is due, which is then enqueued."""
         due_ms = max(self.machine.deadline_ms, self._last_tick_ms + MIN_TICK_INTERVAL_MS)
         with self.env.timeout(max(0.0, due_ms - self.env.monotonic_ms()) / 1000) as deadline:
             await self._wakeup.wait()
@@ -292,7 +300,7 @@ class RaftDriver:
         self._on_change()
 
     async def _write(self, ready: Ready) -> None:
-        """Write the truncation, the snapshot and the appended batches of a step to the metadata log."""
+        """Write truncation, snapshot and appended batches of a step to the metadata log, in this order, unsynced."""
         store, now_ms = self._store, self.env.now_ms()
         if ready.truncate is not None:
             await retry_call_on_shortage(self.env, partial(store.truncate, ready.truncate, now_ms))
@@ -308,7 +316,7 @@ class RaftDriver:
             self.machine.set_first_records(store.first_records(self._quorum))
 
     def _maybe_flush(self) -> None:
-        """Start a flush of the appended records unless one is running; without the controller role none is needed."""
+        """Start a task that flushes the appended records, unless one runs; a node that cannot vote needs none."""
         end = self._store.log.log_end_offset
         if self._is_flushing or end <= self.machine.flushed_offset or self.failure is not None:
             return
@@ -351,7 +359,7 @@ class RaftDriver:
         return self.machine.voters.find_voter(peer) or ReplicaKey(peer)
 
     async def _load_snapshot(self, name: SnapshotId) -> None:
-        """Download a snapshot from the leader; then `SnapshotLoaded` is enqueued, which may replace the log by it."""
+        """Download a snapshot from the leader; then enqueue `SnapshotLoaded`, which may replace the log by it."""
         machine, store, leader_id = self.machine, self._store, self.machine.leader_id
 
         async def send_fetch_snapshot(request: FetchSnapshot) -> Any:

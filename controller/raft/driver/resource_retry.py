@@ -46,7 +46,7 @@ async def retry_on_shortage(env: Env, work: Callable[[], Awaitable[T]]) -> T:
 
 
 async def retry_call_on_shortage(env: Env, work: Callable[[], T]) -> T:
-    """Call ``work()`` as `retry_on_shortage` does, for a synchronous function."""
+    """Return the result of the synchronous ``work()``, which is called again as in `retry_on_shortage`."""
 
     async def call() -> T:
         return work()

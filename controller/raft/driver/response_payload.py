@@ -1,4 +1,4 @@
-"""Reading of the records or snapshot bytes for Fetch and FetchSnapshot responses of the state machine.
+"""Reading of the records or snapshot bytes for the state machine's responses to Fetch and FetchSnapshot.
 
 Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
 """
@@ -19,7 +19,7 @@ logger = logging.getLogger("ottla.controller")
 
 
 class ResponseWithRecords(NamedTuple):
-    """Response of the state machine with the bytes for it (batches or a snapshot chunk) and the log start offset."""
+    """Response of the state machine, the bytes for it (batches, a snapshot chunk or none) and the log start offset."""
 
     response: events.AnyRaftResponse
     records: bytes
@@ -29,8 +29,8 @@ class ResponseWithRecords(NamedTuple):
 def read_response_records(store: MetadataStore, reply: OutboundResponse) -> ResponseWithRecords:
     """Return a response with the batches or the snapshot chunk which it names, read from the metadata log.
 
-    For damaged records the response is UNKNOWN_SERVER_ERROR. While this process is short of descriptors or memory, it
-    has no bytes, and the other replica retries.
+    For damaged records the error becomes UNKNOWN_SERVER_ERROR. While this process is short of descriptors or memory,
+    the response has no bytes, and the other replica retries.
 
     Raises:
         OSError: an error of the disk.

@@ -38,7 +38,9 @@ async def fetch_snapshot(
     send: SendFetchSnapshot,
     is_wanted: Callable[[], bool],
 ) -> SnapshotContents | None:
-    """Download a snapshot into ``directory`` and return its contents, or None once it is not wanted any more.
+    """Download a snapshot from the leader into ``directory``; return its contents, None once it is not wanted.
+
+    Failed requests and corrupt snapshots are retried. The log is unchanged.
 
     ``me``: replica key of this node, sent in the requests. ``epoch``: leader epoch of the requests. ``send``: sends a
     FetchSnapshot to the leader. ``is_wanted``: False ends the download, for example after a change of the leader.
@@ -62,7 +64,7 @@ async def fetch_snapshot(
 async def _download(
     env: Env, path: str, request: FetchSnapshot, send: SendFetchSnapshot, is_wanted: Callable[[], bool]
 ) -> bool:
-    """Download a snapshot to ``path``; return False if it is not wanted any more."""
+    """Download a snapshot to ``path`` durably, chunk by chunk; return False if it is not wanted any more."""
     part = path + ".part"
     if env.disk.exists(part):
         env.disk.unlink(part)

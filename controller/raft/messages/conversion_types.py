@@ -1,4 +1,4 @@
-"""Result types of the conversion of Raft messages: decoded response, and error for a whole request."""
+"""Results of the conversion of Raft messages: decoded response, and error for a whole request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOO_MANY_LISTED_MESSAGE = f"At most {MAX_QUORUM_REQUEST_ITEMS} endpoints or cand
 
 
 class RaftErrorResponse(NamedTuple):
-    """Error for a whole request or response, found in the conversion: the state machine gets no request."""
+    """Error for a whole request, found when it is converted (the state machine does not get it), or in its response."""
 
     error: ErrorCode
     message: str | None = None
@@ -24,7 +24,7 @@ class RaftErrorResponse(NamedTuple):
 
 
 class DecodedRaftResponse(NamedTuple):
-    """Response to a request of this node, with the endpoint of the leader in it and the fetched bytes."""
+    """Response of another node to this node's request, with the leader's endpoint (or None) and the fetched bytes."""
 
     response: AnyRaftResponse
     leader_endpoint: ListenerEndpoint | None = None
@@ -32,10 +32,13 @@ class DecodedRaftResponse(NamedTuple):
 
 
 def error_code_of(code: int) -> ErrorCode:
-    """Return the error code; an unknown code of a newer Kafka becomes UNKNOWN_SERVER_ERROR."""
+    """Return the `ErrorCode` of a number; UNKNOWN_SERVER_ERROR for an unknown one, of a newer Kafka."""
     return ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def find_leader_endpoint(nodes: Sequence[Any], leader_id: int, listener: str) -> ListenerEndpoint | None:
-    """Return the leader's endpoint from a response's node endpoints, named ``listener``; None if absent."""
+    """Return the leader's endpoint among the node endpoints of a response; None if it is not there.
+
+    ``listener``: name that the result has, as node endpoints have none.
+    """
     return next((ListenerEndpoint(listener, n.host, n.port) for n in nodes if n.node_id == leader_id), None)

@@ -1,4 +1,4 @@
-"""Conversion of raft requests and responses between the state machine's values and Kafka's messages.
+"""Conversion of Raft requests and responses between the state machine's values and Kafka's messages.
 
 A request for another cluster or another partition than ``__cluster_metadata-0`` gets an error here and does not reach
 the state machine. A response with a leader must have its endpoint too, or a JVM controller stops (R-256).
@@ -165,7 +165,11 @@ def _fetch(fetch: Fetch, cluster_id: str, version: int) -> FetchRequest:
 
 
 def from_message(message: Message, cluster_id: str) -> RaftRequest | RaftErrorResponse:
-    """Convert a request message; return an error for another cluster id or partition (R-211 to R-217, R-234)."""
+    """Return the state machine's request for a request message, or an error that must be the response.
+
+    INCONSISTENT_CLUSTER_ID for another cluster than ``cluster_id``, INVALID_REQUEST for another partition or too many
+    entries (R-211 to R-217, R-234).
+    """
     assert isinstance(message, _RaftRequestMessage | voter_message_conversion.VoterRequestMessage)
     if message.cluster_id is not None and message.cluster_id != cluster_id:
         why = f'The given id "{message.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
@@ -323,9 +327,9 @@ def to_fetch_response_message(
 
 
 def from_response_message(message: Message, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
-    """Convert a response message; an error for the whole response leads to a retry only (R-209).
+    """Return the state machine's response for a response message, or the error for the whole of it (R-209).
 
-    ``listener``: listener name of the leader's endpoint in the result.
+    The request is then retried. ``listener``: listener name of the leader's endpoint in the result.
     """
     if isinstance(message, voter_message_conversion.VoterResponseMessage):
         return voter_message_conversion.from_response_message(message, listener)

@@ -1,4 +1,4 @@
-"""Conversion of FetchSnapshot, voter change and ApiVersions messages between state machine's values and Kafka's.
+"""Conversion of FetchSnapshot, voter change and ApiVersions messages between the state machine's values and Kafka's.
 
 Source: ``RaftUtil.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-630, 853, 1186).
 """
@@ -82,7 +82,7 @@ def _voter_endpoints(listeners: Iterable[_ListenerLike]) -> tuple[VoterEndpoint,
 
 
 def to_fetch_snapshot_request(request: FetchSnapshot, cluster_id: str) -> FetchSnapshotRequest:
-    """Return the request message for the next piece of a snapshot, from the state machine's `FetchSnapshot` (R-234)."""
+    """Return the request message for the next chunk of a snapshot, from the state machine's `FetchSnapshot` (R-234)."""
     part = FetchSnapshotRequestPartitionSnapshot(
         0,
         request.epoch,
@@ -125,7 +125,10 @@ def to_api_versions_request() -> ApiVersionsRequest:
 
 
 def from_message(message: VoterRequestMessage) -> RaftRequest | RaftErrorResponse:
-    """Convert a FetchSnapshot or voter change request; return an error for a snapshot of another partition (R-234)."""
+    """Return the state machine's request for a FetchSnapshot or voter change message, or an error (R-234).
+
+    INVALID_REQUEST for a malformed one or too many listeners, UNKNOWN_TOPIC_OR_PARTITION for another partition.
+    """
     if (
         isinstance(message, AddRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest)
         and len(message.listeners) > MAX_QUORUM_REQUEST_ITEMS
@@ -171,7 +174,7 @@ def error_response_message(
     epoch: int = -1,
     leader: ListenerEndpoint | None = None,
 ) -> Message:
-    """Return the response message with an error for the whole request.
+    """Return the response message to ``message`` with an error for the whole request.
 
     For FetchSnapshot UNKNOWN_TOPIC_OR_PARTITION is in the partition's row. Leader id, epoch and the endpoint ``leader``
     are set in UpdateRaftVoter responses only.
@@ -204,7 +207,10 @@ def _update_voter_response(
 def to_fetch_snapshot_response(
     answer: RaftFetchSnapshotResponse, *, leader: ListenerEndpoint | None, version: int, raw: Opaque = None
 ) -> FetchSnapshotResponse:
-    """Return the FetchSnapshot response message with the bytes ``raw`` of the snapshot (R-234)."""
+    """Return the FetchSnapshot response message with the bytes ``raw`` of the snapshot, in a version (R-234).
+
+    ``leader``: endpoint of the leader, None if unknown.
+    """
     row = FetchSnapshotResponsePartitionSnapshot(
         0,
         answer.error,
@@ -238,7 +244,7 @@ def to_voter_response(
 
 
 def from_response_message(message: VoterResponseMessage, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
-    """Convert the response message of a FetchSnapshot, voter change or ApiVersions request.
+    """Return the state machine's response for a FetchSnapshot, voter change or ApiVersions response, or its error.
 
     ``listener``: listener name of the leader's endpoint in the result.
     """

@@ -1,1 +1,1 @@
-"""Storage of a metadata quorum's replica: metadata log, snapshots, ``quorum-state``."""
+"""Storage of a node's replica of the metadata log: log files, snapshots, ``quorum-state``."""

@@ -50,7 +50,7 @@ MAX_READ_BYTES = 1024 * 1024
 
 
 class IncompatibleQuorum(Exception):
-    """The quorum in the directory does not include this node, and no address of it is known."""
+    """The quorum does not include this node and no address of it is known, or has an unsupported metadata.version."""
 
 
 DEFAULT_METADATA_LOG_CONFIG = MetadataLogConfig()
@@ -157,7 +157,7 @@ class MetadataStore:
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """Return epoch, leader and vote for the start; a static voter with an empty directory is NEWBORN."""
+        """Return the hard state for the start, as persisted; a static voter with an empty directory is NEWBORN."""
         if len(quorum.static_voters) < 2:
             # no other voter has a state to lose
             return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
@@ -175,7 +175,7 @@ class MetadataStore:
         return self.quorum_records.kraft_version
 
     def log_summary(self) -> LogSummary:
-        """Return offsets, epochs and snapshots of the log, for the Raft state machine."""
+        """Return a copy of the log's offsets, epochs and snapshot ids, for the Raft state machine."""
         log = self.log
         snapshots = [(s.end_offset, s.epoch) for s in self.snapshots]
         return LogSummary(log.log_end_offset, log.epochs.entries, log.log_start_offset, snapshots)
@@ -215,7 +215,7 @@ class MetadataStore:
         return self.quorum_records.records_for_new_leader(self.local_replica, quorum.endpoints)
 
     def committed_batches(self, offset: int, upper_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield the batches from the batch with ``offset`` to the batch before ``upper_offset``.
+        """Yield the batches from the batch with ``offset`` to the batch before ``upper_offset``, committed or not.
 
         Raises:
             WireError: a batch is damaged.
@@ -257,7 +257,7 @@ class MetadataStore:
     # ------------------------------------------------------------------ actions of the Raft state machine
 
     def prepare_state_write(self, hard: HardState, voters: VoterSetHistory) -> Callable[[], None]:
-        """Return a callable that writes quorum-state, for a thread, before all other actions (R-202).
+        """Return a callable for a thread that writes and syncs quorum-state, before all other actions (R-202).
 
         Its OSError is a disk failure.
         """
@@ -265,7 +265,7 @@ class MetadataStore:
         return partial(self._state.write, self.disk, f"{self.directory}/{QUORUM_STATE}")
 
     def append(self, append: LogAppend, now_ms: int) -> None:
-        """Append a batch of this node as leader, or of another leader verbatim, without a flush.
+        """Append a batch of this node as leader, or of another leader verbatim, unsynced; replay its control records.
 
         An OSError is a disk failure.
         """
@@ -290,7 +290,7 @@ class MetadataStore:
         return header
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Truncate the log to ``offset``, where it diverges from the leader's; an OSError is a disk failure."""
+        """Truncate the log to end at ``offset``, where it diverges from the leader's; an OSError is a disk failure."""
         end = self.log.truncate_to(offset, now_ms)
         assert end == offset, f"the log was cut at {end}, not at {offset}: inside a batch"
         self.quorum_records.truncate(offset)
@@ -316,11 +316,11 @@ class MetadataStore:
         return self.log.start_flush(self.log.log_end_offset)
 
     def complete_flush(self, job: LogFlush) -> int:
-        """Complete a flush that was called; return the offset below which the log is flushed."""
+        """Record that a flush, which was called, is complete; return the offset below which the log is flushed."""
         return self.log.complete_flush(job)
 
     def on_high_watermark(self, end: int) -> None:
-        """Set the high watermark of the log to ``end``."""
+        """Advance the high watermark of the log to ``end``, for retention."""
         self.log.set_high_watermark(end)
 
     # ------------------------------------------------------------------ snapshots
@@ -335,7 +335,8 @@ class MetadataStore:
     def prepare_snapshot(self, end_offset: int, now_ms: int) -> tuple[SnapshotId, SnapshotContents]:
         """Prepare a snapshot of the records below ``end_offset``: return its id and its contents without records.
 
-        The log rolls a segment, so that segments that the snapshot covers are not read at a start and can be deleted.
+        The period until the next one starts now. The log rolls a segment, so that segments that the snapshot covers are
+        not read at a start and can be deleted.
         """
         self.bytes_since_snapshot = 0
         self.last_snapshot_ms = now_ms
@@ -345,7 +346,7 @@ class MetadataStore:
         return name, SnapshotContents([], *self.quorum_records.as_of(end_offset), self.last_timestamp_ms)
 
     def write_snapshot(self, name: SnapshotId, raw: bytes) -> None:
-        """Write and flush the snapshot file with the encoded contents ``raw``; blocks."""
+        """Write and sync the snapshot file with the encoded contents ``raw``; called in a thread, as it blocks."""
         write_snapshot(self.disk, f"{self.directory}/{name.file_name}", raw)
 
     def complete_snapshot(self, name: SnapshotId, now_ms: int) -> None:
@@ -389,10 +390,10 @@ class MetadataStore:
         return now_ms - oldest_ms > self.settings.retention_ms
 
     def snapshot_created_event(self) -> SnapshotCreated:
-        """Return the event with all snapshots and the log start offset, for the Raft state machine."""
+        """Return the event for the Raft state machine with the ids of all snapshots and the log start offset."""
         return SnapshotCreated(self.log.log_start_offset, tuple((s.end_offset, s.epoch) for s in self.snapshots))
 
     def close(self) -> None:
-        """Flush and close the log, as a clean shutdown does, and release the reserved descriptors."""
+        """Flush and close the log in a clean shutdown, waiting for the disk, and release the reserved descriptors."""
         self.log.close()
         self.disk.close()

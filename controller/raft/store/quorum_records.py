@@ -37,12 +37,12 @@ class QuorumRecords:
         return self._voters[-1][1]
 
     def as_of(self, end_offset: int) -> tuple[int, VotersRecord | None]:
-        """Return kraft.version and VotersRecord below an offset, as a snapshot contains them (R-231)."""
+        """Return kraft.version and VotersRecord below an offset, as a snapshot there contains them (R-231)."""
         level = next((v for at, v in reversed(self._kraft_versions) if at < end_offset), self._kraft_versions[0][1])
         return level, next((v for at, v in reversed(self._voters) if at < end_offset), self._voters[0][1])
 
     def replay(self, offset: int, record: Message | None) -> None:
-        """Replay a control record at ``offset``; other than KRaftVersionRecord and VotersRecord have no effect."""
+        """Replay a control record at ``offset``; only KRaftVersionRecord and VotersRecord have an effect."""
         match record:
             case KRaftVersionRecord():
                 self._kraft_versions.append((offset, record.k_raft_version))
@@ -64,7 +64,7 @@ class QuorumRecords:
         return out
 
     def records_for_new_leader(self, me: ReplicaKey, endpoints: tuple[ListenerEndpoint, ...]) -> tuple[Message, ...]:
-        """Return the control records that a new leader appends first (R-243), empty if none is needed.
+        """Return the control records that node ``me`` appends first as a new leader (R-243); empty if none is needed.
 
         These are the records of the bootstrap snapshot, or a VotersRecord with this node's changed ``endpoints``.
         """

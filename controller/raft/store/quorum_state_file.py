@@ -1,4 +1,4 @@
-"""The ``quorum-state`` file: epoch, leader and vote, durable before any message that depends on them.
+"""The ``quorum-state`` file of a Raft replica: epoch, leader and vote, durable before any message that depends on them.
 
 Source: ``FileQuorumStateStore.java`` and its schema ``QuorumStateData`` (apache/kafka 4.3.1).
 
@@ -34,7 +34,10 @@ def _voter_state_of(values: dict[str, Any]) -> VoterState:
 
 @dataclass(slots=True)
 class QuorumStateFile:
-    """Content of quorum-state; version 0 (kraft.version 0) has no directory ids, and its other fields are preserved."""
+    """Content of quorum-state; version 0 (kraft.version 0) has no directory ids, and its other fields are preserved.
+
+    ``existed``: False if there was no file at start.
+    """
 
     hard_state: HardState = field(default_factory=lambda: HardState(0))
     data_version: int = 1
@@ -43,7 +46,7 @@ class QuorumStateFile:
 
     @classmethod
     def read(cls, disk: Disk, path: str) -> QuorumStateFile:
-        """Read the file; without one, the epoch is 0 and ``existed`` is False.
+        """Return the content of the file; without one, the epoch is 0 and ``existed`` is False.
 
         Raises:
             CorruptFile: the content is not a quorum-state.
@@ -63,13 +66,13 @@ class QuorumStateFile:
             raise CorruptFile(f"{path}: {error!r}") from None
 
     def update(self, hard: HardState, kraft_version: int, voter_ids: list[int]) -> None:
-        """Set the content for the next write; ``voter_ids`` are written for kraft.version 0 only."""
+        """Set the content in memory for the next `write`; ``voter_ids`` are written for kraft.version 0 only."""
         self.hard_state, self.data_version = hard, min(kraft_version, 1)
         if self.data_version == 0:
             self.preserved_fields["currentVoters"] = [{"voterId": voter_id} for voter_id in voter_ids]
 
     def write(self, disk: Disk, path: str) -> None:
-        """Write the file atomically: temporary file, fsync, rename (R-202)."""
+        """Write the file atomically: temporary file, fsync, rename; waits for the disk (R-202)."""
         hard = self.hard_state
         voted = ReplicaKey(NO_NODE_ID) if hard.voted_key is None else hard.voted_key
         values: dict[str, Any] = {"leaderId": hard.leader_id, "leaderEpoch": hard.epoch, "votedId": voted.id}
