@@ -194,7 +194,7 @@ def _check_text(key: ConfigKey, text: str) -> None:
 
 
 def _check_elements(key: ConfigKey, elements: list[str]) -> None:
-    """Raise _Invalid unless a LIST is valid by ``ValidList``: no empty, only allowed elements; ``some``: at least one."""
+    """Raise _Invalid unless a LIST is a ``ValidList``: no empty, only allowed elements; for ``some`` at least one."""
     kind, _, allowed = key.check.partition(":")
     names = (allowed or ("" if kind in _LISTS else kind)).split("|")
     known = [] if names == [""] else names
