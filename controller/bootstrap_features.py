@@ -73,7 +73,7 @@ def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, 
     release. ``dynamic_quorum``: True if the voters are in a VotersRecord (kraft.version 1).
 
     Raises:
-        InvalidFeatureLevel: an unknown level, or two levels that exclude each other.
+        InvalidFeatureLevel: an unknown release, feature or level, or levels that exclude each other.
     """
     if release is not None and METADATA_VERSION in chosen:
         raise InvalidFeatureLevel(f"--release-version and --feature {METADATA_VERSION} say the same: give one of them")

@@ -160,7 +160,10 @@ class ControllerStateMachine:
                 self._replay_record(record)
 
     def reset_for_snapshot(self) -> None:
-        """Reset the next image to an empty one, before a snapshot's records are replayed; the published one stays."""
+        """Start the next image from empty, for the records of a snapshot; drop an open metadata transaction.
+
+        `image` and `latest_image` stay until `publish` and `complete_append`.
+        """
         self._builder = ImageBuilder(MetadataImage())
         self._transaction = self._records_after_abort = None
 

@@ -357,7 +357,7 @@ class QuorumController:
         """Submit a request or event and wait for its response, once all its changes are committed.
 
         Raises:
-            ProtocolError, OSError: as `PendingRequest.wait`.
+            ProtocolError: it is rejected, or NOT_CONTROLLER: its changes may still be committed. OSError: disk failure.
         """
         return await self.enqueue(request, version, charge_quota).wait()
 

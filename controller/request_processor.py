@@ -67,7 +67,8 @@ class RequestProcessor:
         A request that is rejected fails alone. Responses follow the commit of the whole round.
 
         Raises:
-            ProtocolError: NOT_CONTROLLER; OSError: the disk failed. All requests of the round fail with it.
+            ProtocolError: NOT_CONTROLLER; all requests of the round fail, but their records may still be committed.
+            OSError: the disk failed; as for NOT_CONTROLLER.
         """
         answers: list[tuple[PendingRequest, Any]] = []
         try:
@@ -150,7 +151,7 @@ class RequestProcessor:
         """Wait until the records appended so far are committed, then publish the image, as a job.
 
         Raises:
-            ProtocolError: NOT_CONTROLLER.
+            ProtocolError: NOT_CONTROLLER: leadership was lost before; the records may still be committed.
             OSError: the disk failed.
         """
         machine = self._machine

@@ -40,7 +40,7 @@ class StorageFormatError(Exception):
 
 
 class InitialVoter(NamedTuple):
-    """Voter of the initial voter set of a dynamic quorum."""
+    """Voter of the initial voter set of a dynamic quorum: node id, directory id (16 bytes) and controller endpoints."""
 
     id: int
     directory_id: bytes
@@ -143,8 +143,8 @@ def format_directories(
 
     Raises:
         StorageFormatError: a directory belongs to another node or cluster, or is formatted without
-            ``ignore_formatted``.
-        CorruptFile, OSError: a directory cannot be read or written.
+            ``ignore_formatted``; none is changed.
+        CorruptFile, OSError: a directory cannot be read or written; others may be formatted.
     """
     new = []
     for directory in sorted(directories, key=lambda d: d.path):

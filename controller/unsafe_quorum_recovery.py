@@ -127,9 +127,9 @@ def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int)
     ``static``: settings of the node's configuration. ``now_ms``: wall clock.
 
     Raises:
-        QuorumRecoveryError: as `preview_recovery`.
+        QuorumRecoveryError: as `preview_recovery`; nothing is changed.
         WireError: the log is damaged.
-        OSError: the disk failed.
+        OSError: the disk failed; the recovery can be repeated.
     """
     mine, voters_record = _own_entry(store), store.quorum_records.voters
     assert voters_record is not None

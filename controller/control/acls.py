@@ -198,7 +198,7 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mappin
     A filter with an UNKNOWN code gets INVALID_REQUEST in its row. ``static``: settings of this node's configuration.
 
     Raises:
-        ProtocolError: SECURITY_DISABLED without an authorizer; INVALID_REQUEST for too many matches.
+        ProtocolError: SECURITY_DISABLED without an authorizer, INVALID_REQUEST for too many matches.
     """
     _require_authorizer(static)
     rows: list[DeleteAclsFilterResult] = []

@@ -62,7 +62,7 @@ CLIENT_METRICS_KEYS = {
 
 
 class AlterConfigOp(IntEnum):
-    """Operation on a setting in IncrementalAlterConfigs."""
+    """Operation on a setting, with Kafka's code: set, delete, append or subtract."""
 
     SET = 0
     DELETE = 1
@@ -303,13 +303,13 @@ def _decide_each(
     row: MakeResultRow,
     rows: list[Any],
 ) -> Job[list[Message]]:
-    """Decide on each resource by ``decide``, as a job; return the records of all valid resources.
+    """Decide on each resource by ``decide``, as a job: all of its changes or none; return the records of all resources.
 
-    A resource is changed completely or not at all. A result row per resource, from ``row``, is appended to ``rows``; a
-    ProtocolError of ``decide`` goes into the row. ClearElrRecords follow if min.insync.replicas changes.
+    ``decide`` raises ProtocolError to reject a resource. ``rows`` gets a row (from ``row``) for each, INVALID_REQUEST
+    if it is named twice. ClearElrRecords follow if min.insync.replicas changes.
 
     Raises:
-        RequestTooLarge: too many records or bytes; the request must be rejected as a whole.
+        RequestTooLarge: too many records or bytes; the request must be rejected as a whole, and ``rows`` is incomplete.
     """
     records: list[Message] = []
     size = 0
@@ -363,7 +363,10 @@ def _clear_elr_records(image: MetadataImage, records: Sequence[Message]) -> list
 def alter_configs(
     image: MetadataImage, request: AlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
-    """Return records (none with ``validate_only``) and response of AlterConfigs, as a job; it replaces all settings."""
+    """Return the records and response of AlterConfigs, which replaces all settings of each resource, as a job.
+
+    With ``validate_only`` there are no records. A request that is too large gets its error in every row.
+    """
     row, response = AlterConfigsResourceResponse, AlterConfigsResponse()
     return _alter(image, request, defaults, _replace_resource, row, response, version)
 

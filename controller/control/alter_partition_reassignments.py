@@ -50,8 +50,8 @@ def alter_partition_reassignments(
 ) -> ControllerResultSteps:
     """Return the records and response of AlterPartitionReassignments, as a job: start, replace or cancel reassignments.
 
-    Each partition has its own error; the records of the valid ones are one batch (R-294). ``static``: settings of this
-    node's configuration.
+    Each partition has its own error, UNKNOWN_SERVER_ERROR beyond `MAX_RECORDS_PER_REQUEST`; the records of the valid
+    ones are one batch (R-294). ``static``: settings of this node's configuration.
     """
     response = AlterPartitionReassignmentsResponse(
         responses=response_array(AlterPartitionReassignmentsResponse, version)
@@ -173,9 +173,9 @@ def _cancel_reassignment(
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest, version: int
 ) -> ControllerResultSteps:
-    """Return the ListPartitionReassignments response, without records, as a job (R-298).
+    """Return the ListPartitionReassignments response, without records, for all or the requested topics, as a job.
 
-    Topics and partitions that are unknown or have no ongoing reassignment are left out.
+    Topics and partitions that are unknown or have no ongoing reassignment are left out (R-298).
     """
     topics = response_array(ListPartitionReassignmentsResponse, version)
     queries: Iterable[tuple[str, Iterable[int] | None]]

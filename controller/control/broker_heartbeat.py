@@ -33,7 +33,10 @@ from ottla.wire.messages.metadata_records import BrokerRegistrationChangeRecord,
 
 
 class BrokerControlState(Enum):
-    """State of a registered broker on the active controller (``BrokerControlState``)."""
+    """State of a registered broker on the active controller, as Kafka's ``BrokerControlState``.
+
+    Fenced, unfenced, in controlled shutdown, or allowed to shut down now.
+    """
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -200,7 +203,8 @@ def process_heartbeat(
     """Return the records and response of a BrokerHeartbeat, as a job; the response has the broker's new state.
 
     A broker that may shut down loses its session at once, so that it can register again without a timeout. A broker
-    epoch that is not the current one gets STALE_BROKER_EPOCH, and nothing changes.
+    epoch that is not the current one gets STALE_BROKER_EPOCH, too many cordoned directories INVALID_REQUEST; nothing
+    changes then.
 
     Args:
         image: Current metadata, which is not changed.

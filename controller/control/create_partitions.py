@@ -45,7 +45,8 @@ def _add_partitions(
 
     Raises:
         RequestTooLarge: more than ``max_partitions`` new partitions.
-        ProtocolError: the topic's error.
+        ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+            INVALID_REPLICATION_FACTOR, or the error of ``charge_quota``.
     """
     known = image.topics.get(topic.name)
     if known is None:

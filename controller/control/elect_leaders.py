@@ -65,7 +65,8 @@ def elect_leaders(
     """Return the records and response of ElectLeaders, for the partitions in the request or for all, as a job (R-293).
 
     Each partition has its own error. For all partitions (``topic_partitions`` is None), those that need no election
-    have no row. An unknown election type, or too many elections, rejects the request as a whole.
+    have no row. An unknown election type (INVALID_REQUEST) or too many elections (POLICY_VIOLATION) reject the whole
+    request.
     """
     response = ElectLeadersResponse(replica_election_results=response_array(ElectLeadersResponse, version))
     if request.topic_partitions is not None and not request.topic_partitions:

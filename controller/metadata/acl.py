@@ -42,7 +42,7 @@ class AclOperation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Resource type of an ACL, with Kafka's code."""
+    """Resource type of an ACL, with Kafka's code; UNKNOWN and ANY occur in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -57,7 +57,7 @@ class ResourceType(IntEnum):
 
 
 class AclPermissionType(IntEnum):
-    """Permission of an ACL: allow or deny."""
+    """Permission of an ACL, with Kafka's code: deny or allow; UNKNOWN and ANY occur in filters only."""
 
     UNKNOWN = 0
     ANY = 1

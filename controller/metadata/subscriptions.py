@@ -52,7 +52,8 @@ class MetadataSubscriptions:
         An `OSError` of a listener is logged, and the others are called.
 
         Raises:
-            Exception: any other error of a listener: it stops the node, as every broken invariant.
+            Exception: any other error of a listener; those after it are not called. It stops the node, as every broken
+                invariant.
         """
         for subscription, listener in list(self._listeners.items()):
             if subscription not in self._listeners:

@@ -91,7 +91,8 @@ def drain(
 ) -> PlanSteps[tuple[list[PlannedReassignment], list[PlannedPartition]]]:
     """Return the reassignments that move all replicas off ``leaving`` brokers, and the partitions that cannot be moved.
 
-    A job. ``racks``: rack of each broker. ``partitions``: current replicas of each partition.
+    A job. ``racks``: rack of each broker that may get replicas; brokers with None count as one rack. ``partitions``:
+    current replicas of each partition.
     """
     brokers = BrokerLoads({b: rack for b, rack in racks.items() if b not in leaving})
     yield from count_partitions(brokers, partitions.items())
@@ -111,9 +112,13 @@ def drain(
 def rebalance(
     racks: Mapping[int, str | None], partitions: Mapping[PlannedPartition, Sequence[int]]
 ) -> PlanSteps[list[PlannedReassignment]]:
-    """Return the reassignments that balance replicas, then preferred leaders, over the brokers; as few as possible.
+    """Return reassignments that spread replicas over racks, then balance replicas, then preferred leaders; as a job.
 
-    A job. ``racks``: rack of each broker. ``partitions``: current replicas of each partition.
+    The plan is greedy: it moves few replicas, but perhaps not the fewest.
+
+    Args:
+        racks: Rack of each broker that may get replicas; brokers with None count as one rack. Others keep theirs.
+        partitions: Current replicas of each partition, the preferred leader first.
     """
     brokers = BrokerLoads(racks)
     yield from count_partitions(brokers, partitions.items())

@@ -18,7 +18,7 @@ NO_NODE_ID = -1
 
 
 class ReplicaKey(NamedTuple):
-    """Key of a replica of the metadata log; the directory id is zero where it is unknown (kraft.version 0)."""
+    """Key of a replica of the metadata log: node id, and directory id, zero where it is unknown (kraft.version 0)."""
 
     id: int
     directory_id: bytes = ZERO_UUID
@@ -37,7 +37,7 @@ class ReplicaKey(NamedTuple):
 
 
 class VoterState(IntEnum):
-    """Recovery state of a static voter, which may have lost its votes with its disk (see `lost_disk`)."""
+    """Recovery state of a static voter after a loss of its disk (`lost_disk`): only GROWN ones vote without limits."""
 
     GROWN = 0
     NEWBORN = 1
@@ -47,7 +47,7 @@ class VoterState(IntEnum):
 
 
 class HardState(NamedTuple):
-    """Raft state that must be durable (quorum-state file) before any message that depends on it is sent (R-202)."""
+    """Epoch, leader, vote and voter state, durable in the quorum-state file before dependent messages (R-202)."""
 
     epoch: int
     leader_id: int = NO_NODE_ID
