@@ -50,7 +50,7 @@ class SuffixedDir(NamedTuple):
 
 
 class SegmentFile(NamedTuple):
-    """Parsed name of a file of a segment, such as ``00000000000000000042.index.swap``."""
+    """Parsed name of a segment's file, such as ``00000000000000000042.index.swap``: base offset, kind, state suffix."""
 
     base_offset: int
     kind: str

@@ -292,9 +292,9 @@ def validate_records(
 ) -> ValidationJob:
     """Return a job that validates a batch's records and returns the batch to append; it yields after each piece.
 
-    The job recompresses them if ``compression.type`` is another codec, and fails as soon as the batch exceeds
-    ``max.message.bytes``, or if the decompressed size exceeds the limit of compaction, which could not read it. It may
-    correct the maximum timestamp in ``data``. ``now_ms``: wall clock.
+    It yields True while it holds much memory. The job recompresses the records if ``compression.type`` is another
+    codec, and fails as soon as the batch exceeds ``max.message.bytes``, or if the decompressed size exceeds the limit
+    of compaction, which could not read it. It may correct the maximum timestamp in ``data``. ``now_ms``: wall clock.
 
     Raises:
         RecordValidationError: INVALID_RECORD, INVALID_TIMESTAMP; ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE,

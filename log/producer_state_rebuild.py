@@ -21,7 +21,7 @@ _BATCHES_PER_YIELD = 16
 
 
 class RecoveryScan(NamedTuple):
-    """Result of the scan of a log's segments by recovery."""
+    """Result of recovery's scan of a log: first scanned offset, and whether a batch has a producer id."""
 
     first_base_offset: int
     """First scanned offset: transaction indexes from here on are empty and are refilled by replaying the batches."""

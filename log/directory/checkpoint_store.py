@@ -29,7 +29,7 @@ LOGS_PER_STEP = 100
 
 
 class CheckpointedOffsets(NamedTuple):
-    """Offsets of one log for the checkpoint files."""
+    """Offsets of one log for the checkpoint files: recovery point, log start offset, high watermark."""
 
     recovery_point: int
     log_start_offset: int
@@ -139,9 +139,9 @@ class CheckpointStore:
     def write(self, *, sync: bool = True) -> None:
         """Write the files of recovery points, log start offsets and high watermarks, and of cleaner offsets if changed.
 
-        Blocks until they are durable. Without ``sync`` a power failure may leave each file's previous contents, and
-        tear the files of recovery points and high watermarks; cleaner offsets are then not written, unless the file has
-        an entry of a removed log.
+        With ``sync`` it blocks until all are durable. Without it a power failure may leave each file's previous
+        contents, and tear the files of recovery points and high watermarks; cleaner offsets are then not written,
+        unless the file has an entry of a removed log.
 
         Raises:
             OSError: at least one file is unchanged.

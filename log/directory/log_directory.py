@@ -97,12 +97,19 @@ class LogDirectory:
         return found
 
     def write_meta_properties(self, identity: MetaProperties, now_ms: int) -> None:
-        """Write ``meta.properties`` with cluster id, node id and directory id, and set `meta_properties`."""
+        """Write and sync ``meta.properties``, and set `meta_properties`.
+
+        ``now_ms``: wall clock, for the date in the file.
+        """
         write_meta_properties(self.disk, self.path, identity, now_ms)
         self.meta_properties = identity
 
     def load_checkpoints(self) -> None:
-        """Read the checkpoints and the clean shutdown file, once, before any log is opened."""
+        """Read the checkpoints and the clean shutdown file, once, before any log is opened.
+
+        Raises:
+            OSError: the disk failed.
+        """
         epoch = checkpoint_files.read_clean_shutdown_file(self.disk, self.path)
         self.was_clean_shutdown = self._has_clean_shutdown_file = epoch is not None
         self._clean_epoch = -1 if epoch is None else epoch

@@ -15,7 +15,7 @@ from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 
 @dataclass(slots=True, frozen=True)
 class MetaProperties:
-    """Contents of ``meta.properties`` (version 1)."""
+    """Contents of ``meta.properties`` (version 1): cluster id, node id and directory id (16 bytes)."""
 
     cluster_id: str
     node_id: int

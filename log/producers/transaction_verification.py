@@ -23,7 +23,7 @@ VERIFICATION_DISABLED = VerificationGuard()
 
 
 class TxnAppendContext(NamedTuple):
-    """Transaction of an append: its verification guard and ``transaction.version``."""
+    """Transaction of an append: verification guard (None: unnecessary) and a marker's ``transaction.version``."""
 
     guard: VerificationGuard | None = None
     """Guard created before the verification request; None if no verification was necessary."""

@@ -21,7 +21,7 @@ from ottla.wire.record_batch.legacy_records import (
 
 
 class DamagedRange(NamedTuple):
-    """Damaged byte range of a segment file, from ``position`` to ``end``."""
+    """Damaged byte range of a segment file, from ``position`` to ``end`` (exclusive)."""
 
     path: str
     position: int
@@ -31,7 +31,7 @@ class DamagedRange(NamedTuple):
 
 
 class ScrubResult(NamedTuple):
-    """Result of one scrubbing step over a segment."""
+    """Result of one scrubbing step over a segment: position of the next step (None: the end) and damaged ranges."""
 
     next_position: int | None
     """Position at which the next step begins; None at the end of the segment."""
