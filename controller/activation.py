@@ -38,7 +38,7 @@ from ottla.wire.messages.metadata_records import (
 
 
 def check_metadata_version(image: MetadataImage) -> None:
-    """Raise IncompatibleQuorum if this node does not support the metadata.version in ``image``; none there is valid."""
+    """Raise IncompatibleQuorum if ``image`` has a metadata.version that this node does not support."""
     level = image.features.get(METADATA_VERSION)
     if level is not None and not OLDEST_METADATA_VERSION <= level <= NEWEST_METADATA_VERSION:
         raise IncompatibleQuorum(
@@ -58,7 +58,7 @@ def activation_records(
     """Yield the batches that a new leader appends (R-265); the caller commits each before it takes the next.
 
     These abort an open metadata transaction, bootstrap a new cluster, and register this node as a controller if this
-    process is not registered yet. A batch without need is left out.
+    process is not registered yet. An unnecessary batch is left out.
 
     ``path``: metadata log directory, with the bootstrap snapshot. ``endpoints``: advertised controller listeners of
     this node. ``incarnation_id``: id of this process in its registration.

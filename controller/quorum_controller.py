@@ -276,7 +276,7 @@ class QuorumController:
         self._ready.set()
 
     def _deactivate(self) -> None:
-        """Stop to be active controller: discard uncommitted changes and fail pending requests with NOT_CONTROLLER."""
+        """Stop being active controller: discard uncommitted changes and fail pending requests with NOT_CONTROLLER."""
         if self._active_epoch >= 0:
             logger.info("Renouncing the leadership: controller %d", self.node_id)
         self._active_epoch = -1

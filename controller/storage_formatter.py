@@ -60,7 +60,7 @@ class FormatPlan(NamedTuple):
 
     @property
     def own_directory_id(self) -> bytes | None:
-        """Directory id that the initial voters have for this node; None if this node is none of them."""
+        """Directory id that the initial voters have for this node; None if this node is not one of them."""
         return next((v.directory_id for v in self.voters if v.id == self.node_id), None)
 
 

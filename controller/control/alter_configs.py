@@ -186,7 +186,7 @@ def _next_value(
 def _alter_resource(
     image: MetadataImage, resource: IncrementalAlterConfigsResource, defaults: ControllerDefaults
 ) -> Job[list[Message]]:
-    """Return the ConfigRecords that change one resource, as a job; too long values are rejected before other checks."""
+    """Return the ConfigRecords that change one resource, as a job; the length of values is checked first."""
     kind, name = resource.resource_type, resource.resource_name
     table = _TABLES.get(kind)
     if table is None:

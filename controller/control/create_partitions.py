@@ -90,7 +90,7 @@ def create_partitions(
     chance: RandomFunction,
     charge_quota: ChargeQuota = no_quota,
 ) -> ControllerResultSteps:
-    """Return the records and response of CreatePartitions, as a job; a too large request is rejected as a whole.
+    """Return the records and response of CreatePartitions, as a job; one that is too large fails as a whole.
 
     Otherwise each topic has its own error in the response. With ``validate_only`` there are no records.
     """
