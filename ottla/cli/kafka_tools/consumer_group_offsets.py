@@ -54,7 +54,10 @@ def _warn_clamped(at: TopicPartitionKey, offset: int, taken: int) -> None:
 
 
 def parse_topic_partitions(text: str, fail: Callable[[str], None]) -> list[TopicPartitionKey]:
-    """Return the partitions of ``topic:0,1``; call ``fail`` with the message of Kafka's tool for another form."""
+    """Return topic and number of each partition of ``topic:0,1``.
+
+    For another form, ``fail`` is called with the error message of Kafka's tool; it must not return.
+    """
     parts = text.split(":")
     if len(parts) != 2:
         fail(f"Invalid topic arg '{text}', expected topic name and partitions")
@@ -83,12 +86,12 @@ async def partition_numbers(client: ClusterClient, topics: Iterable[str]) -> dic
 
 
 class OffsetReset:
-    """Offset reset of inactive groups: new offsets of each group, committed with ``--execute``.
+    """Action ``--reset-offsets``: new offsets of groups without members, which are committed only with ``--execute``.
 
     Args:
         client: client of the cluster.
         options: parsed arguments.
-        parser: prints the usage with an error.
+        parser: prints the usage and exits with status 1 if the options are invalid.
     """
 
     def __init__(self, client: ClusterClient, options: argparse.Namespace, parser: ToolOptions) -> None:
@@ -111,7 +114,11 @@ class OffsetReset:
         return found
 
     async def _partitions(self, committed: Mapping[TopicPartitionKey, int]) -> list[TopicPartitionKey]:
-        """Return the partitions to reset: those with committed offsets (``--all-topics``), or those of ``--topic``."""
+        """Return the partitions to reset: those with committed offsets (``--all-topics``), or those of ``--topic``.
+
+        Without both, the list is empty with ``--from-file``; else the usage is printed and the tool exits with status
+        1.
+        """
         options = self._options
         if options.all_topics:
             return sorted(committed)
@@ -181,26 +188,34 @@ class OffsetReset:
         return new
 
     async def _state(self, group: str) -> str:
-        """Return the state of a group."""
+        """Return the state of a group as its coordinator names it, such as ``Empty`` or ``Stable``."""
         return (await gs.describe_consumer_group(self._client, group)).state
 
     def _refuse_active(self, group: str, state: str) -> None:
-        """Print the error about a group with members."""
+        """Print that the offsets of a group cannot be reset because its state is not in `RESETTABLE`."""
         print(
             f"\nError: Assignments can only be reset if the group '{group}' is inactive, "
             f"but the current state is {state}."
         )
 
     async def _present(self, group: str) -> Offsets:
-        """Return the present offsets of a group."""
+        """Return the committed offset of each partition for which the group has one."""
         return await fetch_committed_offsets(await connect_to_coordinator(self._client, group), group)
 
     async def _store(self, group: str, new: Offsets) -> None:
-        """Store the new offsets of a group."""
+        """Commit the new offsets of a group at its coordinator."""
         await gr.commit_offsets(self._client, group, new)
 
     async def run(self, groups: Sequence[str]) -> None:
-        """Reset the offsets of groups, and print them as a table, or as CSV with ``--export``."""
+        """Compute the new offsets of groups, commit them with ``--execute``, and print them.
+
+        They are printed as a table, with ``--export`` as CSV. A group whose state is neither Empty nor Dead gets an
+        error message and no new offsets; the other groups are still reset.
+
+        Raises:
+            ToolFailed: the file of ``--from-file``, a partition or a target is invalid, or the cluster refused a
+                request.
+        """
         if has(self._options, "from-file"):
             path = self._options.from_file
             try:
@@ -239,7 +254,10 @@ class OffsetReset:
 
 
 async def delete_offsets(client: ClusterClient, options: argparse.Namespace, parser: ToolOptions) -> None:
-    """Delete offsets of a group in topics or partitions, and print the result of each partition."""
+    """Delete the committed offsets of the group in ``--group`` for the topics or partitions of ``--topic``.
+
+    The result of each partition is printed; an error code of the response is printed, too, and not raised.
+    """
     group = options.group[0]
     results: dict[TopicPartitionKey, str | None] = {}
     wanted: list[TopicPartitionKey] = []

@@ -1,4 +1,6 @@
-"""Feature levels of all releases, for tools that print or request them, also of releases that Ottla does not support.
+"""Levels of ``metadata.version`` and of other features by Kafka release, for ``kafka-features`` and ``kafka-storage``.
+
+Releases that Kafka 4.3.1 knows are listed even if Ottla does not support them.
 
 Source: ``MetadataVersion``, ``Feature``, ``KRaftVersion`` (apache/kafka 4.3.1).
 """
@@ -37,7 +39,11 @@ _KRAFT_SINCE = 21
 
 
 def parse_release(text: str, *, with_unstable: bool = True) -> int:
-    """Return the metadata.version of a release, such as ``4.1``, ``4.1.2`` or ``4.1-IV0``.
+    """Return the level of metadata.version of a release, such as ``4.1``, ``4.1.2`` or ``4.1-IV0``.
+
+    Args:
+        text: the release.
+        with_unstable: True to accept levels above the newest stable one, by their full name.
 
     Raises:
         ToolFailed: the release is unknown.
@@ -55,22 +61,22 @@ def parse_release(text: str, *, with_unstable: bool = True) -> int:
 
 
 def release_text(level: int) -> str:
-    """Return the release of a metadata.version, or ``UNKNOWN`` and the level."""
+    """Return the name of a level of metadata.version, such as ``3.9-IV0``; ``UNKNOWN LEVEL`` for an unknown level."""
     return KNOWN_RELEASES.get(level, f"UNKNOWN {level}")
 
 
 def level_at(feature: str, metadata_version: int) -> int:
-    """Return the default level of a feature at a metadata.version."""
+    """Return the level at which a feature starts in a new cluster of a metadata.version; 0 if it is off."""
     if feature == KRAFT_VERSION:
         return int(metadata_version >= _KRAFT_SINCE)
     return default_level(feature, metadata_version)
 
 
 def parse_level(text: str) -> tuple[str, int]:
-    """Parse ``FEATURE=LEVEL``.
+    """Parse ``FEATURE=LEVEL``; the name of the feature is not checked.
 
     Raises:
-        ToolFailed: the text has another form.
+        ToolFailed: ``=`` is missing, or the level is no number of 16 bits.
     """
     name, separator, level = text.partition("=")
     prefix = f"Can't parse feature=level string {text}: "
@@ -96,7 +102,12 @@ def version_mapping(release: str | None) -> str:
 
 
 def dependencies_text(feature: str, level: int, unknown_level: str) -> str:
-    """Return the lines of ``feature-dependencies`` for a level; ``unknown_level`` is the message for an unknown one.
+    """Return the output of ``feature-dependencies`` for a level: the metadata.version that it requires, if any.
+
+    Args:
+        feature: name of the feature.
+        level: level of the feature.
+        unknown_level: error message for a level that a feature other than metadata.version does not have.
 
     Raises:
         ToolFailed: the feature or level is unknown.

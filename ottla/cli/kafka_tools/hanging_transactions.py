@@ -1,4 +1,4 @@
-"""``abort``, ``find-hanging`` and ``forceTerminateTransaction`` of ``kafka-transactions``.
+"""Verbs ``abort``, ``find-hanging`` and ``forceTerminateTransaction`` of the tool ``kafka-transactions``.
 
 Source: ``TransactionsCommand`` (apache/kafka 4.3.1).
 """
@@ -45,15 +45,15 @@ class _OpenTransaction(NamedTuple):
 
 
 def failed(operation: str, error: Exception) -> ToolFailed:
-    """Return the failure of an operation, with the text of the exception that Kafka's tool catches."""
+    """Return the exception for a failed operation, with the message that Kafka's tool prints for ``error``."""
     return ToolFailed(f"{operation}: {message_text(error)}. {HINT}")
 
 
 async def producers_of(client: ClusterClient, topic: str, partition: int, broker: int | None = None) -> Any:
-    """Return the row of a partition in a DescribeProducers response.
+    """Return the row of a partition in a DescribeProducers response of ``broker``, or of the leader if it is None.
 
     Raises:
-        ProtocolError: an error with the text of Kafka's client; that of ours only names the partition or broker.
+        ProtocolError: the request failed. The message is that of Kafka's client.
     """
     try:
         row = await describe_producers(client, topic, partition, broker)
@@ -64,7 +64,11 @@ async def producers_of(client: ClusterClient, topic: str, partition: int, broker
 
 
 async def abort(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Write an abort marker for the transaction that the options identify."""
+    """Write an abort marker for the transaction that the options identify, by start offset or by producer.
+
+    Raises:
+        ToolFailed: options are missing, no open transaction starts at the offset, or the marker was refused.
+    """
     topic, partition = options.topic, options.partition
     if options.start_offset is None and options.producer_id is None:
         raise ToolFailed(UNIDENTIFIED)
@@ -87,7 +91,11 @@ async def abort(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _producer_at(client: ClusterClient, topic: str, partition: int, offset: int) -> tuple[int, int, int]:
-    """Return producer id, producer epoch and coordinator epoch of the transaction that starts at an offset."""
+    """Return producer id, producer epoch and coordinator epoch of the open transaction that starts at an offset.
+
+    Raises:
+        ToolFailed: there is none, or the leader of the partition refused the request.
+    """
     try:
         row = await producers_of(client, topic, partition)
     except ProtocolError as error:
@@ -101,7 +109,14 @@ async def _producer_at(client: ClusterClient, topic: str, partition: int, offset
 
 
 async def force_terminate(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Abort the transaction of a transactional id with InitProducerId, which fences its producer."""
+    """Abort the transaction of a transactional id with InitProducerId, which fences its producer.
+
+    The request is repeated every 100 ms while the coordinator is loading, moving or ending a transaction, 100 times at
+    most.
+
+    Raises:
+        ToolFailed: the coordinator refused the request.
+    """
     name, env = options.transactionalId, BlockingEnv()
     for _ in range(RETRIES):
         _, channel = await find_coordinator(client, name, TRANSACTION)
@@ -123,7 +138,13 @@ async def force_terminate(client: ClusterClient, options: argparse.Namespace) ->
 
 
 async def find_hanging(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Print the open transactions that no transaction coordinator knows of."""
+    """Print the open transactions that no transaction coordinator knows of.
+
+    Only transactions whose last record is older than ``--max-transaction-timeout`` minutes are examined.
+
+    Raises:
+        ToolFailed: neither a topic nor a broker is named, or a request was refused.
+    """
     if options.topic is None and options.broker_id is None:
         raise ToolFailed(NO_SCOPE)
     if options.partition is not None and options.topic is None:
@@ -154,7 +175,14 @@ async def find_hanging(client: ClusterClient, options: argparse.Namespace) -> No
 
 
 async def _partitions(client: ClusterClient, options: argparse.Namespace) -> list[tuple[str, int]]:
-    """Return the partitions that the options select."""
+    """Return topic and number of each partition that the options select.
+
+    These are ``--partition`` of ``--topic``, or all partitions of the topic or cluster that have a replica on
+    ``--broker-id``.
+
+    Raises:
+        ToolFailed: a topic does not exist or may not be described.
+    """
     answer = await client.metadata(None if options.topic is None else [options.topic])
     if options.partition is not None:
         return [(options.topic, options.partition)]
@@ -169,7 +197,13 @@ async def _partitions(client: ClusterClient, options: argparse.Namespace) -> lis
 
 
 async def _coordinated(client: ClusterClient, producers: set[int]) -> dict[int, set[tuple[str, int]]]:
-    """Return the partitions of each producer's transaction at its coordinator; none for a producer without one."""
+    """Return the partitions in the ongoing transaction of each producer id, as transaction coordinators report them.
+
+    A producer id that no coordinator knows has no entry.
+
+    Raises:
+        ToolFailed: a coordinator refused ListTransactions or DescribeTransactions.
+    """
     ids = {}
     for channel in await client.all_brokers():
         answer = await channel.call(lt.ListTransactionsRequest([], sorted(producers)))

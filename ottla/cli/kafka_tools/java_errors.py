@@ -70,7 +70,7 @@ _TEXTS = {
 
 
 def default_text(code: ErrorCode) -> str:
-    """Return the message that Kafka's clients show for an error code without message."""
+    """Return the message that Kafka's clients show for an error code if the response has no message."""
     return _TEXTS.get(code) or code.text
 
 

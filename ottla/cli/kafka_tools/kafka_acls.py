@@ -156,7 +156,10 @@ class AclPlan:
         self._pattern = PatternType[(options.resource_pattern_type or "literal").upper()]
 
     def patterns(self, *, required: bool) -> list[Pattern]:
-        """Return the resource patterns that the options name; end the tool if there is none and one is ``required``."""
+        """Return the resource patterns that the options name, without duplicates.
+
+        If there is none and one is ``required``, the usage is printed and the tool exits with status 1.
+        """
         options = self._options
         out = [
             Pattern(kind, name.strip(), self._pattern)
@@ -185,7 +188,11 @@ class AclPlan:
         return list(dict.fromkeys(out))
 
     def acls(self) -> dict[Pattern, list[Entry]]:
-        """Return the ACLs by resource pattern; print the usage and exit with status 1 if they are invalid."""
+        """Return the entries for each resource pattern of the options; a pattern without a principal has no entries.
+
+        If no resource is named, or a resource type does not support an operation, the usage is printed and the tool
+        exits with status 1.
+        """
         options, patterns = self._options, self.patterns(required=True)
         out: dict[Pattern, list[Entry]] = {}
 
@@ -217,7 +224,11 @@ class AclPlan:
         return out
 
     def acls_to_add(self) -> dict[Pattern, list[Entry]]:
-        """Return the ACLs to add; print the usage and exit with status 1 if they are invalid."""
+        """Return the entries to add for each resource pattern.
+
+        If no principal is named, or the pattern type is neither LITERAL nor PREFIXED, the usage is printed and the tool
+        exits with status 1.
+        """
         if self._pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
             self._parser.fail_with_usage(
                 f"A '--resource-pattern-type' value of '{self._pattern.name}' is not valid when adding acls."
@@ -231,7 +242,11 @@ class AclPlan:
 
 
 async def _described(channel: Channel, pattern: Pattern | None) -> dict[Pattern, list[Entry]]:
-    """Return the ACLs that a pattern matches; None stands for all."""
+    """Return the ACLs that match a resource pattern, by their own pattern; None stands for all ACLs.
+
+    Raises:
+        ProtocolError: DescribeAcls was refused.
+    """
     kind, name, match = pattern or (ResourceType.ANY, None, PatternType.ANY)
     request = ds.DescribeAclsRequest(
         int(kind), name, int(match), None, None, int(AclOperation.ANY), int(AclPermissionType.ANY)
@@ -312,7 +327,11 @@ async def _list(channel: Channel, options: argparse.Namespace, plan: AclPlan) ->
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run ``kafka-acls`` with these arguments and return the exit status."""
+    """Run ``kafka-acls``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     _check(parser, options)

@@ -22,7 +22,7 @@ def _parser() -> ToolOptions:
 
 
 def _text(number: int, low: int, high: int) -> str:
-    """Return the text of an API's versions, and the newest that both sides know."""
+    """Return the output for an API: the broker's versions ``low`` to ``high``, and the newest that both sides know."""
     shown = str(low) if low == high else f"{low} to {high}"
     try:
         key = ApiKey(number)
@@ -58,7 +58,11 @@ async def _print_versions(client: ClusterClient) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-broker-api-versions`` with these arguments and return the exit status."""
+    """Run ``kafka-broker-api-versions``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     parser.require(options, "bootstrap-server")

@@ -81,7 +81,11 @@ async def _list_endpoints(client: ClusterClient, options: argparse.Namespace) ->
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-cluster`` with these arguments and return the exit status."""
+    """Run ``kafka-cluster``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     if not options.bootstrap_server and not options.bootstrap_controller:

@@ -68,7 +68,10 @@ OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 
 
 class Entities(NamedTuple):
-    """Entities of a command: their types, and their names in the same order; an empty name is the default."""
+    """Entities of a command: types, and names in the same order; the empty name stands for the default entity.
+
+    There are fewer names than types if ``--describe`` is to show all entities of a type.
+    """
 
     types: list[str]
     names: list[str]
@@ -178,7 +181,9 @@ def _check_names(parser: ToolOptions, options: argparse.Namespace, entities: Ent
 
 
 def parse_changes(options: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
-    """Return the settings to add, and the names of those to delete.
+    """Return the settings to add, and the names of the settings to delete.
+
+    Those of ``--add-config`` override those in the file of ``--add-config-file``.
 
     Raises:
         ToolFailed: ``--add-config`` or a name is malformed; CommandFailed: the file cannot be read.
@@ -209,7 +214,11 @@ def parse_changes(options: argparse.Namespace) -> tuple[dict[str, str], list[str
 
 
 async def _channel(client: ClusterClient, options: argparse.Namespace, kind: str, name: str) -> Channel:
-    """Return a connection to the node that serves the configuration of a resource."""
+    """Return a connection to the node that DescribeConfigs and IncrementalAlterConfigs for a resource are sent to.
+
+    This is the broker itself for a broker or its loggers, else any broker, or with ``--bootstrap-controller`` the
+    active controller.
+    """
     if kind not in (BROKERS, LOGGERS) or not name:
         return await admin_channel(client, options)
     if options.bootstrap_controller:
@@ -220,7 +229,14 @@ async def _channel(client: ClusterClient, options: argparse.Namespace, kind: str
 
 
 async def _described(client: ClusterClient, options: argparse.Namespace, kind: str, name: str) -> list[Any]:
-    """Return the settings of a resource: with ``--all`` all of them, otherwise only those set dynamically for it."""
+    """Return the rows of a resource in a DescribeConfigs response, sorted by name.
+
+    With ``--all`` these are all settings, otherwise only those set dynamically for this resource; of broker loggers
+    all.
+
+    Raises:
+        ProtocolError: the request was refused.
+    """
     wanted = dc.DescribeConfigsResource(RESOURCE_TYPES[kind], name, None)
     channel = await _channel(client, options, kind, name)
     row = (await channel.call(dc.DescribeConfigsRequest([wanted], include_synonyms=True))).results[0]
@@ -231,7 +247,10 @@ async def _described(client: ClusterClient, options: argparse.Namespace, kind: s
 
 
 async def _resource_names(client: ClusterClient, kind: str) -> list[str]:
-    """Return the names of all resources of a type; of brokers also the empty name, which is the default."""
+    """Return the names of all resources of a type.
+
+    For brokers and loggers the last name is empty and stands for the default of all brokers.
+    """
     if kind == TOPICS:
         return [topic.name or "" for topic in (await client.metadata(None)).topics]
     if kind in (BROKERS, LOGGERS):
@@ -310,7 +329,11 @@ async def _act(client: ClusterClient, options: argparse.Namespace, entities: Ent
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run ``kafka-configs`` with these arguments and return the exit status."""
+    """Run ``kafka-configs``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     entities = _check(parser, options)

@@ -70,9 +70,14 @@ def _parser() -> ToolOptions:
 
 
 class ConsumerPlan(NamedTuple):
-    """Arguments of a consumer: group id (None: no group), start of a partition, and its settings.
+    """Checked arguments of a consumer.
 
-    ``start`` is an offset, or a timestamp of ListOffsets: -2 earliest, -1 latest.
+    Attributes:
+        group_id: id of the group to join; None to read partitions without a group.
+        start: without a group and with ``--partition``: first offset, or -2 for the earliest and -1 for the latest.
+        reset_timestamp: start where there is no valid offset, as a timestamp of ListOffsets: -2 earliest, -1 latest.
+        settings: consumer properties of the file and the command line.
+        formatter: formatter of records; None to print nothing.
     """
 
     group_id: str | None
@@ -130,7 +135,13 @@ def _start(parser: ToolOptions, options: argparse.Namespace) -> int:
 
 
 def _formatter(parser: ToolOptions, options: argparse.Namespace) -> mf.MessageFormatter | None:
-    """Return the formatter of the options; None for the one that prints nothing."""
+    """Return the formatter that the options select; None for ``NoOpMessageFormatter``, which prints nothing.
+
+    For invalid options an error message is printed, and the tool exits with status 1.
+
+    Raises:
+        ToolFailed: a deserializer is not supported; CommandFailed: the file of ``--formatter-config`` cannot be read.
+    """
     name = options.formatter or mf.DEFAULT
     if name not in mf.FORMATTERS:
         parser.fail_with_usage(name)
@@ -153,7 +164,10 @@ def _formatter(parser: ToolOptions, options: argparse.Namespace) -> mf.MessageFo
 
 
 def _plan(parser: ToolOptions, options: argparse.Namespace) -> ConsumerPlan:
-    """Check the options; print an error message and exit with status 1 if they are invalid."""
+    """Return the checked arguments; print an error message and exit with status 1 if the options are invalid.
+
+    The properties and the client id for the connection are stored in ``options``.
+    """
     _check_required(parser, options)
     try:
         file, given = read_client_config(options.command_config), key_values(options.command_property)
@@ -182,7 +196,11 @@ def _plan(parser: ToolOptions, options: argparse.Namespace) -> ConsumerPlan:
 
 
 class ConsoleConsumer:
-    """Consumer that prints records, of one partition, of topics, or as a member of a group."""
+    """Consumer that prints records: as a member of a group, or of a partition or topics without a group.
+
+    Attributes:
+        count: number of records processed so far.
+    """
 
     def __init__(self, client: ClusterClient, options: argparse.Namespace, plan: ConsumerPlan) -> None:
         self._client = client
@@ -210,7 +228,11 @@ class ConsoleConsumer:
         return [(topic, number) for topic in topics for number in await self._client.partitions(topic, create=True)]
 
     async def _start(self) -> None:
-        """Find the partitions to read, or join the group."""
+        """Join the group, or without a group find the partitions to read and their start offsets.
+
+        Raises:
+            ToolFailed: the topic does not have the partition of ``--partition``.
+        """
         plan, options = self._plan, self._options
         if plan.group_id is not None:
             topics = await self._topics()
@@ -232,7 +254,10 @@ class ConsoleConsumer:
         self._next_refresh_ms = self._env.monotonic_ms() + METADATA_MAX_AGE_MS
 
     async def _refresh(self) -> None:
-        """Take part in the group, or look for new partitions once their metadata is old."""
+        """Send heartbeats and due commits of a group member; without a group look for new partitions every 5 minutes.
+
+        After a rebalance the positions are those of the newly assigned partitions.
+        """
         now_ms = self._env.monotonic_ms()
         if self._member is None:
             if self._options.partition is None and now_ms >= self._next_refresh_ms:
@@ -264,7 +289,7 @@ class ConsoleConsumer:
                 self._consumed = offsets | self._consumed
 
     def process(self, read: ReadRecord) -> None:
-        """Print a record.
+        """Count and print a record, and advance the offset to commit past it.
 
         Raises:
             ToolFailed: the record cannot be formatted, and ``--skip-message-on-error`` is not set.
@@ -283,7 +308,13 @@ class ConsoleConsumer:
         write_bytes(shown)
 
     async def run(self) -> None:
-        """Process records until ``--max-messages`` are processed or none arrives within ``--timeout-ms``."""
+        """Process records until ``--max-messages`` are processed or none arrives within ``--timeout-ms``.
+
+        Without these options, run until interrupted.
+
+        Raises:
+            ToolFailed: a record cannot be formatted, or the partition of ``--partition`` does not exist.
+        """
         options = self._options
         most = options.max_messages if options.max_messages is not None and options.max_messages >= 0 else None
         timeout_ms = options.timeout_ms if options.timeout_ms is not None and options.timeout_ms >= 0 else None
@@ -305,7 +336,7 @@ class ConsoleConsumer:
                 return
 
     async def _poll(self, wait_ms: int) -> list[ReadRecord]:
-        """Fetch records; return none while a leader moves."""
+        """Fetch records, waiting ``wait_ms`` at most; while a partition has no leader, pause 100 ms and return none."""
         try:
             return await self._fetcher.poll(wait_ms)
         except ProtocolError as error:
@@ -316,14 +347,18 @@ class ConsoleConsumer:
             return []
 
     async def close(self) -> None:
-        """Commit the offsets of printed records, and leave the group."""
+        """Commit the offsets after the processed records, unless auto-commit is off, and leave the group, if any."""
         if self._member is not None:
             await self._commit()
             await self._member.leave()
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-console-consumer`` with these arguments and return the exit status."""
+    """Run ``kafka-console-consumer``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     plan = _plan(parser, options)

@@ -64,7 +64,10 @@ def _parser() -> ToolOptions:
 
 
 def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
-    """Check the combination of options, and move the values of deprecated options to the new ones."""
+    """Check the combination of options, and move the values of deprecated options to the new ones.
+
+    For an invalid combination an error message and the usage are printed, and the tool exits with status 1.
+    """
     parser.require(options, "topic")
     for old, new, shown, _ in RENAMED[:3]:
         if has(options, old) and has(options, new):
@@ -126,7 +129,11 @@ async def _produce(
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-console-producer`` with these arguments and return the exit status."""
+    """Run ``kafka-console-producer``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     _check(parser, options)

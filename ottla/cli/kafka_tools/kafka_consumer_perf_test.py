@@ -65,7 +65,10 @@ def _parser() -> ToolOptions:
 
 
 def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
-    """Check the combination of options, and move the values of deprecated options to the new ones."""
+    """Check the combination of options, and move the values of deprecated options to the new ones.
+
+    For an invalid combination the usage is printed, and the tool exits with status 1.
+    """
     parser.require(options, "bootstrap-server")
     parser.require_single(options, "topic", "include")
     parser.require_single(options, "messages", "num-records")
@@ -82,7 +85,7 @@ def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
 
 
 class PerformanceConsumer(ConsoleConsumer):
-    """Consumer that counts the records it reads, and prints the rates of each interval."""
+    """Consumer that counts records and bytes, and prints rates for each reporting interval and for the whole run."""
 
     def __init__(self, client: ClusterClient, options: argparse.Namespace, plan: ConsumerPlan) -> None:
         super().__init__(client, options, plan)
@@ -97,7 +100,10 @@ class PerformanceConsumer(ConsoleConsumer):
         self._round_join_ms = 0
 
     def process(self, read: ReadRecord) -> None:
-        """Count a record; print the interval if it has ended."""
+        """Count a record; start the next reporting interval if the current one has ended.
+
+        With ``--show-detailed-stats`` the rates of the ended interval are printed.
+        """
         super().process(read)
         now_ms = self._clock.now_ms()
         if self._join_ms is None:  # the time until the first record stands for that of the rebalance
@@ -122,7 +128,7 @@ class PerformanceConsumer(ConsoleConsumer):
         print(", ".join(cells))
 
     def print_total(self) -> None:
-        """Print the totals."""
+        """Print count, size and rates from the creation of this consumer until now."""
         end_ms, size, join_ms = self._clock.now_ms(), self._bytes / MEGABYTE, self._join_ms or 0
         elapsed_s, fetch_ms = (end_ms - self._start_ms) / 1000, end_ms - self._start_ms - join_ms
         cells = (
@@ -156,7 +162,11 @@ async def _consume(client: ClusterClient, options: argparse.Namespace, settings:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-consumer-perf-test`` with these arguments and return the exit status."""
+    """Run ``kafka-consumer-perf-test``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     _check(parser, options)

@@ -27,7 +27,7 @@ def _parser() -> ToolOptions:
 
 
 def _offsets(path: str) -> dict[tuple[str, int], int]:
-    """Return the offset of each partition of a file.
+    """Return the offset of each partition in a JSON file; records before it are to be deleted.
 
     Raises:
         ToolFailed: the file is malformed, has another version, or names a partition twice.
@@ -68,7 +68,11 @@ async def _delete(client: ClusterClient, path: str) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-delete-records`` with these arguments and return the exit status."""
+    """Run ``kafka-delete-records``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     parser.require(options, "bootstrap-server", "offset-json-file")

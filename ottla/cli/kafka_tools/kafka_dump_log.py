@@ -86,7 +86,7 @@ def _parser() -> ToolOptions:
 
 
 class LogDump:
-    """Output of the tool for a number of files, with the mismatches that are printed after all of them.
+    """Dump of files to standard output, which collects errors of indexes and gaps in offsets for `print_errors`.
 
     Args:
         disk: disk with the files.
@@ -102,7 +102,7 @@ class LogDump:
         self._time_errors: dict[str, dict[str, list[str]]] = {}
 
     def dump(self, path: str) -> None:
-        """Print the content of a file.
+        """Print the content of a file by its suffix; an unknown suffix is reported on standard error.
 
         Raises:
             ToolFailed: the file is malformed; OSError: it cannot be read.
@@ -175,7 +175,7 @@ class LogDump:
     # ------------------------------------------------------------------ indexes
 
     def _batches(self, path: str) -> tuple[bytes, _Batches]:
-        """Return the segment beside an index file, and its batches."""
+        """Return the bytes of the segment beside an index file, and position and header of each of its batches."""
         raw = read_file(self._disk, f"{os.path.splitext(path)[0]}.log")
         return raw, list(legacy_records.iterate_any_batches(raw))
 
@@ -257,7 +257,7 @@ class LogDump:
             )
 
     def print_errors(self) -> None:
-        """Print the mismatches of all files on standard error."""
+        """Print the index errors and offset gaps that `dump` found in all files so far on standard error."""
         for line in self._error_lines():
             print(line, file=sys.stderr)
 
@@ -366,7 +366,11 @@ def _record_parser(options: argparse.Namespace) -> RecordParser | None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-dump-log`` with these arguments and return the exit status."""
+    """Run ``kafka-dump-log`` on files of this machine; return exit status 0, or 1 after a failure that is printed.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     parser.require(options, "files")

@@ -42,7 +42,7 @@ NO_SERVERS = "You must specify either --bootstrap-controller or --bootstrap-serv
 
 
 class FeatureOptions(VerbOptions):
-    """Argument parser of ``kafka-features``."""
+    """Argument parser of ``kafka-features``, whose errors begin with "Command line error"."""
 
     error_format = "Command line error: {message}. Type --help for help."
 
@@ -76,7 +76,11 @@ def _parser() -> FeatureOptions:
 
 
 async def _node(client: ClusterClient, options: argparse.Namespace) -> Channel:
-    """Return a connection to the node of ``--node-id``, or to any."""
+    """Return a connection to the node of ``--node-id``; without it to any broker or to the active controller.
+
+    Raises:
+        ToolFailed: the node id is negative.
+    """
     number = options.node_id
     if number is None:
         return await admin_channel(client, options)
@@ -103,10 +107,10 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def _updates(options: argparse.Namespace) -> dict[str, int]:
-    """Return the level to request for each feature.
+    """Return the level to request for each feature; 0 disables it.
 
     Raises:
-        ToolFailed: the options are invalid.
+        ToolFailed: options exclude each other, a feature occurs twice, or a release or level is invalid.
     """
     op, features = options.command, options.feature
     if options.release_version is not None:
@@ -170,7 +174,11 @@ def _print_tables(options: argparse.Namespace) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-features`` with these arguments and return the exit status."""
+    """Run ``kafka-features``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command in ("version-mapping", "feature-dependencies"):

@@ -37,6 +37,10 @@ TopicPartitionKey = tuple[str, int]
 class PartitionRule:
     """Condition that selects topics, and partitions of a selected topic.
 
+    Args:
+        topics: regular expression that a topic name must match as a whole; a comma stands for ``|``.
+        allows: function that returns True for the number of a selected partition.
+
     Raises:
         ToolFailed: the regular expression is invalid.
     """
@@ -70,7 +74,7 @@ def _timestamp(text: str) -> int:
 
 
 def _rule(text: str) -> PartitionRule:
-    """Return the condition of one pattern of ``--topic-partitions``.
+    """Return the condition of one pattern of ``--topic-partitions``; the range ``topic:0-3`` excludes partition 3.
 
     Raises:
         ToolFailed: the pattern is malformed.
@@ -99,7 +103,10 @@ def _rules(options: argparse.Namespace) -> list[PartitionRule]:
 async def _offsets(
     client: ClusterClient, partitions: Sequence[TopicPartitionKey], timestamp: int
 ) -> Mapping[TopicPartitionKey, int]:
-    """Return the offset of each partition; print those that cannot be determined on standard error."""
+    """Return the offset of each partition for a timestamp or special timestamp of ListOffsets.
+
+    Partitions without such an offset are left out, as are those with an error, which is printed on standard error.
+    """
     out: dict[TopicPartitionKey, int] = {}
     for at in partitions:
         try:
@@ -139,7 +146,11 @@ async def _get_offsets(client: ClusterClient, options: argparse.Namespace) -> No
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-get-offsets`` with these arguments and return the exit status."""
+    """Run ``kafka-get-offsets``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     parser.error_prefix = "Error occurred: "
     options = parser.parse(arguments)

@@ -59,7 +59,7 @@ def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
 
 
 def _partitions(options: argparse.Namespace) -> list[el.TopicPartitions] | None:
-    """Return the partitions of the options; None for all.
+    """Return the partitions that the options or the JSON file name; None for all.
 
     Raises:
         ToolFailed: the file is malformed or names a partition twice.
@@ -115,7 +115,11 @@ async def _elect(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-leader-election`` with these arguments and return the exit status."""
+    """Run ``kafka-leader-election``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     _check(parser, options)

@@ -77,7 +77,11 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-log-dirs`` with these arguments and return the exit status."""
+    """Run ``kafka-log-dirs``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     parser.require(options, "bootstrap-server", "describe")

@@ -63,7 +63,11 @@ def _parser() -> VerbOptions:
 
 
 async def _described(channel: Channel) -> tuple[Any, dq.DescribeQuorumResponse]:
-    """Return the row of the metadata partition, and the whole response."""
+    """Return the row of ``__cluster_metadata-0`` in a DescribeQuorum response, and the whole response.
+
+    Raises:
+        ProtocolError: the request was refused.
+    """
     request = dq.DescribeQuorumRequest(
         [dq.DescribeQuorumRequestTopicData(TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])]
     )
@@ -148,7 +152,11 @@ async def _remove(channel: Channel, options: argparse.Namespace) -> None:
 
 
 def _controller_id(values: Mapping[str, str]) -> int:
-    """Return the node id in the properties of a controller."""
+    """Return ``node.id`` of a controller's properties.
+
+    Raises:
+        ToolFailed: it is missing, malformed or negative, or the properties are not those of a controller.
+    """
     hint = "Is this a valid controller configuration file?"
     if "node.id" not in values:
         raise ToolFailed(f"node.id not found in configuration file. {hint}")
@@ -164,7 +172,11 @@ def _controller_id(values: Mapping[str, str]) -> int:
 
 
 def _directory_id(values: Mapping[str, str]) -> bytes:
-    """Return the id of the metadata log directory in the properties of a controller."""
+    """Return the directory id in ``meta.properties`` of the metadata log directory that a controller's properties name.
+
+    Raises:
+        ToolFailed: no directory is named, or it is not formatted; CorruptFile: ``meta.properties`` is malformed.
+    """
     path = values.get("metadata.log.dir", values.get("log.dirs", "").strip().split(",")[0])
     if not path:
         raise ToolFailed(
@@ -177,7 +189,11 @@ def _directory_id(values: Mapping[str, str]) -> bytes:
 
 
 def _endpoints(values: Mapping[str, str]) -> list[Listener]:
-    """Return the advertised endpoints of the controller listeners in the properties of a controller."""
+    """Return the advertised endpoints of the controller listeners in a controller's properties.
+
+    Raises:
+        ToolFailed: a listener is missing; ConfigException: an address is malformed.
+    """
     if "controller.listener.names" not in values:
         raise ToolFailed("controller.listener.names was not found. Is this a valid controller configuration file?")
     texts = f"{values.get('listeners', '')},{values.get('advertised.listeners', '')}".split(",")
@@ -226,7 +242,11 @@ async def _act(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-metadata-quorum`` with these arguments and return the exit status."""
+    """Run ``kafka-metadata-quorum``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     if not options.bootstrap_server and not options.bootstrap_controller:

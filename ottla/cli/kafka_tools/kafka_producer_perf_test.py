@@ -90,7 +90,9 @@ def _check(parser: VerbOptions, options: argparse.Namespace) -> None:
 
 
 def _properties(options: argparse.Namespace) -> dict[str, str]:
-    """Return the producer's properties; values of deprecated options move to the new ones.
+    """Return the producer's properties: those of the file, overridden by those of the command line.
+
+    In ``options``, values of deprecated options move to the new ones, and the client settings are stored.
 
     Raises:
         ToolFailed, CommandFailed: a property or file is invalid.
@@ -113,7 +115,7 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _payloads(options: argparse.Namespace, settings: Mapping[str, str]) -> Iterator[bytes]:
-    """Return an iterator of the payloads, without end.
+    """Return an iterator of record values, which has at least ``--num-records`` of them.
 
     Raises:
         ToolFailed: the file of ``--payload-file`` is missing or empty, or a payload is too large.
@@ -148,7 +150,7 @@ def _read_payloads(options: argparse.Namespace) -> list[bytes]:
 
 
 class PerformanceTest:
-    """Producer of test records that measures the latency of each, from its creation to its acknowledgement."""
+    """Producer of test records, which measures the time of each record from its creation to its acknowledgement."""
 
     def __init__(self, options: argparse.Namespace, batches: RecordBatches) -> None:
         self._options = options
@@ -159,7 +161,7 @@ class PerformanceTest:
         self._steady: ProducerStatistics | None = None
 
     async def run(self, payloads: Iterator[bytes]) -> None:
-        """Send the records and print the statistics."""
+        """Send ``--num-records`` records at the rate of ``--throughput``, and print the statistics."""
         options, env = self._options, self._env
         if options.warmup_records:
             print(
@@ -211,7 +213,11 @@ async def _produce(client: ClusterClient, options: argparse.Namespace, settings:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-producer-perf-test`` with these arguments and return the exit status."""
+    """Run ``kafka-producer-perf-test``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse_args(arguments or ["--help"])
     _check(parser, options)

@@ -203,7 +203,13 @@ async def _execute(client: ClusterClient, options: argparse.Namespace) -> None:
 async def _move_dirs(
     client: ClusterClient, options: argparse.Namespace, log_dirs: Mapping[PartitionReplica, str]
 ) -> None:
-    """Start moves between log directories; retry those of replicas that are not on their broker yet."""
+    """Start to move replicas to log directories, and print those that have started.
+
+    Replicas that are not on their broker yet are tried again every 100 ms until ``--timeout`` ms (default 10 s).
+
+    Raises:
+        TerseFailure: the timeout passed; ToolFailed: another error of a replica.
+    """
     env = BlockingEnv()
     deadline_ms = env.monotonic_ms() + (DIRS_TIMEOUT_MS if options.timeout is None else options.timeout)
     pending = dict(log_dirs)
@@ -220,7 +226,7 @@ async def _move_dirs(
 
 
 def replica_text(replica: PartitionReplica, now: ReplicaLogDirs, target: str) -> str:
-    """Return the line of ``--verify`` for a replica that is to be in a log directory."""
+    """Return the output of ``--verify`` for a replica whose target is log directory ``target``."""
     at = f"Partition {replica.topic}-{replica.partition}"
     if now.current is None:
         return (
@@ -265,7 +271,11 @@ async def _verify(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def _current_replicas(topic: md.MetadataResponseTopic, number: int) -> list[int]:
-    """Return the replicas of a partition; empty if the topic or partition does not exist."""
+    """Return the replicas of a partition; empty if the topic or partition does not exist.
+
+    Raises:
+        ProtocolError: the topic has another error, such as TOPIC_AUTHORIZATION_FAILED.
+    """
     if topic.error_code not in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         raise_for(topic.error_code, None)
     return next((list(row.replica_nodes) for row in topic.partitions if row.partition_index == number), [])
@@ -301,7 +311,11 @@ async def _cancel(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-reassign-partitions`` with these arguments and return the exit status."""
+    """Run ``kafka-reassign-partitions``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     action = _check(parser, options)

@@ -224,7 +224,7 @@ async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) ->
 
 
 class ShareOffsetReset(OffsetReset):
-    """Offset reset of a share group without members."""
+    """Action ``--reset-offsets`` for a share group without members; if it has members, the tool exits with status 1."""
 
     async def _state(self, group: str) -> str:
         return (await gs.describe_group_of_type(self._client, group, gs.SHARE)).state
@@ -264,7 +264,14 @@ class ShareOffsetReset(OffsetReset):
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-share-groups`` with these arguments and return the exit status."""
+    """Run ``kafka-share-groups`` against a cluster and return the exit status.
+
+    Returns:
+        0, also after an action that failed and was reported; 1 without connection; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     _check(parser, options)

@@ -1,4 +1,6 @@
-"""``ottla kafka-storage``: the tool ``kafka-storage.sh``; ``format`` formats directories as ``ottla format`` does.
+"""``ottla kafka-storage``: the tool ``kafka-storage.sh``, which formats log directories and shows what they contain.
+
+The directories are formatted by the code of ``ottla format``.
 
 Source: ``StorageTool``, ``Formatter`` (apache/kafka 4.3.1).
 """
@@ -83,7 +85,11 @@ def _random_uuid(_: argparse.Namespace) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-storage`` with these arguments and return the exit status."""
+    """Run ``kafka-storage`` on files of this machine; return exit status 0, or 1 after a failure that is printed.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 1).
+    """
     options = _parser().parse_args(arguments)
     work = {
         "info": _directories,

@@ -145,7 +145,7 @@ def _warn_empty(seen: gs.GroupDescription) -> None:
 
 
 def _tasks(tasks: Mapping[str, Sequence[int]], title: str) -> str:
-    """Return the tasks of a role: their subtopologies with partitions."""
+    """Return a role's tasks as text: ``title``, and each subtopology with its partitions; empty without tasks."""
     rows = (f"{name}:[{','.join(map(str, numbers))}]; " for name, numbers in tasks.items())
     return f"{title}: {''.join(rows)}" if tasks else ""
 
@@ -195,7 +195,10 @@ def _source_topics(seen: gs.GroupDescription, *, with_repartition: bool) -> set[
 
 
 async def _committed(seen: gs.GroupDescription, *, with_repartition: bool) -> dict[TopicPartitionKey, Any]:
-    """Return the committed offsets of a group in its source topics."""
+    """Return the OffsetFetch row of each partition of the source topics for which a group has a committed offset.
+
+    ``with_repartition``: include the repartition topics of the group.
+    """
     topics = _source_topics(seen, with_repartition=with_repartition)
     return {at: row for at, row in (await fetch_committed_entries(seen.channel, seen.id)).items() if at[0] in topics}
 
@@ -237,7 +240,10 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def _internal_topics(seen: gs.GroupDescription) -> list[str]:
-    """Return the internal topics of a group; print those whose names do not show that they are internal."""
+    """Return the internal topics of a streams group that its name and their suffixes show to be internal.
+
+    Other topics that the topology creates are kept, with an error message for each.
+    """
     rows = gs.describe_topology(seen)
     known = internal_topics(seen)
     made = {name for row in rows for name in (*row["repartition"], *row["changelogs"])}
@@ -285,7 +291,7 @@ async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 class StreamsOffsetReset(OffsetReset):
-    """Offset reset of streams groups without members, and deletion of their internal topics."""
+    """Action ``--reset-offsets`` for streams groups without members; ``--execute`` can also delete internal topics."""
 
     async def _state(self, group: str) -> str:
         return (await gs.describe_group_of_type(self._client, group, gs.STREAMS)).state
@@ -328,7 +334,11 @@ class StreamsOffsetReset(OffsetReset):
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-streams-groups`` with these arguments and return the exit status."""
+    """Run ``kafka-streams-groups``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     _check(parser, options)

@@ -162,7 +162,7 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _topics(client: ClusterClient, options: argparse.Namespace) -> list[Any]:
-    """Return the metadata of the topics that the options select, sorted by name.
+    """Return the Metadata rows of the topics that the options select, sorted by name.
 
     Raises:
         ToolFailed: the regular expression is invalid, or no topic matches and ``--if-exists`` is not set.
@@ -229,7 +229,7 @@ class _Partition(NamedTuple):
     def is_reported(self, options: argparse.Namespace, live: set[int]) -> bool:
         """Return True if the partition matches one of the requested reports, such as ``--under-replicated-partitions``.
 
-        ``live`` has the ids of live brokers.
+        ``live``: ids of the live brokers.
         """
         in_sync, leader = len(self.row.isr_nodes), self.row.leader_id
         return bool(
@@ -261,7 +261,13 @@ class _Partition(NamedTuple):
 
 
 async def _partitions(client: ClusterClient, names: list[str], limit: int) -> dict[str, list[Any]]:
-    """Return the DescribeTopicPartitions rows of all partitions by topic; a response has at most ``limit`` rows."""
+    """Return the DescribeTopicPartitions rows of each topic, from as many requests as needed.
+
+    ``limit``: maximum number of partitions in a response.
+
+    Raises:
+        ProtocolError: a topic has an error.
+    """
     out: dict[str, list[Any]] = {name: [] for name in names}
     cursor: dp.DescribeTopicPartitionsRequestCursor | None = None
     topics = [dp.TopicRequest(name) for name in names]
@@ -279,7 +285,7 @@ async def _partitions(client: ClusterClient, names: list[str], limit: int) -> di
 
 
 async def _reassignments(client: ClusterClient) -> dict[tuple[str, int], Any]:
-    """Return the ongoing reassignment of each partition; empty if the client is not authorized to list them."""
+    """Return the ongoing reassignment of each partition; empty if ListPartitionReassignments fails."""
     answer = await client.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS))
     if answer.error_code:
         return {}
@@ -315,7 +321,11 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-topics`` with these arguments and return the exit status."""
+    """Run ``kafka-topics``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+    """
     parser = _parser()
     options = parser.parse(arguments)
     _check(parser, options)

@@ -70,7 +70,7 @@ def _parser() -> VerbOptions:
 
 
 def _add_hanging(verbs: Any) -> None:
-    """Add the verbs about transactions that do not end."""
+    """Add the verbs ``abort``, ``find-hanging`` and ``forceTerminateTransaction`` to the argument parser."""
     ending = verbs.add_parser("abort", help="Abort a hanging transaction.")
     ending.add_argument("--topic", required=True, help="Topic name.")
     ending.add_argument("--partition", type=java_integer, required=True, help="Partition number.")
@@ -136,7 +136,11 @@ async def _describe_producers(client: ClusterClient, options: argparse.Namespace
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``kafka-transactions`` with these arguments and return the exit status."""
+    """Run ``kafka-transactions``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` or ``--version`` (status 0), or invalid arguments (status 1).
+    """
     options = _parser().parse_args(arguments)
     work = {
         "list": _list,

@@ -1,4 +1,4 @@
-"""Records from lines of text, with key and headers, as ``kafka-console-producer.sh`` parses them.
+"""Reader of lines for ``kafka-console-producer.sh``: converts a line to a record with key, value and headers.
 
 Source: ``LineMessageReader`` (apache/kafka 4.3.1).
 """
@@ -14,12 +14,12 @@ _EXCEPTION = "org.apache.kafka.common.KafkaException"
 
 
 def is_true(text: str) -> bool:
-    """Return the value of a boolean property of a reader or formatter."""
+    """Return True if the text of a boolean property is ``true`` in any case; other text is False."""
     return text.strip().lower() == "true"
 
 
 class LineMessageReader:
-    """Parser of lines with the properties of ``--reader-property``.
+    """Converter of input lines to records; ``properties`` are those of ``--reader-property``.
 
     Raises:
         ToolFailed: two separators, or a separator and the null marker, are equal; or the regular expression
@@ -57,10 +57,10 @@ class LineMessageReader:
         self._line_number = 0
 
     def parse(self, line: bytes) -> ParsedRecord:
-        """Return the record of a line.
+        """Return the record of the next line, which is counted for error messages.
 
         Raises:
-            ToolFailed: a separator is missing.
+            ToolFailed: a separator is missing and ``ignore.error`` is not set, or a header key equals the null marker.
         """
         self._line_number += 1
         rest = line.removesuffix(b"\r")

@@ -60,7 +60,9 @@ def _decoder(name: str) -> Callable[[bytes], str]:
 
 
 def plain_parser(key_decoder: str, value_decoder: str) -> RecordParser:
-    """Return the parser that applies the decoder classes of Kafka's tool.
+    """Return a parser of records that applies decoder classes of Kafka's tool to keys and values.
+
+    The parser raises ToolFailed for bytes of another length than an integer decoder expects.
 
     Raises:
         ToolFailed: a decoder is unknown.
@@ -78,7 +80,11 @@ def plain_parser(key_decoder: str, value_decoder: str) -> RecordParser:
 
 
 def _coordinator_parser(classes_of: RecordClasses) -> RecordParser:
-    """Return a parser of records whose keys start with their type, and whose values start with their version."""
+    """Return a parser of records of an internal topic: a key begins with its record type, a value with its version.
+
+    ``classes_of`` returns the message classes of key and value for a type, None for an unknown one. The parser returns
+    error text in place of a key that it cannot decode; it raises ToolFailed for a record without a key.
+    """
 
     def parse(record: Record) -> RecordText:
         if record.key is None:
@@ -128,7 +134,7 @@ def _protocol_json(cls: type[Message], raw: bytes) -> dict[str, Any] | None:
 
 
 def _parse_metadata_record(record: Record) -> RecordText:
-    """Parse a record of the metadata log, with secrets replaced."""
+    """Return the metadata record as JSON, with secrets replaced, or error text if it cannot be decoded."""
     raw = record.value or b""
     try:
         frame, at = read_uvarint(raw, 0)

@@ -74,7 +74,7 @@ DESERIALIZERS: Mapping[str, Deserializer] = {
 
 
 def _deserializer(properties: Mapping[str, str], name: str) -> Deserializer | None:
-    """Return the deserializer of a property.
+    """Return the deserializer that property ``name`` selects; None if the property is absent.
 
     Raises:
         ToolFailed: it is not one of `DESERIALIZERS`.
@@ -90,7 +90,7 @@ def _deserializer(properties: Mapping[str, str], name: str) -> Deserializer | No
 
 
 class MessageFormatter:
-    """Formatter of records with the properties of ``--formatter-property``.
+    """Formatter of consumed records; ``properties`` are those of ``--formatter-property``.
 
     Raises:
         ToolFailed: a deserializer is not supported.
@@ -122,10 +122,12 @@ class MessageFormatter:
         )
 
     def format(self, partition: int, record: Record, *, has_append_time: bool) -> bytes:
-        """Return the output of a record; ``has_append_time``: its timestamp is that of the log append.
+        """Return the output for a record with its line separator; empty if nothing is to be printed.
+
+        ``has_append_time``: the record's timestamp is the log append time.
 
         Raises:
-            ToolFailed: a deserializer refuses the bytes.
+            ToolFailed: a deserializer rejects the key, the value or a header.
         """
         kind = "LogAppendTime" if has_append_time else "CreateTime"
         time = f"{kind}:{record.timestamp_ms}" if has_append_time or record.timestamp_ms >= 0 else "NO_TIMESTAMP"

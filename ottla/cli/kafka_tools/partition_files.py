@@ -1,4 +1,4 @@
-"""JSON files with partitions that tools read: ``{"partitions": [{"topic": "t", "partition": 0, ...}]}``."""
+"""Readers of JSON files of Kafka's tools, such as ``{"partitions": [{"topic": "t", "partition": 0}]}``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _LISTS = ("replicas", "log_dirs")
 
 
 def read_json(path: str, prefix: str = "") -> Any:
-    """Return the content of a JSON file; None if it is not JSON. ``prefix`` stands before the error message.
+    """Return the decoded content of a JSON file; None if it is not valid JSON.
+
+    ``prefix``: text before the error message.
 
     Raises:
         ToolFailed: the file cannot be read.
@@ -48,7 +50,7 @@ def read_json(path: str, prefix: str = "") -> Any:
 
 
 def json_object(content: Any, prefix: str = "") -> dict[str, Any]:
-    """Return a JSON value as an object.
+    """Return a decoded JSON value after a check that it is an object; ``prefix``: text before the error message.
 
     Raises:
         ToolFailed: it is another value.
@@ -59,7 +61,7 @@ def json_object(content: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def json_objects(content: Any, prefix: str = "") -> list[dict[str, Any]]:
-    """Return a JSON value as a list of objects.
+    """Return a decoded JSON value after a check that it is a list of objects; ``prefix``: text before an error message.
 
     Raises:
         ToolFailed: it is another value.
@@ -74,7 +76,9 @@ def _compact_json(value: Any) -> str:
 
 
 def field_value(row: Mapping[str, Any], name: str, prefix: str = "") -> Any:
-    """Return a field of an object, checked by the Java class that Kafka's tools decode it to.
+    """Return field ``name`` of a decoded JSON object, after a check of its type: text, integer, or a list of them.
+
+    ``prefix``: text before the error message.
 
     Raises:
         ToolFailed: the field is missing or has another type.
@@ -91,12 +95,16 @@ def field_value(row: Mapping[str, Any], name: str, prefix: str = "") -> Any:
 
 
 def partition_entries(content: Any, names: Sequence[str], missing: str, prefix: str = "") -> list[list[Any]]:
-    """Return the named fields of each row of ``partitions``: the topic is a text, the others are integers.
+    """Return for each row in ``partitions`` of a decoded file the values of the fields ``names``, in their order.
 
-    ``missing`` is the error message for a file without ``partitions``, ``prefix`` stands before other messages.
+    Args:
+        content: decoded JSON file.
+        names: fields that every row must have.
+        missing: error message for a file without ``partitions``.
+        prefix: text before other error messages.
 
     Raises:
-        ToolFailed: a field is missing or has another type.
+        ToolFailed: ``partitions`` or a field is missing or has another type.
     """
     if "partitions" not in json_object(content, prefix):
         raise ToolFailed(missing)

@@ -1,4 +1,4 @@
-"""Numbers, times and errors that ``kafka-producer-perf-test`` and ``kafka-consumer-perf-test`` print.
+"""Statistics, formats and checks of ``kafka-producer-perf-test`` and ``kafka-consumer-perf-test``.
 
 Source: ``ProducerPerformance``, ``ConsumerPerformance`` (apache/kafka 4.3.1).
 """
@@ -30,7 +30,7 @@ def ratio(value: float, by: float) -> float:
 
 
 def decimal(value: float, digits: int) -> str:
-    """Return a number with so many digits after the point, as Java's ``%f`` prints it."""
+    """Return a number with ``digits`` digits after the decimal point, as Java's ``%f`` prints it."""
     if isnan(value):
         return "NaN"
     if isinf(value):
@@ -39,7 +39,9 @@ def decimal(value: float, digits: int) -> str:
 
 
 def format_date(ms: int, pattern: str) -> str:
-    """Return a time in milliseconds in a pattern of Java's ``SimpleDateFormat``: letters y, M, d, H, m, s and S.
+    """Return a time since 1970 in the local time zone, in a pattern of Java's ``SimpleDateFormat``.
+
+    The pattern may have the letters y, M, d, H, m, s and S.
 
     Raises:
         ToolFailed: the pattern has another letter.
@@ -74,7 +76,7 @@ def split_payloads(text: str, delimiter: str) -> list[str]:
 
 
 def check_record_size(size_bytes: int, settings: Mapping[str, str]) -> None:
-    """Check that a record with a value of this size fits into a request, as Kafka's producer does.
+    """Check that a record without key whose value has ``size_bytes`` fits into ``max.request.size`` of the settings.
 
     Raises:
         ToolFailed: it does not fit, or the setting is no number.
@@ -109,13 +111,16 @@ def pause_s(count: int, throughput: float, elapsed_ms: float) -> float:
 
 
 class ProducerStatistics:
-    """Counts and latencies of acknowledged records, printed for each interval and at the end.
+    """Counts and latencies of acknowledged records, printed for each reporting interval and at the end.
 
     Args:
-        count: number of records to expect.
+        count: expected number of records; of more than 500,000 only a sample is kept for the percentiles.
         interval_ms: reporting interval.
         start_ms: time of the start.
-        is_steady: True for the records after the warm-up.
+        is_steady: True for the statistics of the records after the warm-up.
+
+    Attributes:
+        prints_windows: False to print only the total.
     """
 
     def __init__(self, count: int, interval_ms: int, start_ms: int, *, is_steady: bool = False) -> None:
@@ -129,7 +134,10 @@ class ProducerStatistics:
         self.prints_windows = True
 
     def record(self, latency_ms: int, size: int, now_ms: int) -> None:
-        """Count a record; print the interval if it has ended."""
+        """Count an acknowledged record of ``size`` bytes; print the statistics of the interval if it has ended.
+
+        The next interval starts at ``now_ms`` then.
+        """
         if self._count % self._sampling == 0:
             self._latencies.append(latency_ms)
         self._count += 1
@@ -155,7 +163,7 @@ class ProducerStatistics:
         )
 
     def print_total(self, now_ms: int) -> None:
-        """Print the totals and percentiles."""
+        """Print rates since the start, and average, maximum and percentiles of the latency."""
         elapsed_ms, count = now_ms - self._start_ms, self._count
         latencies = sorted(self._latencies)
         percentiles = [latencies[int(part * len(latencies))] if latencies else 0 for part in (0.5, 0.95, 0.99, 0.999)]

@@ -55,7 +55,13 @@ def java_double(value: float) -> str:
 
 
 async def _quotas(channel: Channel, entities: EntitiesLike) -> list[dq.EntryData]:
-    """Return the quotas of exactly the entity types of the command, of all names where none is given."""
+    """Return the DescribeClientQuotas rows for the entity types and names of the command.
+
+    A type without a name matches all entities of the type, the empty name its default entity.
+
+    Raises:
+        ToolFailed: there are more names than types; ProtocolError: the request was refused.
+    """
     if len(entities.names) > len(entities.types):
         raise ToolFailed("More entity names specified than entity types")
     components = []
@@ -69,7 +75,11 @@ async def _quotas(channel: Channel, entities: EntitiesLike) -> list[dq.EntryData
 
 
 async def describe(channel: Channel, entities: EntitiesLike) -> None:
-    """Print the quotas of entities, and the SCRAM credentials of users."""
+    """Print the quotas of entities; for users alone, without the default user, their SCRAM credentials, too.
+
+    Raises:
+        ToolFailed: there are more names than types; ProtocolError: the request was refused.
+    """
     for entry in await _quotas(channel, entities):
         names = {row.entity_type: row.entity_name for row in entry.entity}
         shown = [
@@ -107,7 +117,7 @@ def _scala(kind: str, names: Iterable[Any]) -> str:
 
 
 def _check_user_or_client(entities: EntitiesLike, added: Mapping[str, str], deleted: Sequence[str]) -> bool:
-    """Check the names of settings of a user or client; return True if they are quotas.
+    """Check the names of settings of a user or client; return True if they are quotas, False for SCRAM mechanisms.
 
     Raises:
         ToolFailed: a name is neither a quota nor, of a user, a SCRAM mechanism; or there are both.

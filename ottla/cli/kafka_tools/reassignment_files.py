@@ -1,4 +1,4 @@
-"""JSON of ``kafka-reassign-partitions``: topics to move, and partitions with their replicas and log directories."""
+"""JSON files of ``kafka-reassign-partitions``: topics to move, and target replicas and log directories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INVALID = "The input string is not a valid JSON"
 
 
 class PartitionReplica(NamedTuple):
-    """Replica of a partition on a broker, in the order of Kafka's tool."""
+    """Replica of a partition on a broker; the fields are in the order in which Kafka's tool sorts replicas."""
 
     broker: int
     topic: str
@@ -31,8 +31,8 @@ class ReassignmentFile(NamedTuple):
     """Content of a reassignment file.
 
     Attributes:
-        partitions: target replicas of each partition, with duplicates.
-        log_dirs: target log directory of replicas for which one is named.
+        partitions: target replicas of each row; a partition may occur in several rows.
+        log_dirs: target log directory of each replica for which the file names one.
     """
 
     partitions: list[tuple[PlannedPartition, list[int]]]
@@ -72,7 +72,7 @@ def read_topics(path: str) -> list[str]:
     """Return the topics of a file ``{"topics": [{"topic": "foo"}], "version": 1}``.
 
     Raises:
-        ToolFailed: the file cannot be read, or has other content, or a topic occurs twice.
+        ToolFailed: the file cannot be read, is malformed, or has a topic twice.
     """
     content = _content(path)
     topics = [field_value(row, "topic") for row in json_objects(content.get("topics", []))]
@@ -99,10 +99,10 @@ def parse_brokers(text: str) -> list[int]:
 
 
 def read_reassignments(path: str) -> ReassignmentFile:
-    """Return the content of a reassignment file.
+    """Return the content of a reassignment file; its partitions are not checked for duplicates.
 
     Raises:
-        ToolFailed: the file cannot be read, or has other content.
+        ToolFailed: the file cannot be read or is malformed.
     """
     content = _content(path)
     out = ReassignmentFile([], {})
@@ -124,7 +124,7 @@ def read_reassignments(path: str) -> ReassignmentFile:
 
 
 def check_targets(partitions: Sequence[tuple[PlannedPartition, list[int]]]) -> None:
-    """Check that there are partitions, each once and with different replicas.
+    """Check that there are partitions, and that each occurs once and has replicas on different brokers.
 
     Raises:
         ToolFailed: the check fails.
@@ -152,7 +152,7 @@ def _duplicates(items: Iterable[Any]) -> list[Any]:
 def assignment_json(
     partitions: Mapping[PlannedPartition, Sequence[int]], log_dirs: Mapping[PartitionReplica, str]
 ) -> str:
-    """Return a reassignment file with these replicas and log directories as text."""
+    """Return the content of a reassignment file with these replicas; a replica without log directory gets ``any``."""
     rows = [
         {
             "topic": topic,

@@ -1,4 +1,4 @@
-"""Requests of ``kafka-reassign-partitions``: reassignments, replicas of topics, and throttles.
+"""Requests of ``kafka-reassign-partitions``: list and alter reassignments, describe topics, set and clear throttles.
 
 Source: ``ReassignPartitionsCommand`` (apache/kafka 4.3.1).
 """
@@ -34,7 +34,11 @@ Reassignments = dict[PlannedPartition, lr.OngoingPartitionReassignment]
 async def ongoing_reassignments(
     client: ClusterClient, options: argparse.Namespace, wanted: Collection[PlannedPartition] | None = None
 ) -> Reassignments:
-    """Return the reassignments in progress, of all partitions or of ``wanted``."""
+    """Return the reassignments in progress, of all partitions or of those in ``wanted``.
+
+    Raises:
+        ProtocolError: ListPartitionReassignments was refused.
+    """
     topics = None
     if wanted is not None:
         topics = [lr.ListPartitionReassignmentsTopics(topic, rows) for topic, rows in _by_topic(wanted).items()]
@@ -56,7 +60,14 @@ async def alter_reassignments(
     options: argparse.Namespace,
     targets: Mapping[PlannedPartition, list[int] | None],
 ) -> dict[PlannedPartition, str]:
-    """Start reassignments, or cancel those with target None; return the error message of each partition with one."""
+    """Start the reassignment of each partition to its target replicas, or cancel it where the target is None.
+
+    Returns:
+        The error message of each partition whose change was refused.
+
+    Raises:
+        ProtocolError: the whole request was refused.
+    """
     rows = [
         ar.ReassignableTopic(topic, [ar.ReassignablePartition(number, targets[topic, number]) for number in partitions])
         for topic, partitions in _by_topic(targets).items()
@@ -74,7 +85,7 @@ async def alter_reassignments(
 
 
 async def topics_by_name(client: ClusterClient, names: Iterable[str]) -> dict[str, md.MetadataResponseTopic]:
-    """Return the metadata of topics.
+    """Return the Metadata rows of topics by name.
 
     Raises:
         ProtocolError: a topic has an error, such as UNKNOWN_TOPIC_OR_PARTITION.
@@ -96,7 +107,7 @@ def replicas_of(topics: Mapping[str, md.MetadataResponseTopic]) -> dict[PlannedP
 async def current_log_dirs(
     client: ClusterClient, current: Mapping[PlannedPartition, list[int]]
 ) -> dict[PartitionReplica, str]:
-    """Return the log directory of each replica on a live broker."""
+    """Return the log directory of each replica on a live broker; a replica without an online one is left out."""
     live = {broker.node_id for broker in (await client.metadata([])).brokers}
     replicas = [PartitionReplica(b, topic, n) for (topic, n), ids in current.items() for b in ids if b in live]
     found = await describe_log_dirs(client, replicas)
@@ -113,9 +124,9 @@ async def node_ids(client: ClusterClient, options: argparse.Namespace) -> set[in
 async def _alter_configs(
     client: ClusterClient, options: argparse.Namespace, rows: Sequence[ia.AlterConfigsResource]
 ) -> None:
-    """Change configurations; those of a broker are sent to that broker, as Kafka's client does.
+    """Send IncrementalAlterConfigs for resources; for a broker's configuration to that broker, as Kafka's client does.
 
-    An error of a resource, such as a broker that is not available, does not keep the others from being changed.
+    After an error of a resource, such as a broker that is not available, the other resources are still changed.
 
     Raises:
         ProtocolError, OSError: the first error of a resource.
@@ -143,7 +154,16 @@ async def set_throttles(
     targets: Sequence[tuple[PlannedPartition, list[int]]],
     log_dirs: Iterable[PartitionReplica],
 ) -> None:
-    """Set the throttles of ``--throttle`` and ``--replica-alter-log-dirs-throttle``, with ongoing moves included."""
+    """Set the throttles of ``--throttle`` and ``--replica-alter-log-dirs-throttle``; without these options do nothing.
+
+    Args:
+        client: client of the cluster.
+        options: parsed arguments.
+        ongoing: reassignments in progress, whose replicas are throttled, too.
+        current: present replicas of each partition.
+        targets: target replicas of each partition.
+        log_dirs: replicas that move to another log directory; their brokers are throttled.
+    """
     rate = -1 if options.throttle is None else options.throttle
     dirs_rate = -1 if options.replica_alter_log_dirs_throttle is None else options.replica_alter_log_dirs_throttle
     if rate < 0 and dirs_rate < 0:

@@ -17,7 +17,7 @@ from ottla.wire.messages import describe_log_dirs as describe
 
 
 class ReplicaLogDirs(NamedTuple):
-    """Present log directory of a replica, and the one it moves to; None if there is none."""
+    """Present log directory of a replica, and the one it is moving to; each None if there is none."""
 
     current: str | None = None
     future: str | None = None
@@ -33,7 +33,11 @@ def _by_broker(replicas: Iterable[PartitionReplica]) -> dict[int, dict[str, list
 async def describe_log_dirs(
     client: ClusterClient, replicas: Collection[PartitionReplica]
 ) -> dict[PartitionReplica, ReplicaLogDirs]:
-    """Return the log directories of replicas; those of offline directories have none."""
+    """Return the log directories of replicas; both are None for a replica in an offline directory or not on its broker.
+
+    Raises:
+        ProtocolError: DescribeLogDirs was refused.
+    """
     out = {replica: ReplicaLogDirs() for replica in replicas}
     for broker, topics in _by_broker(replicas).items():
         rows = [describe.DescribableLogDirTopic(topic, partitions) for topic, partitions in topics.items()]
@@ -54,9 +58,9 @@ async def describe_log_dirs(
 
 
 async def alter_log_dirs(client: ClusterClient, targets: Mapping[PartitionReplica, str]) -> list[PartitionReplica]:
-    """Start moving replicas into log directories; return those that have started.
+    """Start to move replicas to log directories of their brokers; return those whose move has started.
 
-    A replica that is not on its broker yet is left out (REPLICA_NOT_AVAILABLE).
+    A replica that is not on its broker yet (REPLICA_NOT_AVAILABLE) is left out; the caller may try again.
 
     Raises:
         ToolFailed: another error of a replica.

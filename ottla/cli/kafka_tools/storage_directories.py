@@ -1,4 +1,4 @@
-"""``info`` and ``format`` of ``kafka-storage``: log directories of a node.
+"""Verbs ``info`` and ``format`` of ``kafka-storage``: show and format the log directories of a node.
 
 Source: ``StorageTool``, ``Formatter`` (apache/kafka 4.3.1).
 """
@@ -57,7 +57,7 @@ def _directories(config: NodeConfig) -> list[str]:
 
 
 def _config(options: argparse.Namespace) -> tuple[NodeConfig, dict[str, str]]:
-    """Return the configuration of the file, and its settings.
+    """Return the node configuration of the properties file, and the settings it was made from.
 
     Raises:
         ToolFailed: the file cannot be read, or the configuration is invalid.
@@ -73,7 +73,7 @@ def _config(options: argparse.Namespace) -> tuple[NodeConfig, dict[str, str]]:
 
 
 def _check(options: argparse.Namespace, config: NodeConfig, values: dict[str, str]) -> dict[str, int]:
-    """Check the options as Kafka's tool does and return the chosen feature levels.
+    """Check the options as Kafka's tool does; return the levels of ``--feature``.
 
     Raises:
         ToolFailed: the options are invalid.
@@ -102,10 +102,12 @@ def _check(options: argparse.Namespace, config: NodeConfig, values: dict[str, st
 
 
 def _check_levels(levels: Mapping[str, int], *, is_dynamic: bool) -> None:
-    """Check the levels of ``--feature`` as ``Formatter`` does; ``is_dynamic``: the voters are not in the settings.
+    """Check the levels of ``--feature`` as ``Formatter`` does.
+
+    ``is_dynamic``: True if the voters are not in ``controller.quorum.voters``, which needs kraft.version 1.
 
     Raises:
-        ToolFailed: a level is unknown, not stable, or contradicts the settings of the quorum.
+        ToolFailed: a level is unknown, not stable, or contradicts ``is_dynamic``.
     """
     for name, level in levels.items():
         if name == METADATA_VERSION:
@@ -126,7 +128,7 @@ def _check_levels(levels: Mapping[str, int], *, is_dynamic: bool) -> None:
 
 
 def _bootstrap_text(levels: dict[str, int]) -> str:
-    """Return the line about the records of the new cluster, without those of SCRAM credentials."""
+    """Return the line that describes the bootstrap metadata; it leaves SCRAM credentials out."""
     rows = [
         f"FeatureLevelRecord(name='{record.name}', featureLevel={record.feature_level})"
         for record in bootstrap_records(levels)
@@ -138,7 +140,7 @@ def _bootstrap_text(levels: dict[str, int]) -> str:
 
 
 def _formatted(paths: Iterable[str], cluster_id: str, node_id: int) -> list[str]:
-    """Return the formatted ones of log directories, checked as ``MetaPropertiesEnsemble.verify`` does.
+    """Return the log directories that have ``meta.properties``, checked as ``MetaPropertiesEnsemble.verify`` does.
 
     A damaged ``meta.properties`` is an error; Kafka's tool leaves its directory out and formats the others.
 
@@ -169,7 +171,12 @@ def _formatted(paths: Iterable[str], cluster_id: str, node_id: int) -> list[str]
 
 
 def format_directories(options: argparse.Namespace) -> int:
-    """Format the log directories of the configuration and return the exit status."""
+    """Format the log directories of the properties file, print a line for each, and return exit status 0.
+
+    Raises:
+        ToolFailed: an option or setting is invalid, a directory is already formatted and ``--ignore-formatted`` is not
+            set, or a directory cannot be written.
+    """
     config, values = _config(options)
     chosen = _check(options, config, values)
     is_dynamic = not config.values.get(QUORUM_VOTERS, "").strip()
@@ -196,10 +203,10 @@ def format_directories(options: argparse.Namespace) -> int:
 
 
 def _meta_properties(path: str) -> dict[str, str]:
-    """Return the properties of a ``meta.properties`` file that Kafka's tool shows.
+    """Return the properties in `SHOWN` of a ``meta.properties`` file.
 
     Raises:
-        CorruptFile: a required property is missing.
+        CorruptFile: ``node.id`` is missing, or the file is malformed.
     """
     values = checkpoint_files.read_properties(SystemEnv().disk, path)
     kept: dict[str, str] = {name: values[name] for name in SHOWN if name in values}
@@ -209,7 +216,11 @@ def _meta_properties(path: str) -> dict[str, str]:
 
 
 def print_info(options: argparse.Namespace) -> int:
-    """Print what the log directories of the configuration contain, and return the exit status: 1 with problems."""
+    """Print the log directories of the properties file, their metadata and problems; return 1 for problems, else 0.
+
+    Raises:
+        ToolFailed: the properties file cannot be read, or the configuration is invalid.
+    """
     config, _ = _config(options)
     found: list[str] = []
     problems: list[str] = []

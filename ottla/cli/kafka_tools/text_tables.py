@@ -1,4 +1,4 @@
-"""Tables in the form of Java's ``printf`` with ``%-Ns`` cells."""
+"""Text tables of Kafka's tools, with columns as Java's ``printf`` pads them (``%-Ns``)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Any
 
 
 def padded(widths: Sequence[int], cells: Sequence[Any]) -> str:
-    """Return cells padded to widths and separated by spaces; a width of 0 pads nothing. None is printed as ``null``."""
+    """Return cells padded on the right to their widths and separated by a space; None is printed as ``null``.
+
+    A cell is not truncated; one of width 0 is not padded.
+    """
     shown = ("null" if cell is None else str(cell) for cell in cells)
     return " ".join(cell.ljust(width) for cell, width in zip(shown, widths, strict=True))
 
 
 def widest(least: int, cells: Sequence[Any]) -> int:
-    """Return the length of the longest cell, at least ``least``."""
+    """Return the length in characters of the longest cell, but not less than ``least``."""
     return max((least, *(len(str(cell)) for cell in cells)))
 
 

@@ -1,4 +1,4 @@
-"""Options of Kafka's command line tools: ``--long`` options only, Kafka's error messages, exit status 1.
+"""Argument parsers and error output of Kafka's command line tools: ``--long`` options, Kafka's messages, exit status 1.
 
 Source: ``CommandLineUtils``, ``CommandDefaultOptions`` (apache/kafka 4.3.1).
 """
@@ -79,10 +79,10 @@ def _java_number(text: str, most: int) -> int:
 
 
 class _StoreOnce(argparse.Action):
-    """Action that stores a value, and refuses a second one as Kafka's tools do."""
+    """Action of an option with one value, which may stand on the command line only once."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
-        """Store the value of an option; end the tool if the option is given a second time."""
+        """Store the value of an option; if it already has one, print an error and exit with status 1."""
         if getattr(namespace, self.dest) is not None:
             name = self.option_strings[0].lstrip("-")
             parser.error(f"Found multiple arguments for option {name}, but you asked for only one")
@@ -90,7 +90,7 @@ class _StoreOnce(argparse.Action):
 
 
 class ToolOptions(CommandParser):
-    """Argument parser of a Kafka tool. An absent option is None, an absent flag False.
+    """Argument parser of a Kafka tool without verbs. In the result an absent option is None, an absent flag False.
 
     Attributes:
         error_prefix: text before the message of a parse error.
@@ -105,12 +105,12 @@ class ToolOptions(CommandParser):
         self.flag("version", "Display Kafka version.")
 
     def option(self, name: str, text: str, kind: Callable[[str], Any] = str, *, is_repeated: bool = False) -> None:
-        """Add an option with a value; a repeatable option collects its values in a list."""
+        """Add an option with a value, converted by ``kind``; one that ``is_repeated`` collects its values in a list."""
         action: Any = "append" if is_repeated else _StoreOnce
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), type=kind, action=action)
 
     def optional_value(self, name: str, text: str) -> None:
-        """Add an option whose value may be left out; it is an empty text then."""
+        """Add an option whose value may be omitted: the result is an empty text then, and None without the option."""
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), nargs="?", const="")
 
     def flag(self, name: str, text: str) -> None:
@@ -118,9 +118,9 @@ class ToolOptions(CommandParser):
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), action="store_true")
 
     def connection(self, required: str = "REQUIRED: ", *, has_controller: bool = False) -> None:
-        """Add ``--bootstrap-server`` and ``--command-config``; ``required`` is a prefix of the help text.
+        """Add ``--bootstrap-server``, ``--command-config`` and with ``has_controller`` also ``--bootstrap-controller``.
 
-        ``has_controller``: add ``--bootstrap-controller`` too.
+        ``required``: text before the help of ``--bootstrap-server``. No option is enforced.
         """
         self.option("bootstrap-server", f"{required}The Kafka server to connect to.")
         if has_controller:
@@ -129,7 +129,7 @@ class ToolOptions(CommandParser):
         self.set_defaults(context=None, needs_utf8=True)
 
     def error(self, message: str) -> NoReturn:
-        """Print the error with the text of Kafka's tools, and exit with status 1."""
+        """Print the message of ``argparse`` in the words of Kafka's tools on standard error, and exit with status 1."""
         for pattern, text in _ARGPARSE_TEXTS:
             message = pattern.sub(text, message)
         print(f"{self.error_prefix}{message}", file=sys.stderr)
@@ -142,7 +142,11 @@ class ToolOptions(CommandParser):
         raise SystemExit(1)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse the arguments; print usage or version and exit if requested, also usage if there are no arguments."""
+        """Return the parsed arguments.
+
+        With ``--help`` or without arguments print the usage and exit with status 1; with ``--version`` print Kafka's
+        version and exit with status 0.
+        """
         options = self.parse_args(arguments)
         if options.help or not arguments:
             self.fail_with_usage(self.text)
@@ -180,7 +184,7 @@ class ToolOptions(CommandParser):
 
 
 class VerbOptions(CommandParser):
-    """Argument parser of a Kafka tool with verbs, such as ``kafka-cluster``; errors are one line with status 1.
+    """Argument parser of a Kafka tool with verbs, such as ``kafka-cluster``; an error is one line, with exit status 1.
 
     Attributes:
         error_format: form of the line, with ``tool`` and ``message``.
@@ -189,7 +193,7 @@ class VerbOptions(CommandParser):
     error_format = "{tool}: error: {message}"
 
     def error(self, message: str) -> NoReturn:
-        """Print the error, and exit with status 1."""
+        """Print the message of ``argparse`` in the words of Kafka's tools on standard error, and exit with status 1."""
         for pattern, text in _VERB_TEXTS:
             message = pattern.sub(text, message)
         tool = self.prog.removeprefix("ottla ").split()[0]
@@ -198,7 +202,10 @@ class VerbOptions(CommandParser):
 
 
 def add_servers(parser: argparse.ArgumentParser, *short: str) -> None:
-    """Add ``--bootstrap-server`` and ``--bootstrap-controller`` with their short names; they exclude each other."""
+    """Add ``--bootstrap-server`` and ``--bootstrap-controller``, which exclude each other, to a parser.
+
+    ``short``: the short names of both, such as ``-b``, or none.
+    """
     text = "A list of host/port pairs to use for establishing the connection to the Kafka {}."
     group = parser.add_mutually_exclusive_group()
     for name, kind, letter in zip(("server", "controller"), ("cluster", "controllers"), short or ("", ""), strict=True):
@@ -207,7 +214,7 @@ def add_servers(parser: argparse.ArgumentParser, *short: str) -> None:
 
 
 def key_values(items: Sequence[str] | None) -> dict[str, str]:
-    """Return the properties of options of the form ``key=value``; a value may be missing."""
+    """Return keys and values of options of the form ``key=value``; without ``=`` the value is an empty text."""
     return {key: value for key, _, value in (item.partition("=") for item in items or ())}
 
 
@@ -217,7 +224,7 @@ def has(options: argparse.Namespace, name: str) -> bool:
 
 
 class ToolFailed(Exception):
-    """Failure of a tool; the message is the text that Kafka's tool prints."""
+    """Failure of a tool; the message is the text that Kafka's tool prints. `run_tool` prints it."""
 
 
 class TerseFailure(ToolFailed):
@@ -238,13 +245,13 @@ def compile_regex(pattern: AnyStr) -> re.Pattern[AnyStr]:
 
 
 class FailureFormat(NamedTuple):
-    """Form in which a tool prints a failure of its work, and the exit status.
+    """Form in which a tool prints a failure, and its exit status then.
 
     Attributes:
         prefix: text before the message.
         has_class: True to print the Java class of an error code before its message.
-        to_stderr: True to print on standard error.
-        status: exit status.
+        to_stderr: True to print on standard error, False on standard output.
+        status: exit status of the tool after a failure.
     """
 
     prefix: str = "Error: "
@@ -253,7 +260,7 @@ class FailureFormat(NamedTuple):
     status: int = 1
 
     def print(self, error: Exception) -> int:
-        """Print a failure and return the exit status."""
+        """Print a failure in this form and return the exit status ``status``."""
         text = java_text(error) if self.has_class else message_text(error)
         prefix = "" if isinstance(error, TerseFailure) else self.prefix
         print(f"{prefix}{text}", file=sys.stderr if self.to_stderr else None)
@@ -269,10 +276,13 @@ def run_tool(
     work: Callable[[ClusterClient], Awaitable[None]],
     failures: FailureFormat = STDERR,
 ) -> int:
-    """Call ``work`` with a client of the cluster; print its ToolFailed, CommandFailed and ProtocolError.
+    """Connect to the cluster of the options and call ``work`` with the client.
+
+    A ToolFailed, CommandFailed or ProtocolError of ``work``, and invalid addresses, are printed in the form
+    ``failures``.
 
     Returns:
-        The exit status.
+        The exit status: 0, that of ``failures``, 1 if the connection failed, or 130 after an interrupt.
     """
     status = 0
 
@@ -292,14 +302,14 @@ def run_tool(
 
 
 async def admin_channel(client: ClusterClient, options: argparse.Namespace) -> Channel:
-    """Return a connection to a broker, or with ``--bootstrap-controller`` to the active controller."""
+    """Return a connection to any broker, or with ``--bootstrap-controller`` to the active controller."""
     if not getattr(options, "bootstrap_controller", None):
         return await client.bootstrap_channel()
     return await client.broker((await client.controllers()).controller_id)
 
 
 def raise_for(code: int, message: str | None) -> None:
-    """Check an error code of a response.
+    """Raise an error code of a response as an exception; ``message`` is that of the response, if it has one.
 
     Raises:
         ProtocolError: the code is not 0.

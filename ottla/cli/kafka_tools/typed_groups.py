@@ -1,4 +1,4 @@
-"""Listing and deletion of groups of one type, as ``kafka-share-groups`` and ``kafka-streams-groups`` do them."""
+"""Actions that ``kafka-share-groups`` and ``kafka-streams-groups`` have in common: list and delete groups of a type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def check_describe(parser: ToolOptions, options: argparse.Namespace) -> None:
 
 
 def check_available(parser: ToolOptions, options: argparse.Namespace) -> None:
-    """Check that options of ``--describe`` and ``--list`` are used with them only."""
+    """Check that ``--members``, ``--offsets``, ``--verbose`` and ``--state`` are used with an action that has them.
+
+    If not, an error is printed and the tool exits with status 1.
+    """
     for name, actions in (
         *((name, ("describe",)) for name in ("members", "offsets", "verbose")),
         ("state", ("describe", "list")),
@@ -46,7 +49,11 @@ def check_states(parser: ToolOptions, text: str | None, known: Sequence[str]) ->
 
 
 async def listed_groups(client: ClusterClient, group_type: str, states: Sequence[str] = ()) -> list[lg.ListedGroup]:
-    """Return the groups of a type of all brokers in these states; an empty list matches all."""
+    """Return the ListGroups rows of all brokers for groups of a type and in one of ``states``; without states, in any.
+
+    Raises:
+        ProtocolError: a broker refused the request.
+    """
     rows = []
     for channel in await client.all_brokers():
         answer = await channel.call(lg.ListGroupsRequest(list(states), [group_type]))
@@ -56,7 +63,10 @@ async def listed_groups(client: ClusterClient, group_type: str, states: Sequence
 
 
 async def print_groups(client: ClusterClient, options: argparse.Namespace, group_type: str) -> None:
-    """Print the groups of a type, with ``--state`` also their states."""
+    """Print the ids of all groups of a type; with ``--state`` also their states.
+
+    If ``--state`` has a value, only groups in the states that it names are printed.
+    """
     if options.state is None:
         for row in await listed_groups(client, group_type):
             print(row.group_id)
@@ -70,7 +80,7 @@ async def print_groups(client: ClusterClient, options: argparse.Namespace, group
 
 
 async def chosen_groups(client: ClusterClient, options: argparse.Namespace, group_type: str) -> list[str]:
-    """Return the ids of ``--group`` or ``--all-groups``."""
+    """Return the ids of ``--group`` without duplicates, or with ``--all-groups`` those of all groups of the type."""
     if options.all_groups:
         return [row.group_id for row in await listed_groups(client, group_type)]
     return list(dict.fromkeys(options.group))
@@ -84,12 +94,12 @@ def print_cells(widths: Sequence[int], rows: Sequence[Sequence[Any]]) -> None:
 async def delete_groups(
     client: ClusterClient, options: argparse.Namespace, group_type: str, missing: str
 ) -> tuple[list[str], dict[str, str]]:
-    """Delete empty groups of a type.
+    """Delete the groups of the options, each of which must be of the type and Empty.
 
-    ``missing`` is the end of the message about a group that does not exist or is of another type.
+    ``missing``: end of the message about a group that does not exist or is of another type.
 
     Returns:
-        The deleted groups, and the reason for each other one.
+        The ids of the deleted groups, and the error message for each other group.
     """
     there = {row.group_id: row.group_state for row in await listed_groups(client, group_type)}
     title = group_type.capitalize()
@@ -113,7 +123,10 @@ async def delete_groups(
 
 
 def print_deletion(group_type: str, deleted: Sequence[str], failed: dict[str, str], end: str = "") -> None:
-    """Print which groups of a type were deleted, and why others were not; ``end`` closes the list of the former."""
+    """Print which groups of a type were deleted, and the errors of the others.
+
+    ``end``: text after the list of deleted groups if others failed.
+    """
     shown = ", ".join(f"'{group}'" for group in deleted)
     if not failed:
         print(f"Deletion of requested {group_type} groups ({shown}) was successful.")
