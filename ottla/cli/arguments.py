@@ -1,4 +1,4 @@
-"""Argument parser of the commands: errors of one line that suggest the nearest word, and types with limits."""
+"""Argument parser of the commands, which suggests the nearest known word in its one-line errors, and argument types."""
 
 from __future__ import annotations
 
@@ -54,13 +54,15 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(*arguments, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **options})
 
     def error(self, message: str) -> NoReturn:
-        """Print the error message and the command's ``--help`` on standard error, and exit with status 2."""
+        """Print the error in one line on standard error, with a hint at ``--help``, and exit with status 2."""
         shown = message.removeprefix("argument ")
         print(f"{self.prog}: {shown} ({self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments; exit with status 2 for an unknown one, or one that is not UTF-8 if the command needs that.
+        """Parse arguments; exit with status 2 for an unknown one.
+
+        A command that sets ``needs_utf8`` also exits with status 2 for an argument that is not UTF-8.
 
         Returns:
             The namespace and an empty list.
@@ -98,7 +100,10 @@ def parse_integer(text: str) -> int | None:
 
 
 def integer(low: int, high: int = MAX_INT32) -> Callable[[str], int]:
-    """Return an argument type: a decimal integer from ``low`` to ``high``, both included."""
+    """Return an argument type that converts a decimal integer from ``low`` to ``high``, both included.
+
+    It raises ArgumentTypeError for other text.
+    """
 
     def convert(text: str) -> int:
         value = parse_integer(text)
@@ -113,7 +118,11 @@ def integer(low: int, high: int = MAX_INT32) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """Argument type: convert a number of seconds, from 0 to 2^31 - 1; fractions are allowed."""
+    """Argument type: convert a number of seconds, from 0 to 2^31 - 1; fractions are allowed.
+
+    Raises:
+        ArgumentTypeError: the text is no number or out of range.
+    """
     try:
         value = float(text)
     except ValueError:
@@ -124,9 +133,10 @@ def seconds(text: str) -> float:
 
 
 def names(kind: str, known: Sequence[str]) -> Callable[[str], str]:
-    """Return an argument type: a comma-separated list of ``known`` words, case ignored; the text is returned unchanged.
+    """Return an argument type that checks a comma-separated list of ``known`` words and returns the text unchanged.
 
-    ``kind`` names the kind of word in the error message, such as ``state``.
+    Case is ignored; the type raises ArgumentTypeError for an unknown word. ``kind`` names the kind of word in that
+    message, such as ``state``.
     """
 
     def convert(text: str) -> str:
@@ -140,7 +150,11 @@ def names(kind: str, known: Sequence[str]) -> Callable[[str], str]:
 
 
 def bootstrap_servers(text: str) -> str:
-    """Argument type: check a comma-separated list of ``HOST:PORT`` and return it unchanged."""
+    """Argument type: check a comma-separated list of ``HOST:PORT`` and return it unchanged.
+
+    Raises:
+        ArgumentTypeError: an element has another form, or its port is not from 1 to 65535.
+    """
     for part in text.split(","):
         host, _, port = part.strip().rpartition(":")
         number = parse_integer(port)

@@ -79,9 +79,9 @@ def print_output(rows: Sequence[dict[str, Any]], output: str, nothing: str = "")
     """Print rows to standard output as a text table, JSON, YAML or CSV.
 
     Args:
-        rows: dictionaries with the same keys.
+        rows: dictionaries with the same keys, which are the column heads.
         output: one of `OUTPUTS`.
-        nothing: printed on standard error instead of an empty table, such as ``no topics``.
+        nothing: printed on standard error instead of an empty text table, such as ``no topics``.
     """
     if output == "json":
         print(json.dumps(list(rows), indent=2))
@@ -106,7 +106,7 @@ def print_output(rows: Sequence[dict[str, Any]], output: str, nothing: str = "")
 
 
 def run_with_client(options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[None]]) -> int:
-    """Call ``work`` with a client of the cluster that the connection options name, and close the client.
+    """Connect to the cluster that the connection options name, call ``work`` with the client, and close the client.
 
     Returns:
         The exit status: 0, 1 after an error that is printed as one line on standard error, or 130 after an interrupt.
@@ -168,10 +168,10 @@ async def require_topic(client: ClusterClient, name: str) -> MetadataResponseTop
 
 
 def require_partition(topic: str, numbers: Iterable[int], wanted: int) -> None:
-    """Check that partition ``wanted`` is among the partition numbers of a topic.
+    """Check that partition ``wanted`` is in ``numbers``, the partition numbers of a topic.
 
     Raises:
-        CommandFailed: the partition does not exist.
+        CommandFailed: it is not.
     """
     there = sorted(numbers)
     if wanted not in there:
@@ -179,12 +179,14 @@ def require_partition(topic: str, numbers: Iterable[int], wanted: int) -> None:
 
 
 def unknown_group(group_id: str) -> CommandFailed:
-    """Return the exception for a group that does not exist."""
+    """Return the exception for a group that does not exist, to be raised by the caller."""
     return CommandFailed(f"group {group_id} does not exist")
 
 
 async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -> tuple[int, Channel]:
-    """Return node id and connection of a coordinator; retry for about 3 s while the coordinator is not available.
+    """Return node id and connection of a coordinator.
+
+    The request is repeated for about 3 s while the response is COORDINATOR_NOT_AVAILABLE.
 
     Args:
         client: client of the cluster.

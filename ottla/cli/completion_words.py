@@ -38,7 +38,7 @@ class _Captured(Exception):
 
 
 def command_options(name: str) -> CommandParser:
-    """Return the parser of a command, without running the command."""
+    """Return the argument parser of a command: call its ``run``, and stop that before it parses arguments."""
 
     def capture(parser: CommandParser) -> None:
         raise _Captured(parser)
@@ -117,7 +117,10 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[Candidate]:
 
 
 def _positional(parser: argparse.ArgumentParser, count: int) -> argparse.Action | None:
-    """Return the action of the positional argument after the first ``count``; None if the command takes no more."""
+    """Return the positional argument after the first ``count`` ones; None if the command has no more.
+
+    A last argument that may be repeated is returned for all further ones.
+    """
     actions = [x for x in parser._actions if not x.option_strings]
     if count < len(actions):
         return actions[count]
@@ -173,8 +176,10 @@ async def _brokers(client: ClusterClient) -> list[str]:
 def _cluster_names(list_names: NameLister, given: argparse.Namespace) -> list[str]:
     """Return names that ``list_names`` requests from the cluster of the command line or of the current context.
 
+    After `TIMEOUT_S` without result, SIGALRM ends the whole process, so that the shell gets no candidates.
+
     Returns:
-        The names; empty if the cluster cannot be reached.
+        The names; empty if the connection or a request fails.
     """
 
     async def main() -> list[str]:

@@ -18,7 +18,10 @@ FILE_VARIABLE = "OTTLA_CONTEXTS"
 
 
 def contexts_path() -> str:
-    """Return the path of the contexts: ``$OTTLA_CONTEXTS``, else ``ottla/contexts.toml`` in ``$XDG_CONFIG_HOME``."""
+    """Return the path of the file of contexts.
+
+    It is ``$OTTLA_CONTEXTS``, else ``ottla/contexts.toml`` in ``$XDG_CONFIG_HOME`` (default ``~/.config``).
+    """
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return os.environ.get(FILE_VARIABLE) or f"{base}/ottla/contexts.toml"
 
@@ -41,7 +44,7 @@ class Contexts(NamedTuple):
 
 
 def load_contexts() -> Contexts:
-    """Read the file of contexts; return no contexts if the file is absent.
+    """Read the file of contexts; return an empty `Contexts` if the file is absent.
 
     Raises:
         CommandFailed: the file cannot be read, or is malformed.
@@ -65,7 +68,7 @@ def load_contexts() -> Contexts:
 
 
 def save_contexts(contexts: Contexts) -> None:
-    """Replace the file of contexts, with mode 0600.
+    """Replace the file of contexts atomically by one with mode 0600; missing directories are created.
 
     Raises:
         CommandFailed: the file cannot be written.

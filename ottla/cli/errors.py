@@ -28,7 +28,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def code_text(code: int, message: str | None = None) -> str:
-    """Return the text of an error code: the broker's message, else Kafka's text; without a full stop at its end."""
+    """Return the text of an error code, without full stop at its end: ``message`` of the broker, else Kafka's text."""
     try:
         known = ErrorCode(code)
     except ValueError:
@@ -37,7 +37,7 @@ def code_text(code: int, message: str | None = None) -> str:
 
 
 def raise_for_error(code: int, message: str | None, subject: str) -> None:
-    """Check the error code of a response; ``subject`` names the subject in the message.
+    """Raise an error code of a response as an exception; ``subject`` begins its message.
 
     Raises:
         CommandFailed: the code is not 0.
@@ -47,7 +47,7 @@ def raise_for_error(code: int, message: str | None, subject: str) -> None:
 
 
 def raise_for_topic(code: int, message: str | None, name: str) -> None:
-    """Check the error code of topic ``name`` in a response.
+    """Raise an error code of a response about topic ``name`` as an exception.
 
     Raises:
         CommandFailed: the code is not 0.
@@ -88,7 +88,11 @@ def connection_error_text(error: OSError, bootstrap: str, *, secured: bool) -> s
 
 
 def error_text(error: Exception, bootstrap: str, *, secured: bool = False) -> str:
-    """Return the error line of a command that sent requests to the cluster at ``bootstrap``."""
+    """Return the error line of a command for an exception of its requests to the cluster at ``bootstrap``.
+
+    Error codes, failures of the connection and undecodable responses get messages of their own; any other exception
+    its own message. ``secured``: the client used TLS or SASL.
+    """
     if isinstance(error, ProtocolError):
         return protocol_error_text(error)
     if isinstance(error, OSError):

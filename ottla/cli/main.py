@@ -109,7 +109,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    """Run the command of the arguments, or print the usage or version; return the exit status."""
+    """Run the command that the first argument names, or print the usage or version; return the exit status.
+
+    It is 2 without arguments and for an unknown command, else that of the command.
+    """
     if arguments[:1] == ["help"] and arguments[1:]:
         arguments = [*arguments[1:], "--help"]
     name = arguments[0] if arguments else ""
@@ -126,7 +129,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def import_command(name: str) -> Callable[[list[str]], int]:
-    """Import the module of a command and return its function ``run``."""
+    """Import the module of a command and return its function ``run``, which takes the arguments after the name."""
     package = "kafka_tools" if name.startswith("kafka-") else "commands"
     # lazy: 88.8 ms, 5761 kB: all of them; each process runs one
     run: Callable[[list[str]], int] = import_module(f"ottla.cli.{package}.{name.replace('-', '_')}").run

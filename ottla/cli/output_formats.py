@@ -1,4 +1,4 @@
-"""Output rows as YAML and CSV."""
+"""Conversion of output rows to YAML and CSV, for ``--output yaml`` and ``--output csv``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _scalar(value: Any) -> str:
 
 
 def yaml_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows as a YAML sequence of mappings."""
+    """Return rows as a YAML sequence of mappings without a line end; ``[]`` for no rows."""
     if not rows:
         return "[]"
     lines = []
@@ -38,7 +38,10 @@ def _cell(value: Any) -> Any:
 
 
 def csv_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows as CSV (RFC 4180) with a header line; lists, mappings and booleans are JSON, None is empty."""
+    """Return rows as CSV (RFC 4180) with a header line and without a last line end; an empty text for no rows.
+
+    Lists, mappings and booleans are JSON; None is an empty cell.
+    """
     if not rows:
         return ""
     heads = list(dict.fromkeys(key for row in rows for key in row))

@@ -33,7 +33,11 @@ class EscapingOutput:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text with escapes; a carriage return at its start is kept, for progress bars."""
+        """Write a text with escapes; a carriage return at its start is kept, for progress bars.
+
+        Returns:
+            The length of the text before escaping.
+        """
         first, rest = (text[:1], text[1:]) if text.startswith("\r") else ("", text)
         self._stream.write(first + "".join(x if x.isprintable() or x in "\n\t" else ascii(x)[1:-1] for x in rest))
         return len(text)
@@ -60,7 +64,7 @@ class StandardOutput(EscapingOutput):
         self._is_closed = stream is None
 
     def write(self, text: str) -> int:
-        """Write a text with control characters replaced by escapes, so that it cannot control the terminal."""
+        """Write a text with control characters escaped, so that it cannot control the terminal; return its length."""
         if self._is_closed:
             raise OutputFailed("is closed")
         try:

@@ -30,12 +30,14 @@ def datetime_ms(text: str) -> int:
 
 
 def local_time(ms: int) -> datetime:
-    """Return the local time of milliseconds since 1970, without the fraction of a second."""
+    """Return the time in the local time zone of milliseconds since 1970; the fraction of a second is dropped."""
     return datetime.fromtimestamp(ms // 1000, UTC).astimezone()
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """Return milliseconds since 1970 of ``now``, a time before now (``1h30m``), milliseconds, or an ISO 8601 time.
+    """Parse a time to milliseconds since 1970: ``now``, a time before now such as ``1h30m``, milliseconds, or ISO 8601.
+
+    A number of up to 8 digits is a date, such as ``20260131``. An ISO 8601 time without a zone is UTC.
 
     Raises:
         CommandFailed: the text has none of these forms, or the time is before 1970.

@@ -1,4 +1,4 @@
-"""Requests about open transactions in partitions: DescribeProducers and abort markers."""
+"""Requests about open transactions in partitions: DescribeProducers, and WriteTxnMarkers with abort markers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from ottla.wire.messages import write_txn_markers as wm
 
 
 async def describe_producers(client: ClusterClient, topic: str, partition: int, broker: int | None = None) -> Any:
-    """Return the row of a partition in a DescribeProducers response of its leader, or of another broker."""
+    """Return the row of a partition in a DescribeProducers response of ``broker``, or of the leader if that is None.
+
+    The error code of the row is not checked.
+    """
     channel = await (client.leader(topic, partition) if broker is None else client.broker(broker))
     answer = await channel.call(dp.DescribeProducersRequest([dp.TopicRequest(topic, [partition])]))
     return answer.topics[0].partitions[0]
@@ -19,9 +22,10 @@ async def describe_producers(client: ClusterClient, topic: str, partition: int, 
 async def write_abort_marker(
     client: ClusterClient, topic: str, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int
 ) -> int:
-    """Send WriteTxnMarkers with an abort marker to the leader of a partition and return the partition's error code.
+    """Send WriteTxnMarkers with an abort marker to the leader of a partition; return the partition's error code.
 
-    A ``coordinator_epoch`` below 0 is that of a transaction without marker before it; it is sent as 0.
+    The code is 0 if the marker was written. ``coordinator_epoch`` is below 0 if the partition has no earlier marker of
+    the producer; it is sent as 0.
     """
     topics = [wm.WritableTxnMarkerTopic(topic, [partition])]
     marker = wm.WritableTxnMarker(producer_id, producer_epoch, False, topics, max(coordinator_epoch, 0))

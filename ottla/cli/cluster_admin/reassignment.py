@@ -96,7 +96,7 @@ def add_throttle_options(verb: argparse.ArgumentParser) -> None:
 
 
 def parse_partition(text: str) -> PlannedPartition:
-    """Parse the command line argument ``TOPIC:PARTITION``.
+    """Return topic and partition number of the command line argument ``TOPIC:PARTITION``.
 
     Raises:
         CommandFailed: the text has another form.
@@ -109,7 +109,7 @@ def parse_partition(text: str) -> PlannedPartition:
 
 
 def parse_reassignment(text: str) -> PlannedReassignment:
-    """Parse the command line argument ``TOPIC:PARTITION=ID,ID,...``: a partition and its target replicas.
+    """Return partition and target replicas of the command line argument ``TOPIC:PARTITION=ID,ID,...``.
 
     Raises:
         CommandFailed: the text has another form.
@@ -254,9 +254,9 @@ async def _require_broker(client: ReassignmentClient, seen: Collection[int], wan
 async def _live_brokers_and_replicas(
     client: ReassignmentClient, *, moving: bool = False
 ) -> tuple[dict[int, str | None], dict[PlannedPartition, list[int]]]:
-    """Return the rack of each live broker, and the replicas of each partition.
+    """Return the rack of each live broker, None without a rack, and the replicas of each partition.
 
-    Partitions with an ongoing reassignment are left out unless ``moving`` is set.
+    Partitions with an ongoing reassignment are left out unless ``moving`` is True.
     """
     answer = await client.metadata(None)
     left_out = set() if moving else set(await _ongoing_reassignments(client))
@@ -291,7 +291,10 @@ async def _execute_plan(
     before: dict[PlannedPartition, list[int]],
     moves: Sequence[PlannedReassignment],
 ) -> None:
-    """Print the planned reassignments if ``--dry-run`` is set, else execute them and print their number."""
+    """Print the planned reassignments if ``--dry-run`` is set; else execute them to their end and print their number.
+
+    ``before``: present replicas of each partition.
+    """
     if options.dry_run:
         rows: list[dict[str, Any]] = [
             {"topic": m.partition[0], "partition": m.partition[1], "from": before[m.partition], "to": list(m.replicas)}
@@ -309,10 +312,13 @@ async def reassign(
     before: dict[PlannedPartition, list[int]],
     moves: Sequence[PlannedReassignment],
 ) -> None:
-    """Execute reassignments, at most ``--at-once`` partitions at a time, then elect the preferred leaders.
+    """Execute reassignments to their end, at most ``--at-once`` partitions at a time, then elect the preferred leaders.
 
-    ``before`` has the present replicas of each partition. The replication throttle of ``--throttle`` is removed at the
-    end of the command, also after an interrupt.
+    ``before``: present replicas of each partition. The replication throttle of ``--throttle`` is set before, and
+    removed at the end, also after an interrupt or error; the reassignments in progress are not cancelled then.
+
+    Raises:
+        CommandFailed: the cluster refused a request.
     """
     held = [] if options.throttle is None else throttle_configs(moves, before, options.throttle)
     if held:
@@ -342,9 +348,12 @@ async def _move(client: ReassignmentClient, moves: Sequence[PlannedReassignment]
 
 
 async def _set(client: ReassignmentClient, rows: list[ia.AlterConfigsResource]) -> None:
-    """Alter topic configurations by any broker, and the configuration of each broker by that broker.
+    """Send IncrementalAlterConfigs: for topics to any broker, and for each broker to that broker.
 
-    A broker refuses IncrementalAlterConfigs for another broker.
+    A broker refuses the request for another broker. A broker that cannot be reached is reported on standard error.
+
+    Raises:
+        CommandFailed: the change of a resource was refused.
     """
     topics = [row for row in rows if row.resource_type != RESOURCE_BROKER]
     answers = [await client.call(ia.IncrementalAlterConfigsRequest(topics))] if topics else []

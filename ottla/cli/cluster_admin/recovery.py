@@ -60,7 +60,11 @@ def _report(state: Any, now_ms: int) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Report what recovery would lose, execute the recovery if ``--yes`` is set, and return the exit status."""
+    """Report what the recovery of the quorum would lose; with ``--yes`` execute it. Return the exit status.
+
+    Returns:
+        0 after the recovery; 1 without ``--yes`` or after a failure; 2 for invalid settings.
+    """
     # lazy: 155.1 ms, 8998 kB
     from ottla.broker.config.listener_config import ConfigException
     from ottla.cli.node_setup.settings import configure_with_saved_join, read_settings

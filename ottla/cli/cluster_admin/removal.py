@@ -39,7 +39,7 @@ class RemovalClient(reassignment.ReassignmentClient, Protocol):
     """Methods of `ClusterClient` that the removal of nodes needs."""
 
     def avoid_brokers(self, node_ids: Collection[int]) -> None:
-        """Send requests to brokers other than these from now on."""
+        """Send requests that any broker can answer to other brokers than these from now on."""
 
 
 def add_verb(verbs: Any) -> None:
@@ -70,9 +70,10 @@ async def _cluster_snapshot(client: RemovalClient) -> ClusterSnapshot:
 
 
 async def _rejoins_as_voter(client: RemovalClient, seen: ClusterSnapshot, nodes: Collection[int]) -> bool:
-    """Return True if a running node has ``controller.quorum.auto.join.enable`` set: it would become a voter again.
+    """Return True if a running broker among ``nodes`` has ``controller.quorum.auto.join.enable=true``.
 
-    Only brokers answer DescribeConfigs for themselves, so controller-only nodes are skipped.
+    Such a node would become a voter again after its removal. Only brokers answer DescribeConfigs for themselves, so
+    controller-only nodes are skipped.
     """
     for node in nodes:
         if seen.brokers.get(node):
@@ -85,12 +86,12 @@ async def _rejoins_as_voter(client: RemovalClient, seen: ClusterSnapshot, nodes:
 
 
 def plan_removal(seen: ClusterSnapshot, leaving: Collection[int], *, fewer: bool) -> list[PlannedReassignment]:
-    """Return the reassignments that move all replicas off the nodes ``leaving``.
+    """Return the reassignments that move all replicas off the nodes ``leaving``, sorted by partition.
 
-    ``fewer`` permits a smaller replication factor for partitions without another broker to move to.
+    ``fewer``: permit a smaller replication factor for partitions without another broker to move to.
 
     Raises:
-        CommandFailed: a replica has no target, or the remaining replicas of a partition are not all in sync.
+        CommandFailed: a replica has no target, or the replicas that remain of a partition are not all in sync.
     """
     partitions = {at: p.replicas for at, p in seen.partitions.items()}
     moves, stuck = run_to_end(drain(seen.racks, partitions, leaving))
@@ -140,10 +141,10 @@ def _plan_table(
 
 
 async def _drain_nodes(client: RemovalClient, options: argparse.Namespace, seen: ClusterSnapshot) -> ClusterSnapshot:
-    """Move all replicas off the nodes, up to `ROUNDS` times, and return the cluster's state afterwards.
+    """Move all replicas off the nodes to remove, in up to `ROUNDS` rounds; return the state of the cluster afterwards.
 
     Raises:
-        CommandFailed: the nodes still have replicas after the last round.
+        CommandFailed: the nodes still have replicas after the last round, or cannot be drained.
     """
     for _ in range(ROUNDS):
         moves = plan_removal(seen, options.nodes, fewer=options.fewer_copies)
@@ -158,10 +159,10 @@ async def _drain_nodes(client: RemovalClient, options: argparse.Namespace, seen:
 async def _wait_until_stopped(
     client: RemovalClient, options: argparse.Namespace, seen: ClusterSnapshot
 ) -> ClusterSnapshot:
-    """Poll the cluster until none of the nodes runs, for at most ``--wait`` seconds, and return its state.
+    """Ask the operator to stop the nodes, and poll the cluster until none of them runs; return its state then.
 
     Raises:
-        CommandFailed: a node still runs.
+        CommandFailed: a node still runs after ``--wait`` seconds.
     """
     env = blocking_env.BlockingEnv()
     until_ms = env.monotonic_ms() + options.wait * 1000
@@ -179,7 +180,11 @@ async def _wait_until_stopped(
 
 
 async def _remove_voter(client: RemovalClient, seen: ClusterSnapshot, node: int) -> None:
-    """Send RemoveRaftVoter for a node; retry for `VOTER_CHANGE_TIMEOUT_S` while another voter change is pending."""
+    """Send RemoveRaftVoter for a node, and return once it is no voter; retry while another voter change is pending.
+
+    Raises:
+        CommandFailed: the request was refused, or was still pending after `VOTER_CHANGE_TIMEOUT_S`.
+    """
     env = blocking_env.BlockingEnv()
     until_ms = env.monotonic_ms() + VOTER_CHANGE_TIMEOUT_S * 1000
     while True:
@@ -193,7 +198,9 @@ async def _remove_voter(client: RemovalClient, seen: ClusterSnapshot, node: int)
 
 
 async def remove_nodes(client: RemovalClient, options: argparse.Namespace) -> None:
-    """Execute ``ottla cluster remove``: drain, stop, remove votes, unregister; with ``--dry-run`` print the steps only.
+    """Execute ``ottla cluster remove``: drain nodes, wait until they stop, remove their votes, and unregister them.
+
+    With ``--dry-run`` the steps are only printed.
 
     Raises:
         CommandFailed: the nodes cannot be removed safely, or a step failed.

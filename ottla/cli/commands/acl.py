@@ -129,7 +129,11 @@ def _row(acl: StandardAcl) -> dict[str, object]:
 
 
 def _filters(options: argparse.Namespace) -> list[tuple[int, str | None, int, str | None, str | None, int, int]]:
-    """Return the fields of the ACL filters that the options describe, in the order of DescribeAcls and DeleteAcls."""
+    """Return the ACL filters that the options describe: the fields of DescribeAcls and DeleteAcls, in their order.
+
+    There is one filter for each combination of resource and operation. A field that the options do not restrict is ANY
+    or None.
+    """
     pattern = int(PatternType.PREFIXED if options.prefixed else PatternType.ANY)
     operations = [int(_OPERATIONS[o]) for o in options.operation] or [int(AclOperation.ANY)]
     about: list[tuple[int, str | None]] = [(int(kind), name) for kind, name in _resources(options)]
@@ -187,6 +191,13 @@ VERBS = {"list": _list, "add": _add, "remove": _remove}
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla acl`` with these arguments and return the exit status."""
+    """Run ``ottla acl`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 after a failure that is printed; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = _parser().parse_args(arguments)
     return run_with_client(options, lambda client: VERBS[options.verb](client, options))

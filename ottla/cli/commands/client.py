@@ -36,7 +36,9 @@ _COLUMNS = (
 
 
 def parse_connections(raw: bytes) -> list[dict[str, Any]]:
-    """Return the rows of a node's list of connections.
+    """Return the rows of the JSON list of connections that a node's HTTP listener sends.
+
+    Each row has the columns in `_COLUMNS`.
 
     Raises:
         CommandFailed: the document is no such list.
@@ -96,7 +98,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla client`` with these arguments and return the exit status."""
+    """Run ``ottla client``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0), or invalid arguments or no HTTP listener (status 2).
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     options.http = options.http or [x for x in [os.environ.get(VARIABLE)] if x]

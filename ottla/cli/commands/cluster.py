@@ -107,7 +107,7 @@ def _start(options: argparse.Namespace) -> int:
 
 
 def _watch(nodes: list[Any]) -> int:
-    """Report each node process that ends by itself; return exit status 1 once all have ended."""
+    """Block until all node processes have ended by themselves, report each, and return exit status 1."""
     running = {node.id: node for node in nodes}
     never = threading.Event()
     while running:
@@ -127,7 +127,17 @@ async def _status(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla cluster`` with these arguments and return the exit status."""
+    """Run ``ottla cluster`` with the arguments after its name and return the exit status.
+
+    The verb ``start`` blocks until SIGTERM or SIGINT, and stops the nodes then.
+
+    Returns:
+        0; 1 after a failure, or once all started nodes have ended by themselves; 2 for invalid settings; 130 if a verb
+        other than ``start`` is interrupted.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = _parser().parse_args(arguments)
     if options.verb == "recover":
         return recovery.run(options)

@@ -50,7 +50,11 @@ WORDS = "words"
 
 
 def run(arguments: list[str]) -> int:
-    """Print the completion script of a shell, or the candidates that such a script requests; return the exit status."""
+    """Print the completion script of a shell, or, as that script calls it, the candidates for the last word; return 0.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     if arguments[:2] == [WORDS, "--"]:
         # lazy: 90.0 ms, 5000 kB: shells load the script each time they start
         from ottla.cli.completion_words import complete

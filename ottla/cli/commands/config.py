@@ -84,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
 async def _find(client: ClusterClient, options: argparse.Namespace) -> tuple[Resource, Channel]:
     """Return the config resource that the options name, and a connection to a broker that can describe and alter it.
 
+    A broker and its loggers are served by that broker, other resources by any.
+
     Raises:
         CommandFailed: the broker does not exist.
     """
@@ -184,6 +186,13 @@ VERBS = {"describe": _describe, "set": _set, "unset": _unset}
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla config`` with these arguments and return the exit status."""
+    """Run ``ottla config`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 after a failure that is printed; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = _parser().parse_args(arguments)
     return run_with_client(options, lambda client: VERBS[options.verb](client, options))

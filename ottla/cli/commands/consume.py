@@ -98,7 +98,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla consume`` with these arguments and return the exit status."""
+    """Run ``ottla consume`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 after a failure that is printed; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.tail is not None and options.until is not None:

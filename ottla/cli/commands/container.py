@@ -38,7 +38,15 @@ examples:
 
 
 def run(arguments: list[str]) -> int:
-    """Format the node's log directories if necessary, run the node, and return the exit status."""
+    """Format the node's log directories if they are new, run the node until it stops, and return the exit status.
+
+    Returns:
+        0 after a clean stop; 1 if formatting failed or the node's log directories failed; 2 if the settings are invalid
+        or the node cannot start.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     parser = command_parser("container", TEXT)
     parser.add_argument("variables", nargs="*", metavar="NAME=VALUE", help="variables that win over the environment")
     parser.add_argument("--config", metavar="FILE", help=f"server.properties file (default {MOUNTED_CONFIG}, if any)")
@@ -63,6 +71,9 @@ def _prepare(config_file: str | None) -> list[str] | int:
 
     Returns:
         The arguments of ``ottla serve``, or the exit status of ``ottla format`` if that failed.
+
+    Raises:
+        ConfigException, CorruptFile, OSError: a variable, setting or ``meta.properties`` is invalid.
     """
     for text in unknown_variables(os.environ):
         print(f"ottla container: warning: {text}", file=sys.stderr)

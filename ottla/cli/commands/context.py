@@ -118,7 +118,11 @@ VERBS = {"list": _list, "show": _show, "use": _use, "unuse": _unuse, "set": _set
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla context`` with these arguments and return the exit status."""
+    """Run ``ottla context``; return exit status 0, or 1 after a failure that is printed.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = _parser().parse_args(arguments)
     try:
         VERBS[options.verb](load_contexts(), options)

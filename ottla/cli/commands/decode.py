@@ -71,7 +71,14 @@ def _print_source(key: ApiKey, version: int, *, explained: bool) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla decode`` with these arguments and return the exit status."""
+    """Print a frame, a file or a generated decoder, as the arguments of ``ottla decode`` select; return the status.
+
+    Returns:
+        0, or 1 if the input cannot be read or decoded.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     parser = command_parser("decode", TEXT)
     parser.add_argument("what", nargs="?", help="hex digits, a file, or - for standard input")
     parser.add_argument("--response", metavar="API:VERSION", help="the frame is a response of this api")

@@ -38,7 +38,13 @@ def _text(finding: ConfigFinding, name: str) -> str:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla doctor`` with these arguments; return the status: 0 no problem, 1 problems, 2 unreadable file."""
+    """Run ``ottla doctor``; return exit status 0 without errors, 1 with errors, or 2 if the file cannot be read.
+
+    Warnings do not change the status.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     parser = command_parser("doctor", TEXT)
     parser.add_argument("file", nargs="?", help="a server.properties file, client settings, or a data directory")
     parser.add_argument("--env", action="store_true", help="judge the KAFKA_* environment variables")

@@ -41,7 +41,13 @@ def _verify(paths: list[str]) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla dump`` with these arguments and return the exit status."""
+    """Print files as text or JSON, or with ``--verify`` only their problems; return 0, or 1 if a file has an error.
+
+    The files after one that cannot be read are still printed.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     parser = command_parser("dump", TEXT)
     parser.add_argument("file", nargs="+", help="a file of a data directory")
     parser.add_argument("--shallow", action="store_true", help="batches only, not their records")

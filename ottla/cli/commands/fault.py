@@ -111,7 +111,14 @@ def _clock(connection: FaultConnection, options: argparse.Namespace) -> list[dic
 
 
 def _run(connection: FaultConnection, options: argparse.Namespace) -> None:
-    """Send the requests of the verb to the node's fault endpoint, and print the returned rows."""
+    """Send the requests of the verb to the node's fault listener, and print the returned rows.
+
+    Pause and resume print nothing.
+
+    Raises:
+        CommandFailed: the options are incomplete.
+        FaultsDisabled, FaultRejected: the node has no fault listener, or refused the request.
+    """
     if options.verb in ("pause", "resume"):
         connection.call("POST", "/network", {"paused": options.verb == "pause"})
         return
@@ -130,7 +137,11 @@ def _run(connection: FaultConnection, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla fault`` with these arguments and return the exit status."""
+    """Run ``ottla fault``; return exit status 0, or 1 after a failure that is printed.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = _parser().parse_args(arguments)
     token = os.environ.get(TOKEN_VARIABLE, "")
     connection = FaultConnection(options.data_dir, address=options.address or "", token=token)

@@ -82,7 +82,7 @@ def _features(items: list[str]) -> dict[str, int]:
 
 
 def _voters(options: argparse.Namespace, config: NodeConfig, new_id: bytes) -> tuple[InitialVoter, ...]:
-    """Return the initial voters that the options name; empty for static voters or those of another controller.
+    """Return the initial voters of ``--standalone`` or ``--initial-controllers``; empty without these options.
 
     Args:
         options: parsed arguments of ``ottla format``.
@@ -131,10 +131,14 @@ def _credentials(options: argparse.Namespace, fresh: Callable[[], bytes]) -> tup
 
 
 def format_storage(options: argparse.Namespace) -> list[str]:
-    """Format the data directories of a node; return a message for each directory that was not formatted.
+    """Format the unformatted log directories of a node; return a message for each that was formatted.
+
+    Each directory is locked meanwhile. Warnings about settings are printed on standard error.
 
     Raises:
-        ConfigException, InvalidFeatureLevel, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError: it failed.
+        ConfigException: a setting is invalid.
+        InvalidFeatureLevel, StorageFormatError: an option is invalid, or a directory is already formatted.
+        LogDirectoryInUse, CorruptFile, OSError: a directory is in use, or cannot be read or written.
     """
     values = read_settings(options)
     for text in check_startup_values(values):
@@ -167,7 +171,11 @@ def format_storage(options: argparse.Namespace) -> list[str]:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla format`` with these arguments; return the exit status: 0, 1 failed, 2 invalid configuration."""
+    """Run ``ottla format``; return exit status 0, 1 after a failure, or 2 for an invalid configuration.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     try:
         messages = format_storage(parser().parse_args(arguments))
     except (ConfigException, InvalidFeatureLevel, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError) as error:

@@ -122,7 +122,7 @@ async def _groups(client: ClusterClient, options: argparse.Namespace) -> list[st
 
 
 async def _each(groups: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
-    """Call ``work`` for each group; a failure for one group does not prevent the calls for the others.
+    """Call ``work`` for each group; after a CommandFailed for one group it is still called for the others.
 
     Raises:
         CommandFailed: all failures, joined into one message.
@@ -271,7 +271,14 @@ VERBS = {
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla group`` with these arguments and return the exit status."""
+    """Run ``ottla group`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 after a failure that is printed; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = _parser().parse_args(arguments)
 
     async def work(client: ClusterClient) -> None:

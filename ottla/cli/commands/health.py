@@ -62,7 +62,10 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def listener_from_environment(environment: Mapping[str, str]) -> str:
-    """Return the first listener of ``KAFKA_LISTENERS`` that is no controller listener, else ``127.0.0.1:9092``."""
+    """Return the first listener in ``KAFKA_LISTENERS`` that is not a controller listener, else ``127.0.0.1:9092``.
+
+    The result may have the form ``NAME://HOST:PORT``.
+    """
     controllers = {x.strip().upper() for x in environment.get("KAFKA_CONTROLLER_LISTENER_NAMES", "").split(",")}
     for listener in environment.get("KAFKA_LISTENERS", "").split(","):
         if listener.strip() and listener.strip().partition("://")[0].upper() not in controllers:
@@ -120,10 +123,10 @@ def check_http(address: tuple[str, int], path: str, timeout_s: float) -> None:
 
 
 def check_kafka(address: tuple[str, int], timeout_s: float) -> None:
-    """Send ApiVersions v0, which every plaintext listener answers before authentication.
+    """Send ApiVersions v0, which every plaintext listener answers before authentication, and check the response.
 
     Raises:
-        NotReady: the connection was closed, or the response is malformed.
+        NotReady: the connection was closed, or the response is malformed or an error.
         OSError: no response within ``timeout_s``.
     """
     body = struct.pack(">hhih", _API_VERSIONS_KEY, 0, _CORRELATION_ID, -1)
@@ -133,7 +136,13 @@ def check_kafka(address: tuple[str, int], timeout_s: float) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla health`` with these arguments; return the exit status: 0 ready, 1 not ready or no response."""
+    """Run ``ottla health``; print the state, and return exit status 0 if the node is ready, else 1.
+
+    The status is also 1 without a response.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = parser().parse_args(arguments)
     http = options.http or (None if options.bootstrap_server else os.environ.get("KAFKA_OTTLA_METRICS_LISTENER"))
     text = http or options.bootstrap_server or listener_from_environment(os.environ)

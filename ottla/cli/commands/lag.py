@@ -57,9 +57,10 @@ async def _group_ids(client: ClusterClient, options: argparse.Namespace) -> list
 
 
 async def _partition_rows(client: ClusterClient, group_id: str, *, is_named: bool) -> list[dict[str, Any]]:
-    """Return an output row for each partition of a group: committed offset, end offset, lag and owner.
+    """Return an output row for each partition of a group: committed offset, end offset, lag in records, and owner.
 
-    ``is_named`` says that the command line names the group; a group from a list may be deleted meanwhile: no rows then.
+    ``is_named``: the command line names the group. Otherwise the group is from a list and may have been deleted
+    meanwhile; it has no rows then.
 
     Raises:
         CommandFailed: a named group does not exist.
@@ -84,7 +85,10 @@ async def _partition_rows(client: ClusterClient, group_id: str, *, is_named: boo
 
 
 def sum_by_topic(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each group and topic: sum and maximum of its partitions' lags, None if none is known."""
+    """Return a row for each group and topic: number of its partitions, and sum and maximum of their lags in records.
+
+    Partitions with unknown lag are not summed; sum and maximum are None if no lag is known.
+    """
     lags: dict[tuple[str, str], list[int | None]] = {}
     for row in rows:
         lags.setdefault((row["group"], row["topic"]), []).append(row["lag"])
@@ -104,7 +108,7 @@ async def _lag_rows(client: ClusterClient, options: argparse.Namespace) -> list[
 
 
 def _check_limit(rows: list[dict[str, Any]], limit: int) -> None:
-    """Check that no group has a total lag of more than ``limit`` records.
+    """Check that no group has a total lag of more than ``limit`` records; an unknown lag counts as 0.
 
     Raises:
         CommandFailed: the lag of a group is larger.
@@ -144,7 +148,14 @@ async def _print(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla lag`` with these arguments and return the exit status."""
+    """Run ``ottla lag`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 after a failure that is printed, or for a lag above ``--fail-above``; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.times is not None and not options.watch:

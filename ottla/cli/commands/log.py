@@ -63,7 +63,15 @@ def _repair(disk: RealDisk, where: str) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla log check`` or ``ottla log repair`` with these arguments and return the exit status."""
+    """Run ``ottla log check`` or ``ottla log repair`` with the arguments after ``log`` and return the exit status.
+
+    Returns:
+        0 if nothing is wrong; 1 if records or batches would be or were removed, or cannot be read; 2 if the directory
+        cannot be read or a node uses it.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     parser = command_parser("log", TEXT)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     verb = verbs.add_parser("check", help="read only: what recovery would do", description="read only")

@@ -43,7 +43,14 @@ def _separator(text: str) -> str:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla produce`` with these arguments and return the exit status."""
+    """Run ``ottla produce`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 after a failure that is printed; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     parser = command_parser("produce", TEXT)
     add_connection(parser, "format of the summary that is printed at the end (default: text)")
     parser.add_argument("topic", help="name of the topic; created if it is missing and the broker allows it")

@@ -150,6 +150,13 @@ VERBS = {"list": _list, "set": _set, "remove": _remove}
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla quota`` with these arguments and return the exit status."""
+    """Run ``ottla quota`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 after a failure that is printed; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = _parser().parse_args(arguments)
     return run_with_client(options, lambda client: VERBS[options.verb](client, options))

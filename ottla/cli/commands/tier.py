@@ -91,10 +91,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str]:
-    """Return the settings of the store from the file and the options.
+    """Return the settings of the store: URL, and those of the file overridden by ``--set``; caches are left out.
 
     Raises:
-        CommandFailed: the file cannot be used.
+        CommandFailed: the file cannot be read or is malformed, or ``--set`` has another form than ``KEY=VALUE``.
     """
     settings: dict[str, str] = {}
     if options.config is not None:
@@ -118,7 +118,10 @@ def _report(problem: ObjectProblem) -> None:
 def _segments(
     store: SegmentStore, options: argparse.Namespace, problems: list[ObjectProblem]
 ) -> Iterator[StoredSegment]:
-    """Yield the segments that the options name; report and collect the objects that are none."""
+    """Yield the stored segments of ``--topic`` and ``--partition``.
+
+    Objects that are not valid segments are printed on standard error and appended to ``problems``.
+    """
     for each in list_segments(store, options.topic, options.partition):
         if isinstance(each, ObjectProblem):
             problems.append(each)
@@ -204,7 +207,14 @@ _VERBS = {"list": _list, "verify": _verify, "extract": _extract, "rebuild": _reb
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla tier`` with these arguments and return the exit status."""
+    """Run ``ottla tier`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 if an object is damaged, or after a failure that is printed; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = _parser().parse_args(arguments)
     problems: list[ObjectProblem] = []
     try:

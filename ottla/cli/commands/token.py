@@ -136,7 +136,7 @@ def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
         hmac: base64 HMAC of the token, used as SCRAM password.
 
     Raises:
-        CommandFailed: ``security.protocol`` of the client properties is not a SASL protocol.
+        CommandFailed: the client properties are malformed, or their ``security.protocol`` is not a SASL protocol.
     """
     try:
         given = load_settings(raw)
@@ -193,7 +193,7 @@ async def _hmac(client: ClusterClient, options: argparse.Namespace) -> bytes:
     """Return the HMAC of the token that ``--hmac-file`` or its id names.
 
     Raises:
-        CommandFailed: the token does not exist, or this client may not describe it.
+        CommandFailed: the file is not base64, the token does not exist, or this client may not describe it.
     """
     if options.hmac_file is not None:
         return _read(options.hmac_file)
@@ -219,7 +219,14 @@ VERBS = {"create": _create, "list": _list, "renew": _renew, "expire": _expire}
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla token`` (delegation tokens) with command-line arguments and return the exit status."""
+    """Run ``ottla token`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 after a failure that is printed; 2 without a token to renew or expire; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = parser().parse_args(arguments)
     if options.verb in ("renew", "expire") and (options.id is None) == (options.hmac_file is None):
         print(f"ottla token {options.verb}: id or --hmac-file expected, one of them", file=sys.stderr)

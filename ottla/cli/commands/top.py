@@ -39,7 +39,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 class Scrape(NamedTuple):
-    """Metrics of all nodes at a time."""
+    """Metrics of all nodes, read at ``time_ms`` of the monotonic clock."""
 
     time_ms: float
     samples: Samples
@@ -64,7 +64,7 @@ def parse_metrics(text: str) -> Samples:
 
 
 def merge_samples(pages: Iterable[Samples]) -> Samples:
-    """Return the sum of the samples of several nodes; of quantiles the largest."""
+    """Return the samples of several nodes merged: the sum of each sample, but of a quantile the maximum."""
     out: Samples = {}
     for page in pages:
         for key, value in page.items():
@@ -74,14 +74,14 @@ def merge_samples(pages: Iterable[Samples]) -> Samples:
 
 
 def _rate(before: Scrape, after: Scrape, name: str, labels: Mapping[str, str]) -> float:
-    """Return the increase of a counter per second; 0 for one that started again."""
+    """Return the increase of a counter per second between two scrapes; 0 if it decreased, as after a restart."""
     key = name, tuple(labels.items())
     increase = after.samples.get(key, 0.0) - before.samples.get(key, 0.0)
     return round(max(increase, 0.0) * 1000 / max(after.time_ms - before.time_ms, 1.0), 1)
 
 
 def topic_rates(before: Scrape, after: Scrape) -> list[dict[str, Any]]:
-    """Return a row of rates for each topic, the busiest first."""
+    """Return a row for each topic with records, bytes and fetches per second between two scrapes, most bytes first."""
     names = {labels[0][1] for name, labels in after.samples if name == f"{_TOPICS}messagesin_total" and labels}
     rows = [
         {
@@ -97,7 +97,10 @@ def topic_rates(before: Scrape, after: Scrape) -> list[dict[str, Any]]:
 
 
 def request_rates(before: Scrape, after: Scrape) -> list[dict[str, Any]]:
-    """Return a row for each API: requests and errors per second, and quantiles of the time in milliseconds."""
+    """Return a row for each API: requests and errors per second, and median and p99 of the total time in milliseconds.
+
+    The rates are those between the two scrapes. The times are those of the second, None if the nodes have none.
+    """
     names = {labels[0][1] for name, labels in after.samples if name == f"{_REQUESTS}requests_total" and labels}
 
     def errors(api: str) -> float:
@@ -174,7 +177,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla top`` with these arguments and return the exit status."""
+    """Run ``ottla top``; return exit status 0, 1 if a node cannot be read, or 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0), or invalid arguments or no HTTP listener (status 2).
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     options.http = options.http or [x for x in [os.environ.get(VARIABLE)] if x]

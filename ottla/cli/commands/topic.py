@@ -94,7 +94,7 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _offset(client: ClusterClient, topic: str, partition: int, timestamp: int) -> int | None:
-    """Return the offset that ListOffsets finds in a partition; None if no leader responds.
+    """Return the offset that ListOffsets finds in a partition; None if the leader does not respond or returns an error.
 
     Args:
         client: client of the cluster.
@@ -196,7 +196,14 @@ VERBS = {
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla topic`` with these arguments and return the exit status."""
+    """Run ``ottla topic`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 after a failure that is printed; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = _parser().parse_args(arguments)
 
     async def work(client: ClusterClient) -> None:

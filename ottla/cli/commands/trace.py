@@ -41,7 +41,14 @@ async def _frame(stream: Stream) -> bytes:
 
 
 class TracingProxy:
-    """Proxy of a cluster: one listening address for each broker, and the connections forwarded to the brokers."""
+    """Proxy of a cluster that prints requests and responses: one listening address for each broker.
+
+    Args:
+        nursery: nursery of the listeners and connections.
+        host: address to listen at.
+        show_bytes: True to print the bytes beside each field.
+        explained: True to explain each field where it first appears.
+    """
 
     def __init__(self, nursery: trio.Nursery, host: str, *, show_bytes: bool, explained: bool = False) -> None:
         self._env = RealEnv()
@@ -126,7 +133,14 @@ async def _main(host: str, port: int, target: Address, *, show_bytes: bool, expl
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla trace`` with these arguments until interrupted, and return the exit status."""
+    """Run the proxy of ``ottla trace`` until interrupted; return the exit status.
+
+    Returns:
+        0 after an interrupt, 2 if an address is invalid or cannot be listened at.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     parser = command_parser("trace", TEXT)
     parser.add_argument("--listen", required=True, metavar="[HOST:]PORT", help="where clients come in; 0 takes a port")
     parser.add_argument("--to", required=True, metavar="HOST:PORT", help="a broker of any Kafka")

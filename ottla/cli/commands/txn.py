@@ -112,7 +112,7 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _open_transactions(client: ClusterClient, topic: str, numbers: list[int]) -> list[OpenTransaction]:
-    """Return the open transactions in the partitions ``numbers`` of a topic, as their leaders report them.
+    """Return the open transactions in partitions ``numbers`` of a topic, as the leaders of the partitions report them.
 
     Raises:
         CommandFailed: a leader refused DescribeProducers.
@@ -126,9 +126,9 @@ async def _open_transactions(client: ClusterClient, topic: str, numbers: list[in
 
 
 async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Print the hanging transactions: those open in a partition that no transaction coordinator knows of.
+    """Print the hanging transactions: open in a partition, while no transaction coordinator has the partition in one.
 
-    Only transactions older than ``--older-than`` seconds are considered.
+    Only transactions whose last record is at least ``--older-than`` seconds old are examined.
     """
     topics = (await client.metadata(None if options.topic is None else [options.topic])).topics
     before_ms = blocking_env.BlockingEnv().now_ms() - options.older_than * 1000
@@ -160,7 +160,7 @@ async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> N
 
 
 async def _is_part_of(client: ClusterClient, name: str, topic: str, partition: int) -> bool:
-    """Return True if the transaction of a transactional id, at its coordinator, includes a partition."""
+    """Return True if the coordinator has the partition in the current transaction of transactional id ``name``."""
     described = (await _describe_transaction(client, name)).topics
     return any(x.topic == topic and partition in x.partitions for x in described)
 
@@ -193,7 +193,14 @@ async def _abort(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run ``ottla txn`` with these arguments and return the exit status."""
+    """Run ``ottla txn`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 after a failure that is printed; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = _parser().parse_args(arguments)
     verb = {"list": _list, "describe": _describe, "hanging": _find_hanging, "abort": _abort}[options.verb]
 

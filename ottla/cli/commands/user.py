@@ -97,7 +97,7 @@ async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
     """Delete the user's SCRAM credentials, by one request for each mechanism: a request may contain a user only once.
 
     Raises:
-        CommandFailed: the user has no credential for ``--mechanism``.
+        CommandFailed: the user does not exist or has no credential for ``--mechanism``, or a request was refused.
     """
     (row,) = await _described_users(client, options.user)
     wanted = [x.mechanism for x in row.credential_infos if options.mechanism in (None, _name(x.mechanism))]
@@ -120,7 +120,14 @@ async def _alter(client: ClusterClient, request: au.AlterUserScramCredentialsReq
 
 
 def run(arguments: list[str]) -> int:
-    """Parse the arguments of ``ottla user``, run the command and return the exit status."""
+    """Run ``ottla user`` with the arguments after its name and return the exit status.
+
+    Returns:
+        0; 1 after a failure that is printed; 130 after an interrupt.
+
+    Raises:
+        SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
+    """
     options = parser().parse_args(arguments)
     if options.user is None and options.action != "list":
         parser().error("the following arguments are required: user")

@@ -32,7 +32,14 @@ AssignedPartitions = Mapping[str, list[int]]
 
 
 class GroupDescription(NamedTuple):
-    """Group with its type, its element of the Describe response, and node id and connection of its coordinator."""
+    """Group with its type, its element of the Describe response, and its coordinator.
+
+    Attributes:
+        group_type: ``classic``, ``consumer``, ``share`` or ``streams``.
+        response: row of the group in the Describe response of its type.
+        node: node id of the coordinator.
+        channel: connection to the coordinator.
+    """
 
     id: str
     group_type: str
@@ -113,7 +120,10 @@ async def describe_group_of_type(client: ClusterClient, group_id: str, group_typ
 
 
 def summarize_group(seen: GroupDescription) -> dict[str, Any]:
-    """Return the output row of a group: type, state, epochs, assignor and coordinator."""
+    """Return the output row of a group: type, state, epochs, assignor, and node id of the coordinator.
+
+    The epochs are None for a classic group, the assignor is None if there is none.
+    """
     row = seen.response
     return {
         "group": seen.id,
@@ -169,7 +179,7 @@ def _member(seen: GroupDescription, m: Any) -> dict[str, Any]:
 
 
 def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
-    """Return an output row for each member of a group, sorted by member id."""
+    """Return an output row for each member of a group, sorted by member id; its columns depend on the group's type."""
     return [_member(seen, member) for member in sorted(seen.response.members, key=lambda x: str(x.member_id))]
 
 
@@ -192,7 +202,7 @@ def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
 
 
 def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
-    """Return the id of the member that reads each assigned partition of a group."""
+    """Return the id of the member that owns each assigned partition; of a streams group, has it as active task."""
     if seen.group_type != STREAMS:
         return {
             (topic, number): row["member"]
@@ -213,7 +223,8 @@ def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
 async def describe_offsets(client: ClusterClient, seen: GroupDescription) -> list[dict[str, Any]]:
     """Return an output row for each partition that has a committed offset or an owner, with its lag in records.
 
-    A share group has a row with the start offset for each of its partitions instead.
+    Without a committed offset the lag is None, but in a streams group counted from the start of the log. For a share
+    group there is a row with the start offset for each share partition instead.
     """
     if seen.group_type == SHARE:
         return await describe_share_offsets(client, seen)

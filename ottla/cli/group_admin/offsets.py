@@ -43,7 +43,7 @@ async def fetch_committed_entries(
 
 
 async def fetch_committed_offsets(channel: Channel, group_id: str) -> dict[TopicPartitionKey, int]:
-    """Return all committed offsets of a group.
+    """Return the committed offset of each partition in which a group has one.
 
     Raises:
         CommandFailed: the coordinator refused OffsetFetch.
@@ -72,7 +72,7 @@ async def _by_leader(
 async def list_offsets(
     client: ClusterClient, partitions: Iterable[TopicPartitionKey], timestamp: int
 ) -> dict[TopicPartitionKey, int]:
-    """Return the offset of each partition for a timestamp; -1 if no record is that recent.
+    """Return the offset of each partition for a timestamp; -1 if all its records are older.
 
     ``timestamp`` is `EARLIEST`, `LATEST`, or milliseconds since 1970. Partitions whose leader returns an error or that
     have no leader are left out.
@@ -156,6 +156,6 @@ def format_cell(value: Any) -> Any:
 
 
 def format_table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows for a text table, without the columns that are empty in all of them."""
+    """Return rows for a text table, with cells by `format_cell`, without the columns that are empty in all rows."""
     full = {head for row in rows for head, value in row.items() if format_cell(value) != "-"}
     return [{head: format_cell(value) for head, value in row.items() if head in full} for row in rows]

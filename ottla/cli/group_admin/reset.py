@@ -93,7 +93,7 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_target(options: argparse.Namespace) -> ResetTarget:
-    """Return the target of the options; exactly one of its options is set."""
+    """Return the target that the options of `add_target_options` name."""
     modes = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", *TIMESTAMP_MODES, "from_file")
     values = {name: getattr(options, name) for name in modes}
     return next(ResetTarget(name, value) for name, value in values.items() if value is not None and value is not False)
@@ -112,10 +112,12 @@ def duration_ago_ms(text: str, now_ms: int) -> int:
 
 
 def load_offsets_file(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
-    """Return the offsets in a CSV file by group and then by topic and partition.
+    """Return the offsets in a CSV file by group, and of each group by topic and partition.
+
+    ``groups``: the groups of the command; if it is one, lines without a group are its offsets.
 
     Raises:
-        CommandFailed: the file cannot be read or parsed.
+        CommandFailed: the file cannot be read or is malformed.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -127,7 +129,9 @@ def load_offsets_file(path: str, groups: Sequence[str]) -> dict[str, dict[TopicP
 
 
 def parse_offsets_file(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
-    """Parse lines ``GROUP,TOPIC,PARTITION,OFFSET`` into offsets by group; a single group may be left out.
+    """Parse lines ``GROUP,TOPIC,PARTITION,OFFSET`` into offsets by group, and of each group by topic and partition.
+
+    ``groups``: the groups of the command; if it is one, a line may leave out ``GROUP``.
 
     Raises:
         CommandFailed: a line has another form.
@@ -152,12 +156,12 @@ async def target_offsets(
     now_ms: int,
     on_clamp: ClampReport | None = None,
 ) -> dict[TopicPartitionKey, int]:
-    """Return the new offset of each partition.
+    """Return the new offset of each partition; nothing is committed.
 
     Args:
         look: looks up offsets by timestamp.
         to: target of the reset.
-        wanted: partitions to reset.
+        wanted: partitions to reset; not used for an offsets file, whose value has the partitions.
         have: present committed or start offset of each partition that has one.
         now_ms: current time in milliseconds since 1970.
         on_clamp: called for each offset that is out of range; None prints a line on standard error.
@@ -198,7 +202,10 @@ def _print_clamped(at: TopicPartitionKey, offset: int, clamped: int) -> None:
 async def _clamp(
     look: OffsetLookup, offsets: Mapping[TopicPartitionKey, int], on_clamp: ClampReport | None
 ) -> dict[TopicPartitionKey, int]:
-    """Return offsets clamped to the range from log start offset to log end offset; report those that were changed."""
+    """Return offsets limited to the range from log start offset to log end offset, both included.
+
+    Each changed offset is reported to ``on_clamp``, or on standard error if that is None.
+    """
     first, last = await look(offsets, EARLIEST), await look(offsets, LATEST)
     out = {at: max(min(offset, last[at]), first[at]) for at, offset in offsets.items()}
     for at, offset in offsets.items():
@@ -267,12 +274,13 @@ def _numbers(places: Iterable[TopicPartitionKey]) -> dict[str, list[int]]:
 async def plan_reset(
     client: ClusterClient, options: argparse.Namespace, group_id: str, to: ResetTarget
 ) -> list[dict[str, Any]]:
-    """Return an output row for each partition of a group, with its present and new offset.
+    """Compute new offsets of a group, and commit them if ``--execute`` is set.
 
-    The new offsets are committed if ``--execute`` is set.
+    Returns:
+        An output row for each partition with its present offset, None without one, and its new offset.
 
     Raises:
-        CommandFailed: the group has members, or the target is invalid.
+        CommandFailed: the group has members, the target is invalid, or the coordinator refused an offset.
     """
     seen = await describe_group(client, group_id)
     if seen is not None and seen.state not in INACTIVE:
@@ -300,7 +308,7 @@ async def plan_reset(
 
 
 async def commit_offsets(client: ClusterClient, group_id: str, new: Mapping[TopicPartitionKey, int]) -> None:
-    """Commit offsets of a group without members.
+    """Commit offsets of a classic or consumer group without members at its coordinator.
 
     Raises:
         CommandFailed: the coordinator refused an offset.

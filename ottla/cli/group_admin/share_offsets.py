@@ -53,7 +53,11 @@ async def described_share_offsets(seen: ShareGroupHandle) -> list[ds.DescribeSha
 
 
 async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
-    """Return the start offset of each share partition of a group; -1 if not initialized."""
+    """Return the start offset of each share partition of a group; -1 if not initialized.
+
+    Raises:
+        CommandFailed: an error of the group or a partition.
+    """
     return {
         (t.topic_name, row.partition_index): row.start_offset
         for t in await described_share_offsets(seen)
@@ -62,10 +66,10 @@ async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
 
 
 async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
-    """Return an output row for each share partition: start offset, end offset, lag, and records done out of order.
+    """Return an output row for each share partition: start offset, end offset, ``lag`` and ``done``.
 
-    ``lag`` counts records that are not done; ``done`` counts records after the start offset that are acknowledged or
-    archived. Each is None if unknown.
+    ``lag`` counts the records after the start offset that are neither acknowledged nor archived, ``done`` those that
+    are one of these. Each value is None if unknown.
     """
     described = await described_share_offsets(seen)
     ends = await list_offsets(
@@ -91,7 +95,10 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
 
 
 async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
-    """Return an output row for each batch after the start offset whose delivery state the share coordinator stores."""
+    """Return an output row for each batch after the start offset whose delivery state the share coordinator stores.
+
+    A row has the first and last offset of the batch, its state, and the number of deliveries.
+    """
     rows = []
     for topic in await described_share_offsets(seen):
         for number in sorted(row.partition_index for row in topic.partitions if row.start_offset >= 0):
@@ -111,7 +118,13 @@ async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHand
 
 
 async def _read_share_state(client: ClusterClient, group_id: str, topic_id: bytes, number: int) -> Iterable[Any]:
-    """Return the state batches of a share partition from its share coordinator, without changing its state."""
+    """Return the state batches of a share partition from its share coordinator, without changing its state.
+
+    There are none if the share partition is not initialized.
+
+    Raises:
+        CommandFailed: the coordinator refused ReadShareGroupState.
+    """
     _, channel = await find_coordinator(client, f"{group_id}:{uuid_to_string(topic_id)}:{number}", SHARE_PARTITION)
     wanted = ReadStateData(topic_id, [PartitionData(number, NO_EPOCH)])
     answer = await channel.call(ReadShareGroupStateRequest(group_id, [wanted]))

@@ -111,7 +111,7 @@ def container_environment(given: Mapping[str, str], read_file: ReadFile, *, moun
 
 
 def unknown_variables(given: Mapping[str, str]) -> Iterator[str]:
-    """Yield a warning for each ``KAFKA_`` variable that is not the variable of a setting."""
+    """Yield a warning for each ``KAFKA_`` variable that is neither that of a setting nor one of Kafka's image."""
     known = {
         variable_name(key)
         for keys in (BROKER_KEYS, INTERNAL_BROKER_KEYS, OWN_BROKER_KEYS, AUTHORIZER_KEYS, QUOTA_KEYS)
@@ -163,9 +163,13 @@ def _read(path: str, read_file: ReadFile) -> str:
 
 
 def _tls_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, str]:
-    """Return the variables of the TLS stores whose ``_FILENAME`` and ``_CREDENTIALS`` variables are set.
+    """Return the variables of the TLS stores that their ``_FILENAME`` and ``_CREDENTIALS`` variables describe.
 
-    Kafka's image requires file names; here the location or key of a store may be set instead.
+    Kafka's image requires file names. Here the location or key of the key store may be set instead; nothing is added
+    then.
+
+    Raises:
+        ConfigException: a variable is missing, or its file cannot be read.
     """
     if "KAFKA_SSL_KEYSTORE_FILENAME" not in given and (
         given.get("KAFKA_SSL_KEYSTORE_LOCATION") or given.get("KAFKA_SSL_KEYSTORE_KEY")
@@ -208,7 +212,7 @@ def _sasl_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, 
 
 
 def _jaas_sections(text: str) -> dict[str, dict[str, str]]:
-    """Parse a JAAS file: return the login module of each SASL mechanism, by section."""
+    """Return the login module of each SASL mechanism in a JAAS file, by section; malformed parts are ignored."""
     out: dict[str, dict[str, str]] = {}
     for section in _JAAS_SECTION.finditer(_JAAS_COMMENT.sub("", text)):
         modules = out.setdefault(section[1], {})

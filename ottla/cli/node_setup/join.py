@@ -19,12 +19,15 @@ from ottla.tools.join_settings import CannotJoin, load_join_settings, save_join_
 def configure_joining(
     options: argparse.Namespace, values: dict[str, str], access: ConnectionSecurity = NO_SECURITY
 ) -> NodeConfig:
-    """Return the configuration of a node that joins a cluster; new log directories are formatted for the cluster.
+    """Return the configuration of a node that joins a cluster, with the addresses of its controllers.
+
+    New log directories are formatted for the cluster, and the settings are stored for the next start. If the cluster
+    cannot be reached, those of the previous start are used.
 
     ``access``: TLS and SASL configuration of the connection to the cluster.
 
     Raises:
-        CannotJoin: the cluster cannot be found, or the node id belongs to a live node.
+        CannotJoin: the cluster cannot be found at the first start, or the node id belongs to a live node.
         ConfigException: invalid settings.
         StorageFormatError, LogDirectoryInUse, CorruptFile, OSError: the log directories cannot be formatted or read.
     """
@@ -51,9 +54,13 @@ def configure_joining(
 
 
 def _format(env: blocking_env.BlockingEnv, config: NodeConfig, quorum: DiscoveredCluster, metadata: str) -> None:
-    """Format new log directories with the cluster's id; a formatted ``metadata`` directory is left unchanged.
+    """Format the log directories with the cluster's id; do nothing if the metadata directory is formatted.
 
     No voters are written, since the node learns them from the leader of the quorum.
+
+    Raises:
+        CannotJoin: the node id belongs to a live node.
+        StorageFormatError, LogDirectoryInUse, CorruptFile, OSError: a directory cannot be formatted.
     """
     paths = dict.fromkeys([metadata, *config.data_dirs])
     directories = {path: LogDirectory(env.disk, path) for path in paths}

@@ -22,7 +22,7 @@ logger = logging.getLogger("ottla.server")
 
 
 def _choice(given: str | None, variable: str, known: tuple[str, ...], default: str) -> str:
-    """Return the value of an option, else of its environment variable, else the default.
+    """Return the value of an option, else of environment variable ``variable``, else ``default``.
 
     Raises:
         ConfigException: the variable has an unknown value.

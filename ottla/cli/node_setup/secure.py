@@ -16,7 +16,8 @@ from ottla.tools import security_setup
 def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tuple[NodeConfig, list[str]]:
     """Return the node's configuration with a TLS and SASL listener, and warnings to print.
 
-    With ``--join`` the node uses the credentials of the cluster: those of ``--join-credentials`` at its first start.
+    At the first start certificates and credentials are created on disk. With ``--join`` they are made from the
+    credentials of the cluster in the file of ``--join-credentials``, and the cluster is contacted.
 
     Raises:
         ConfigException: a setting contradicts ``--secure``, or the cluster cannot be joined.
@@ -75,7 +76,10 @@ def _security_setup(
 
 
 def local_addresses_toward(address: str) -> list[str]:
-    """Return the address of this machine that ``host:port`` sees; empty without a route."""
+    """Return a list with the address of this machine that ``host:port`` would see; empty without a route.
+
+    Nothing is sent.
+    """
     host, _, port = address.rpartition(":")
     try:
         kind, _, _, _, target = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
@@ -87,7 +91,7 @@ def local_addresses_toward(address: str) -> list[str]:
 
 
 def write_client_settings(config: NodeConfig, port: int) -> None:
-    """Write client properties files with the bound port of the listener, and print their paths."""
+    """Write client properties files for ``port``, the bound port of the node's listener, and print their paths."""
     directory = config.metadata_dir or config.data_dirs[0]
     host = "localhost" if config.host in ANY_HOST else config.host
     made = security_setup.ensure_security_setup(directory, ())

@@ -77,7 +77,9 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
 
 
 def configure_with_saved_join(values: dict[str, str], data_dir: str | None, listen: str | None) -> NodeConfig:
-    """Return a node's configuration, including the settings that ``ottla serve --join`` stored on its disk.
+    """Return a node's configuration, with the settings that ``ottla serve --join`` stored in the metadata directory.
+
+    ``data_dir`` and ``listen`` override the settings.
 
     Raises:
         ConfigException: invalid settings.
@@ -98,7 +100,8 @@ def advertised_machine_name(values: dict[str, str]) -> str:
     """Return the host name to advertise for a listener that is bound to all addresses.
 
     Returns:
-        ``localhost`` for a node without other controllers or such a listener, else this machine's canonical name.
+        The canonical name of this machine if the settings name a controller quorum and a listener is bound to all
+        addresses; else, or without such a name, ``localhost``.
     """
     if "controller.quorum.voters" not in values and "controller.quorum.bootstrap.servers" not in values:
         return "localhost"

@@ -1,4 +1,4 @@
-"""Member of a consumer group, for one thread that calls it between fetches (KIP-848).
+"""Member of a consumer group (KIP-848) without a background task: its caller sends heartbeats between fetches.
 
 Source: ``ConsumerMembershipManager``, ``ConsumerHeartbeatRequestManager`` (apache/kafka 4.3.1).
 """
@@ -26,7 +26,7 @@ _JOIN_AGAIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
 class GroupMember:
-    """Member that subscribes to topics, and that commits offsets.
+    """Member of a consumer group that subscribes to topics and commits offsets; the first heartbeat joins the group.
 
     Args:
         client: client of the cluster.
@@ -56,10 +56,13 @@ class GroupMember:
         return [ch.ConsumerGroupHeartbeatRequestTopicPartitions(ids[topic], numbers) for topic, numbers in rows.items()]
 
     async def heartbeat(self, *, force: bool = False) -> bool:
-        """Send a heartbeat if one is due; return True if the assigned partitions changed.
+        """Send a heartbeat if one is due, or with ``force`` at once; return True if `assigned` changed.
+
+        After UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH the member has no partitions, and the next heartbeat joins again.
+        After a retriable error the heartbeat is repeated later.
 
         Raises:
-            ProtocolError: the coordinator refused the heartbeat.
+            ProtocolError: the coordinator refused the heartbeat for another reason.
         """
         if not force and self._env.monotonic_ms() < self._next_ms:
             return False
@@ -102,15 +105,19 @@ class GroupMember:
         return before != self.assigned
 
     async def committed(self) -> dict[TopicPartitionKey, int]:
-        """Request and return the offsets that the group has committed, by topic and partition."""
+        """Request the committed offsets of the group from its coordinator; return them by topic and partition.
+
+        Raises:
+            CommandFailed: the coordinator refused OffsetFetch.
+        """
         channel = await connect_to_coordinator(self._client, self._group_id)
         return await fetch_committed_offsets(channel, self._group_id)
 
     async def commit(self, offsets: Mapping[TopicPartitionKey, int]) -> bool:
         """Commit offsets of assigned partitions; return False if the coordinator did not store all of them.
 
-        The session of the member has ended, its epoch has changed, or the coordinator is not available. The next
-        heartbeat shows which.
+        False means that the member is not in the group, its member epoch is stale or fenced, or the error is retriable;
+        the next heartbeat finds out which. The caller may commit again after it.
 
         Raises:
             ProtocolError: the coordinator refused an offset for another reason.
@@ -139,7 +146,10 @@ class GroupMember:
         return True
 
     async def leave(self) -> None:
-        """Leave the group with a last heartbeat, so that its partitions are assigned to other members at once."""
+        """Leave the group by a heartbeat with epoch -1, so that its partitions are assigned at once.
+
+        Do nothing if the member has not joined.
+        """
         if self._epoch > JOIN:
             channel = await connect_to_coordinator(self._client, self._group_id)
             await channel.call(ch.ConsumerGroupHeartbeatRequest(self._group_id, self._member_id, LEAVE))

@@ -33,7 +33,8 @@ class TopicProducer:
         topic: name of the topic.
         codec: compression of the batches.
         acks: acknowledgements that the leader waits for; -1 stands for all in-sync replicas.
-        idempotent: whether it has a producer id. Without one, a batch whose response is lost is appended again.
+        idempotent: whether it has a producer id, which needs ``acks`` -1. Without one, a batch whose response is lost
+            is appended again.
     """
 
     def __init__(
@@ -48,10 +49,11 @@ class TopicProducer:
         self._sequences: dict[int, int] = {}
 
     async def _init_producer_id(self) -> None:
-        """Request a producer id from any broker.
+        """Request a producer id from any broker, and keep it with its epoch; retry while that is possible.
 
         Raises:
             CommandFailed: the request is refused, or the broker does not support InitProducerId.
+            ProtocolError, OSError: a retriable error lasts for `LEADER_MOVE_TIMEOUT_MS`.
         """
 
         async def send_request() -> None:
@@ -67,7 +69,9 @@ class TopicProducer:
         await retry_while_leader_moves(self._client, send_request)
 
     async def send(self, partition: int, items: list[r.NewRecord]) -> None:
-        """Append records to a partition as one batch, and wait until the batch is acknowledged.
+        """Append records to a partition as one batch and wait until it is acknowledged, or with ``acks`` 0 is sent.
+
+        The first call of an idempotent producer also requests its producer id.
 
         Raises:
             CommandFailed: the batch is refused; the message names the topic, the partition and the limit.
@@ -107,7 +111,10 @@ class TopicProducer:
         return f"{code_text(error.code, error.message)}: {where}"
 
     async def _max_bytes(self) -> str:
-        """Return ``, max.message.bytes is N`` of the topic; empty if the client is not authorized to describe it."""
+        """Request the topic's ``max.message.bytes`` and return ``, max.message.bytes is N``.
+
+        The text is empty if the client is not authorized to describe the topic's configuration.
+        """
         resource = DescribeConfigsResource(RESOURCE_TOPIC, self._topic, [_MAX_BYTES])
         row = (await self._client.call(DescribeConfigsRequest([resource]))).results[0]
         return next((f", {_MAX_BYTES} is {x.value}" for x in row.configs if x.name == _MAX_BYTES), "")

@@ -32,7 +32,10 @@ class InputReader:
         return self._at_end or bool(select.select([self._descriptor], [], [], 0)[0])
 
     def read_values(self) -> list[bytes] | None:
-        """Block until input arrives; return the complete lines without line ends, or None at the end of the input.
+        """Block until at least one complete line has arrived; return the complete lines without their line ends.
+
+        Returns:
+            The lines; at the end of the input the remaining ones, of which the last may lack a line end; then None.
 
         Raises:
             CommandFailed: the input cannot be read.

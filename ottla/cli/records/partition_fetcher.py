@@ -1,4 +1,4 @@
-"""Fetches of several partitions at once, one request for each leader."""
+"""Consumer without a group that fetches several partitions at once, by one Fetch request for each leader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTITION_BYTES, FETCH_BYTES = 1 << 20, 50 << 20
 
 
 class ReadRecord(NamedTuple):
-    """Record that was read from a partition; ``has_append_time``: its timestamp is that of the log append."""
+    """Record that was read from a partition; ``has_append_time``: its timestamp is the log append time."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class ReadRecord(NamedTuple):
 
 
 class PartitionFetcher:
-    """Reader of partitions from their leaders, each from its position on.
+    """Reader of the partitions in ``positions``, each from its position on.
 
     Args:
         client: client of the cluster.
@@ -36,7 +36,7 @@ class PartitionFetcher:
         committed: True for isolation level read_committed.
 
     Attributes:
-        positions: next offset of each partition that is read.
+        positions: next offset of each partition that is read; callers add and remove partitions.
     """
 
     def __init__(self, client: ClusterClient, reset_timestamp: int, *, committed: bool) -> None:
@@ -48,16 +48,22 @@ class PartitionFetcher:
     async def start(self, at: TopicPartitionKey, timestamp: int) -> None:
         """Set the position of a partition to the offset of a timestamp in ms; -2 for the start, -1 for the end.
 
+        It is the first offset with this or a later timestamp, -1 if there is none.
+
         Raises:
             ProtocolError: the leader refused ListOffsets.
         """
         self.positions[at] = await self._client.list_offset(*at, timestamp, committed=self._committed)
 
     async def poll(self, wait_ms: int) -> list[ReadRecord]:
-        """Fetch from each leader once and return the records; each leader waits up to ``wait_ms`` for new ones.
+        """Fetch from each leader in turn; return the records and advance `positions`.
+
+        All leaders together wait up to ``wait_ms`` for new records. A partition whose position is out of range is
+        reset; one with a retriable error is tried again by the next call.
 
         Raises:
-            ProtocolError: a partition has an error that is not retriable; OSError: a leader cannot be reached.
+            ProtocolError: a partition has an error that is not retriable, or no leader; OSError: a leader cannot be
+                reached.
         """
         out: list[ReadRecord] = []
         for channel, partitions in (by_leader := await self._by_leader()):
@@ -93,7 +99,13 @@ class PartitionFetcher:
         )
 
     async def _records(self, at: TopicPartitionKey, row: fetch.PartitionData) -> list[ReadRecord]:
-        """Return the records of a partition's row and advance its position; reset it if it is out of range."""
+        """Return the records in a partition's Fetch row and advance its position.
+
+        If the position is out of range, it is reset and there are no records; likewise none after a retriable error.
+
+        Raises:
+            ProtocolError: the partition has another error.
+        """
         code = ErrorCode(row.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             await self.start(at, self._reset_timestamp)

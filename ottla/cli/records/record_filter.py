@@ -19,7 +19,14 @@ _EXPRESSION = re.compile(r"(key|value|header)((?:\.[^=~!]+)?)(!?[=~])(.*)", re.D
 
 
 class RecordFilter(NamedTuple):
-    """Condition on a field of a record: key, value, header, or a member of a JSON key or value; may be negated."""
+    """Condition on a field of a record: key, value, header, or a member of a JSON key or value.
+
+    Attributes:
+        field: ``key``, ``value`` or ``header``.
+        path: name of the header, or names of the nested JSON members; empty for the whole key or value.
+        accepts: function that checks the bytes of the field, None for a null.
+        is_negated: True if the condition is fulfilled by records of which ``accepts`` accepts no field.
+    """
 
     field: str
     path: tuple[str, ...]
@@ -27,7 +34,7 @@ class RecordFilter(NamedTuple):
     is_negated: bool
 
     def matches(self, record: Record) -> bool:
-        """Return True if a record fulfils the condition."""
+        """Return True if a record fulfils the condition; a record without the field fulfils only a negated one."""
         return any(self.accepts(value) for value in self._values(record)) is not self.is_negated
 
     def _values(self, record: Record) -> Iterator[bytes | None]:
@@ -53,7 +60,7 @@ class RecordFilter(NamedTuple):
 
 
 def parse_record_filter(text: str) -> RecordFilter:
-    """Argument type: parse a filter expression, FIELD, operator and operand without spaces between them.
+    """Argument type: parse a filter such as ``value.order.id=7``: field, operator and operand, without spaces.
 
     Raises:
         ArgumentTypeError: the expression has another form, or an invalid regular expression.

@@ -25,12 +25,15 @@ LINGER_MS = 50
 
 
 class RecordBatches:
-    """Buffer of records that are not sent yet, by partition.
+    """Buffer of records to produce, by partition, which `flush` sends as one batch for each partition.
 
     Args:
         producer: sends the batches.
         numbers: partition numbers of the topic.
         options: parsed arguments of ``ottla produce``.
+
+    Attributes:
+        sent: number of records that were sent and acknowledged.
     """
 
     def __init__(self, producer: TopicProducer, numbers: list[int], options: argparse.Namespace) -> None:
@@ -45,7 +48,7 @@ class RecordBatches:
         self.sent = 0
 
     def add(self, record: ParsedRecord) -> None:
-        """Add a record to the batch of its partition.
+        """Add a record to the buffer of its partition; nothing is sent.
 
         The partition is that in the record, ``--partition``, or by the hash of the key. Records without any of these
         go to one partition until the next `flush`, and then to the next partition.
@@ -76,7 +79,11 @@ class RecordBatches:
         return bool(self._count) and self._env.monotonic_ms() - self._since_ms >= LINGER_MS
 
     async def flush(self) -> None:
-        """Send all buffered records and wait until they are acknowledged; an error of a batch is raised."""
+        """Send all buffered records and wait until they are acknowledged.
+
+        Raises:
+            CommandFailed, OSError: a batch was not acknowledged; it and the batches after it are dropped.
+        """
         pending, self._pending = self._pending, {}
         self._turn += bool(self._count)
         self._count = self._bytes = 0
@@ -93,10 +100,11 @@ def _record_from_text(line: bytes, separator: bytes | None, null_marker: bytes |
 
 
 async def topic_partitions(client: ClusterClient, topic: str) -> list[int]:
-    """Return the partition numbers of a topic, which is created if the broker permits that.
+    """Return the sorted partition numbers of a topic, which is created if it is missing and the broker permits that.
 
     Raises:
         CommandFailed: the topic does not exist and is not created.
+        ProtocolError: the topic has another error, or partitions without leaders.
     """
     try:
         return await client.partitions(topic, create=True)

@@ -23,7 +23,7 @@ STANDARD = "-"
 
 
 class _Progress:
-    """Counter of records on standard error, updated in place; not printed if standard error is not a terminal."""
+    """Counter of records on standard error, updated in place; its methods print nothing if that is not a terminal."""
 
     def __init__(self) -> None:
         self._is_shown = sys.stderr is not None and sys.stderr.isatty()
@@ -55,7 +55,7 @@ def _open(path: str, mode: str) -> IO[bytes]:
 async def export_topic(client: ClusterClient, options: argparse.Namespace) -> None:
     """Write the committed records of a topic, up to its present end, to a file or standard output as JSON lines.
 
-    An existing file is replaced only after all records are written.
+    An existing file is replaced only after all records are written; after an error it is unchanged.
 
     Raises:
         CommandFailed: the topic does not exist, or the file cannot be written.
@@ -133,6 +133,8 @@ async def _ensure_topic(client: ClusterClient, options: argparse.Namespace) -> N
 
 async def import_topic(client: ClusterClient, options: argparse.Namespace) -> None:
     """Append the records of a file of JSON lines to a topic, which is created if it does not exist.
+
+    A record goes to the partition that its line names. The records before an invalid line stay appended.
 
     Raises:
         CommandFailed: the file cannot be read, a line is not a record, or the topic has no such partition.

@@ -30,6 +30,9 @@ class TopicReader:
         options: parsed arguments of ``ottla consume``.
         numbers: partition numbers to read.
         write: called with the bytes of printed records.
+
+    Attributes:
+        printed: number of records printed by `print_from`.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class TopicReader:
         return [x for x in records if all(condition.matches(x) for condition in self._options.filter)]
 
     def _format(self, partition: int, record: Record) -> bytes:
-        """Return the output line of a record."""
+        """Return the output line of a record, with its line end, in the form of ``--format`` or ``--output``."""
         options = self._options
         if options.format is not None:
             return record_format.format_record(options.format, options.topic, partition, record) + b"\n"
@@ -89,7 +92,7 @@ class TopicReader:
         return offset if offset >= 0 else await self._offset(number, LATEST)
 
     async def starts(self) -> dict[int, int]:
-        """Return the offset of each partition from which reading starts."""
+        """Request the offset of each partition at which reading starts, as the options select it."""
         options = self._options
         if options.offset is not None:
             return dict.fromkeys(self._numbers, options.offset)
@@ -99,7 +102,10 @@ class TopicReader:
         return {n: await self._offset(n, where) for n in self._numbers}
 
     async def ends(self) -> dict[int, int] | None:
-        """Return the offset of each partition before which reading ends; None to follow the topic."""
+        """Request the offset of each partition before which reading ends; return None to follow the topic.
+
+        There is an end with ``--exit``, and with ``--until`` once that time has come.
+        """
         until = self._options.until
         if until is not None and (self._options.exit or self._env.now_ms() >= until):
             return {n: await self._time_offset(n, until) for n in self._numbers}
@@ -116,7 +122,7 @@ class TopicReader:
         return ends
 
     async def _last(self, number: int, end: int, count: int) -> list[Record]:
-        """Return the last ``count`` matching records of a partition before the offset ``end``.
+        """Return the last ``count`` matching records of a partition before offset ``end``, or as many as there are.
 
         Transaction markers, compaction and filters leave gaps, so the range to read grows until it has enough records.
         """
@@ -135,9 +141,10 @@ class TopicReader:
             size *= 4
 
     async def print_from(self, at: dict[int, int], ends: dict[int, int] | None) -> None:
-        """Print matching records from offsets ``at`` up to offsets ``ends``; follow the topic if ``ends`` is None.
+        """Print matching records from offsets ``at`` up to and without ``ends``; follow the topic if ``ends`` is None.
 
-        ``at`` is updated to the next offset of each partition.
+        ``at`` is updated to the next offset of each partition. Reading also ends after ``--max-messages`` records, or
+        when the time of ``--until`` has come and all records before it are printed.
         """
         while self._max_messages != 0:
             if ends is None and self._options.until is not None:
@@ -156,7 +163,11 @@ class TopicReader:
                 at[number] = found.next_offset
 
     def _print(self, number: int, records: list[Record]) -> bool:
-        """Print the matching records of a partition; return True once ``--max-messages`` records have been printed."""
+        """Print the matching records of a partition that are older than ``--until``, up to ``--max-messages`` in all.
+
+        Returns:
+            True once ``--max-messages`` records have been printed.
+        """
         until = self._options.until
         matching = self._matching(x for x in records if until is None or x.timestamp_ms < until)
         chosen = matching if self._max_messages is None else matching[: self._max_messages]
