@@ -20,7 +20,7 @@ _SEPARATOR = ","
 
 
 def log_source(builder: SparkSession.Builder, *, connector: bool = True) -> SparkSession.Builder:
-    """Add the data source ``ottla-log`` to a session that is to be built, and return the builder.
+    """Add the data source ``ottla-log`` to the builder of a session, which is changed and returned.
 
     Args:
         builder: The builder; its jars and packages are kept.
@@ -39,7 +39,7 @@ def log_source(builder: SparkSession.Builder, *, connector: bool = True) -> Spar
 
 
 def _append(builder: SparkSession.Builder, key: str, entry: str) -> None:
-    """Append an entry to a setting of the builder that is a list."""
+    """Append an entry to a setting of the builder that is a list with commas, unless the list has it."""
     options: dict[str, Any] = getattr(builder, "_options", {})
     entries = [text for text in str(options.get(key, "")).split(_SEPARATOR) if text]
     builder.config(key, _SEPARATOR.join(dict.fromkeys([*entries, entry])))

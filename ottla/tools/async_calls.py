@@ -1,4 +1,4 @@
-"""Blocking functions awaited from a task of asyncio or trio: each call runs in a thread."""
+"""Calls of blocking functions from tasks of asyncio or trio; each runs in a thread of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def run_to_end_in_thread(work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread, under trio or asyncio, and return its result.
+    """Run ``work`` in a thread, under trio or asyncio; return its result or raise its exception.
 
     A cancelled task still waits for the end of ``work`` before it is cancelled.
     """
@@ -34,7 +34,10 @@ async def run_to_end_in_thread(work: Callable[[], T]) -> T:
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread, under trio or asyncio, and return its result; cancellation abandons the thread."""
+    """Run ``work`` in a thread, under trio or asyncio; return its result or raise its exception.
+
+    If the task is cancelled, it does not wait: the thread goes on, and its result is dropped.
+    """
     if trio.lowlevel.in_trio_task():
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
     return await _start_in_thread(work)

@@ -1,4 +1,4 @@
-"""Faults and clock of a node for asyncio and trio: the methods of `ottla.tools.fault_client` as coroutines."""
+"""Fault injection and clock of a node for asyncio and trio: the methods of `ottla.tools.fault_client` as coroutines."""
 
 from __future__ import annotations
 
@@ -14,36 +14,39 @@ if TYPE_CHECKING:
 
 
 class AsyncFaultHandle:
-    """Injected fault, as `FaultHandle`; as an asynchronous context manager it removes the fault at the end."""
+    """Injected fault, as `FaultHandle`; an asynchronous context manager that removes the fault at the end."""
 
     def __init__(self, handle: FaultHandle) -> None:
         self.handle = handle
 
     async def once(self) -> AsyncFaultHandle:
-        """Limit the fault to one call."""
+        """Apply the fault to one call at most, and return this handle."""
         return await self.times(1)
 
     async def times(self, count: int) -> AsyncFaultHandle:
-        """Limit the fault to ``count`` calls."""
+        """Apply the fault to ``count`` calls at most, including those it was applied to before; return this handle."""
         await run_in_thread(lambda: self.handle.times(count))
         return self
 
     async def on_call(self, number: int) -> AsyncFaultHandle:
-        """Limit the fault to the call with this number; the first call is 1."""
+        """Apply the fault only to the matching call with this number (1: the first since its injection); return the handle."""
         await run_in_thread(lambda: self.handle.on_call(number))
         return self
 
     async def probability(self, probability: float, seed: int = 0) -> AsyncFaultHandle:
-        """Apply the fault to each call with this probability, 0 to 1; the same seed selects the same calls."""
+        """Apply the fault to each call with this probability, 0 to 1; return this handle.
+
+        The same seed selects the same calls.
+        """
         await run_in_thread(lambda: self.handle.probability(probability, seed))
         return self
 
     async def calls(self) -> int:
-        """Return the number of calls that matched the fault."""
+        """Request the number of calls that matched the fault, whether or not it was applied to them."""
         return await run_in_thread(lambda: self.handle.calls)
 
     async def applied(self) -> int:
-        """Return the number of calls that the fault was applied to."""
+        """Request the number of calls that the fault was applied to."""
         return await run_in_thread(lambda: self.handle.applied)
 
     async def remove(self) -> None:
@@ -60,7 +63,10 @@ class AsyncFaultHandle:
 
 
 class AsyncFaults:
-    """Injection of faults into a node, as `Faults`; the arguments of the methods are those of `Faults`."""
+    """Injection of faults into a node, as `Faults`: methods such as `error` add a fault and return its handle.
+
+    The arguments are those of the methods of `Faults`.
+    """
 
     def __init__(self, faults: Callable[[], Faults]) -> None:
         self._faults = faults
@@ -69,35 +75,35 @@ class AsyncFaults:
         return AsyncFaultHandle(await run_in_thread(add))
 
     async def error(self, api: str, code: ErrorCode | str | int, **fields: Any) -> AsyncFaultHandle:
-        """Answer requests of an API with an error code, without handling them."""
+        """Inject a fault: the node answers requests of an API with an error code, without handling them."""
         return await self._add(lambda: self._faults().error(api, code, **fields))
 
     async def delay(self, api: str, seconds: float, **fields: Any) -> AsyncFaultHandle:
-        """Delay the handling of requests by a time in seconds."""
+        """Inject a fault: the node delays the handling of requests of an API by ``seconds``."""
         return await self._add(lambda: self._faults().delay(api, seconds, **fields))
 
     async def disconnect(self, api: str, **fields: Any) -> AsyncFaultHandle:
-        """Close the connection instead of sending a response."""
+        """Inject a fault: the node closes the connection instead of sending a response."""
         return await self._add(lambda: self._faults().disconnect(api, **fields))
 
     async def drop(self, api: str, **fields: Any) -> AsyncFaultHandle:
-        """Send no response, and keep the connection open."""
+        """Inject a fault: the node sends no response, and keeps the connection open."""
         return await self._add(lambda: self._faults().drop(api, **fields))
 
     async def throttle(self, api: str, ms: int, **fields: Any) -> AsyncFaultHandle:
-        """Set ``throttle_time_ms`` of responses to ``ms``, and mute the connection for as long."""
+        """Inject a fault: responses have ``throttle_time_ms`` of ``ms``, and the connection is muted for as long."""
         return await self._add(lambda: self._faults().throttle(api, ms, **fields))
 
     async def half_response(self, api: str, **fields: Any) -> AsyncFaultHandle:
-        """Send only half of the bytes of a response, then close the connection."""
+        """Inject a fault: the node sends only half of the bytes of a response, then closes the connection."""
         return await self._add(lambda: self._faults().half_response(api, **fields))
 
     async def disk_full(self, directory: str | None = None, **limits: Any) -> AsyncFaultHandle:
-        """Fail writes to files as if the disk were full: all writes, or those below ``directory``."""
+        """Inject a fault: writes to files, of all or of those below ``directory``, fail as if the disk were full."""
         return await self._add(lambda: self._faults().disk_full(directory, **limits))
 
     async def list(self) -> list[AsyncFaultHandle]:
-        """Return the faults that are injected at present."""
+        """Return handles of the faults that are injected at present."""
         return [AsyncFaultHandle(each) for each in await run_in_thread(lambda: self._faults().list())]
 
     async def clear(self) -> None:

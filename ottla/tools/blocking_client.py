@@ -138,7 +138,7 @@ class BlockingClient:
         return run_blocking(main())
 
     def check_connection(self) -> None:
-        """Check that the cluster can be reached.
+        """Open a connection to the cluster, and close it.
 
         Raises:
             ConnectionError: the cluster cannot be reached.
@@ -175,7 +175,7 @@ class BlockingClient:
         self._wait_for_leaders(name)
 
     def _wait_for_leaders(self, topic: str) -> None:
-        """Wait until each partition of a topic has a leader."""
+        """Wait until each partition of a topic has a leader, for about a second; ProtocolError is raised then."""
         self._run(lambda client: client.partitions(topic, create=True))
 
     def delete_topic(self, name: str) -> None:

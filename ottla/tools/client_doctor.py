@@ -1,4 +1,4 @@
-"""Checks of a client's configuration for ``ottla doctor``: addresses, TLS, SASL, units, misspelt names."""
+"""Checks of the configuration of a Kafka client for ``ottla doctor``: addresses, TLS, SASL, units, misspelt names."""
 
 from __future__ import annotations
 
@@ -41,13 +41,16 @@ _MAX_IN_FLIGHT = 5
 
 
 def is_client_config(lines: list[Property]) -> bool:
-    """Return True if the settings are those of a client, not of a broker."""
+    """Return True if the settings are those of a client, not of a broker.
+
+    A client's settings have bootstrap servers, and none of the settings in `BROKER_ONLY`.
+    """
     keys = {line.key for line in lines}
     return bool(keys & {"bootstrap.servers", "metadata.broker.list"}) and not keys & set(BROKER_ONLY)
 
 
 def diagnose_client(lines: list[Property]) -> list[ConfigFinding]:
-    """Return all findings about a client's settings, ordered by line number."""
+    """Return all findings about a client's settings, ordered by line number; files that settings name are read."""
     by_key = {line.key: line for line in lines}
     rules = (_addresses, _names, _numbers, _unused_security, _security, _idempotence)
     found = {finding for rule in rules for finding in rule(by_key)}

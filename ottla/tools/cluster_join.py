@@ -50,12 +50,17 @@ class DiscoveredCluster(NamedTuple):
     """Directory id of each voter; zero if the quorum does not know it (kraft.version 0)."""
 
     def has_lost_disk(self, node_id: int, directory_id: bytes | None) -> bool:
-        """Return True if the quorum knows voter ``node_id`` by another directory id: the node lost its disk."""
+        """Return True if the quorum knows voter ``node_id`` by a directory id other than ``directory_id``.
+
+        The node has lost its disk then. ``directory_id`` None stands for a directory that is new.
+        """
         return self.directories.get(node_id, ZERO_UUID) not in (ZERO_UUID, directory_id)
 
 
 async def discover_cluster(env: Env, address: str, access: ConnectionSecurity = NO_SECURITY) -> DiscoveredCluster:
-    """Connect to a node and return the description of its cluster; ``access``: TLS and SASL of the connection.
+    """Connect to the node at ``address`` (``HOST:PORT``), and return the description of its cluster.
+
+    ``access``: TLS and SASL configuration of the connection, which is closed at the end.
 
     Raises:
         CannotJoin: no response, an error response, or a node without a required API version.
@@ -113,7 +118,7 @@ def join_settings(
     """Return the settings of a node that joins: ``values``, controller addresses, and whether it becomes a voter.
 
     Args:
-        values: settings of the user.
+        values: settings of the user; they override what is derived, except the addresses and the node id.
         node_id: id of the joining node.
         quorum: the discovered cluster.
         quorum_size: the node becomes a voter if the quorum has fewer voters than this.
@@ -121,7 +126,7 @@ def join_settings(
             joins again with its new id: otherwise the quorum would lack one voter without a visible error.
 
     Raises:
-        CannotJoin: no controller can be reached.
+        CannotJoin: no controller has the listener, or this machine cannot reach the addresses of the controllers.
     """
     known = sorted({name for places in quorum.voters.values() for name in places})
     listener = controller_listener_names(values)[0] if CONTROLLER_LISTENER_NAMES in values else (known or [""])[0]
@@ -143,7 +148,9 @@ def join_settings(
 
 
 def check_node_id_unused(node_id: int, quorum: DiscoveredCluster) -> None:
-    """Check that no live node has the node id of a new directory. A dead node that lost its disk may join again.
+    """Check that no live node of the cluster has the node id of a node with a new directory.
+
+    A dead node with that id is accepted: it may have lost its disk and join again.
 
     Raises:
         CannotJoin: a live node has the id.

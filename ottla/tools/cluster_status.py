@@ -1,4 +1,4 @@
-"""Status of a cluster as one row for each node: broker state, leaders and followers, role in the quorum."""
+"""Table of the nodes of a cluster for ``ottla cluster status``: broker state, leaders, replicas, role in the quorum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ Row = dict[str, Any]
 def build_status_table(
     cluster: dc.DescribeClusterResponse, topics: md.MetadataResponse, quorum: dq.DescribeQuorumResponse
 ) -> list[Row]:
-    """Return a row for each broker, voter and observer, sorted by node id."""
+    """Return a row for each broker, voter and observer, sorted by node id, from the responses of a broker.
+
+    Args:
+        cluster: response to DescribeCluster, with fenced brokers.
+        topics: response to Metadata for all topics.
+        quorum: response to DescribeQuorum.
+    """
     part = quorum.topics[0].partitions[0]
     brokers = {b.broker_id: b for b in cluster.brokers}
     voters = {v.replica_id: v for v in part.current_voters}
@@ -56,10 +62,11 @@ def _end(voters: dict[int, dq.ReplicaState], leader_id: int) -> int:
 
 
 async def fetch_cluster_status(client: ClusterClient) -> tuple[list[Row], int, str | None]:
-    """Request the status of a cluster.
+    """Request the status of a cluster from a broker.
 
     Returns:
-        The rows of `build_status_table`, error code and error message; on an error the rows are empty.
+        The rows of `build_status_table`, error code 0 and None; or on an error response no rows, its error code and its
+        message.
     """
     channel = await client.bootstrap_channel()
     cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))

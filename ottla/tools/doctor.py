@@ -1,4 +1,4 @@
-"""Checks of a broker's configuration for the most common mistakes.
+"""Checks of a broker's configuration for common mistakes: by ``ottla doctor`` for a file, by a node at its start.
 
 The file is parsed as by Kafka and checked for a node of Ottla; most findings would also prevent a Kafka broker from
 starting, or its clients from connecting to it.
@@ -29,7 +29,14 @@ _OF_ZOOKEEPER = (
 
 
 class ConfigFinding(NamedTuple):
-    """Finding about a setting; ``lineno`` is its line in the file, 0 if the setting is missing."""
+    """Finding about a setting.
+
+    Attributes:
+        lineno: line of the setting in the file, from 1; 0 if it is not in the file.
+        key: name of the setting.
+        severity: `WRONG` or `DOUBTFUL`.
+        text: message for the user.
+    """
 
     lineno: int
     key: str
@@ -47,13 +54,13 @@ def parse_settings(raw: bytes) -> list[Property]:
 
 
 class _SettingsFile:
-    """Settings of a properties file, by name."""
+    """Settings of a broker's properties file, by name; of a name that occurs twice, the last one."""
 
     def __init__(self, lines: list[Property]) -> None:
         self.properties = {line.key: line for line in lines}
 
     def get(self, key: str) -> str:
-        """Return the value of a setting in the file, else its default, else an empty text."""
+        """Return the value of broker setting ``key`` in the file, else its default, else an empty text."""
         line = self.properties.get(key)
         return line.value if line is not None else BROKER_KEYS[key].default or ""
 
@@ -63,7 +70,7 @@ class _SettingsFile:
         return line.value if line is not None else ""
 
     def number(self, key: str) -> int:
-        """Return the value of a numeric setting; 0 for an invalid value, which another rule reports."""
+        """Return the value or default of a numeric setting; 0 for an invalid value, which another rule reports."""
         try:
             return int(self.get(key))
         except ValueError:
@@ -79,7 +86,7 @@ class _SettingsFile:
                     continue
 
     def finding(self, key: str, severity: str, text: str) -> ConfigFinding:
-        """Return a finding about a setting, with the setting's line number."""
+        """Return a finding about setting ``key``, with its line number, or 0 if it is not in the file."""
         line = self.properties.get(key)
         return ConfigFinding(line.number if line is not None else 0, key, severity, text)
 
@@ -115,7 +122,7 @@ def _zookeeper(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _advertised_listeners(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """Yield findings about ``advertised.listeners``: no address, a local one, or no such listener."""
+    """Yield findings about ``advertised.listeners``: an unknown listener, or an address that clients cannot reach."""
     bound = {name: host for name, host, _ in c.listeners("listeners")}
     values = {line.key: line.value for line in c.properties.values()}
     is_controller = listener_config.parse_roles(values) == {listener_config.CONTROLLER_ROLE}
@@ -155,7 +162,7 @@ def _is_other_stack(host: str, other: str) -> bool:
 
 
 def _dependent_settings(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """Check combinations of settings whose values are valid by themselves (``KafkaConfig.validateValues``)."""
+    """Yield a finding for combinations of settings that are valid by themselves (``KafkaConfig.validateValues``)."""
     valid = {}
     for line in c.properties.values():
         known = broker_key(line.key)
@@ -176,7 +183,7 @@ def _dependent_settings(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _roles_listeners_and_voters(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """Check that roles, listeners and voters are consistent."""
+    """Yield findings about roles, listeners and voters that contradict each other, and about listener security."""
     values = canonical_values({line.key: line.value for line in c.properties.values()})
     for key, text in listener_config.find_config_problems(values, _node_id(c, -1)):
         yield c.finding(key, WRONG, text)
@@ -184,7 +191,7 @@ def _roles_listeners_and_voters(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _listener_security(c: _SettingsFile, values: dict[str, str]) -> Iterator[ConfigFinding]:
-    """Check the TLS and SASL settings of listeners."""
+    """Yield findings about TLS and SASL settings of listeners, and about credentials for connections between nodes."""
     try:
         served = listener_config.security_protocols_by_listener(values)
     except ConfigException:
@@ -217,7 +224,7 @@ def _node_id(c: _SettingsFile, default: int) -> int:
 
 
 def _has_no_other_controllers(c: _SettingsFile) -> bool:
-    """Return True if the settings name no other controllers."""
+    """Return True if the node is the only controller by its settings; False also if the settings are invalid."""
     values = {line.key: line.value for line in c.properties.values()}
     try:
         return NodeConfig(values, node_id=c.number("node.id")).is_standalone
@@ -226,7 +233,7 @@ def _has_no_other_controllers(c: _SettingsFile) -> bool:
 
 
 def _replication(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """Check for replication factors above the number of nodes, in a cluster of one node."""
+    """Yield findings about replication factors above 1 in a cluster of one node, and about ``min.insync.replicas``."""
     if not _has_no_other_controllers(c):
         return
     for key in (
@@ -298,13 +305,16 @@ RULES: tuple[Callable[[_SettingsFile], Iterator[ConfigFinding]], ...] = (
 
 
 def diagnose(lines: list[Property]) -> list[ConfigFinding]:
-    """Return all findings about a broker's settings, ordered by line number."""
+    """Return all findings about a broker's settings, ordered by line number; no files are read."""
     config = _SettingsFile(lines)
     return sorted({finding for rule in RULES for finding in rule(config)})
 
 
 def unsupported_settings(values: Mapping[str, str]) -> list[str]:
-    """Return the problems that prevent a node from starting, each as ``SETTING: TEXT``."""
+    """Return the problems of listeners, roles, voters and authorizer that prevent a node from starting.
+
+    Each is a text ``SETTING: MESSAGE``.
+    """
     config = _SettingsFile([Property(0, key, value) for key, value in values.items()])
     rules = (_advertised_listeners, _listeners_clash, _roles_listeners_and_voters, _security)
     return [f"{f.key}: {f.text}" for rule in rules for f in rule(config) if f.severity == WRONG]

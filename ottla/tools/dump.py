@@ -1,4 +1,4 @@
-"""Dump of any file of a data directory as rows of plain values, for ``ottla dump``.
+"""Rows of plain values for the content of any file of a data directory, which ``ottla dump`` prints.
 
 Fields of segment rows are those of Kafka's ``kafka-dump-log.sh``, so that the outputs can be compared.
 """
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def to_json_value(value: Any) -> Any:
-    """Convert a value to JSON types: messages to objects, 16-byte ids to base64, other bytes to text or hex."""
+    """Return a value as JSON types: messages as objects, 16 bytes as a base64 id, other bytes as text or hex."""
     if isinstance(value, Message):
         return {name: to_json_value(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, list | tuple):
@@ -71,13 +71,13 @@ def secret_fields(record: Message) -> tuple[str, ...]:
 
 
 def is_secret(name: str) -> bool:
-    """Return True if a broker setting may hold a secret: a password, or a setting that is unknown."""
+    """Return True if broker setting ``name`` may hold a secret: its type is PASSWORD, or the setting is unknown."""
     key = broker_key(name)
     return key is None or key.type == "PASSWORD"
 
 
 def _decode_internal_record(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
-    """Decode a record of an internal topic to JSON types; return None for a record of another topic.
+    """Return a record of an internal topic, or a control record of any topic, as JSON types; None for another record.
 
     A malformed record is returned as ``{"unreadable": message}``.
     """
@@ -108,7 +108,10 @@ _TXN_ROW_NAMES = {
 
 
 def _decode_transaction_record(record: r.Record) -> Any:
-    """Decode a record of ``__transaction_state``; return None for an unknown record type."""
+    """Return a record of ``__transaction_state`` as JSON types: its id, and the transaction, None for a tombstone.
+
+    The result is None for an unknown record type.
+    """
     found = decode(record.key, record.value)
     if found is None or found.transaction is None:
         return found and {"id": found.transactional_id, "transaction": None}
@@ -146,7 +149,15 @@ def batch_summary(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
 
 
 def dump_segment(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
-    """Yield a row (names and values to print) for each batch of a segment or snapshot; ``deep``: and each record."""
+    """Yield a row for each batch of a segment or metadata snapshot, and with ``deep`` for each record after its batch.
+
+    Args:
+        raw: content of the file.
+        topic: topic of the segment; records of internal topics are decoded.
+        deep: True for rows of records, too.
+
+    A last row of kind ``damage`` stands for bytes at the end that are no batch.
+    """
     end = 0
     for position, header in legacy_records.iterate_any_batches(raw):
         yield batch_summary(header, position, valid=legacy_records.any_crc_matches(raw, header, position))
@@ -200,7 +211,7 @@ def dump_file(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
 
     Raises:
         CorruptFile, WireError: the file is damaged.
-        ValueError: not a file of a data directory.
+        ValueError: the name is not that of a file of a data directory.
         OSError: the file cannot be read.
     """
     directory, _, name = path.rpartition("/")

@@ -29,7 +29,7 @@ class FaultRejected(ValueError):
 
 
 class FaultConnection:
-    """HTTP connection to the fault endpoint of one node; each call opens a new one.
+    """HTTP client of the fault endpoint of one node; each call opens a new connection.
 
     Args:
         data_dir: data directory of the node on this machine; the first one of a list separated by commas is used.
@@ -42,10 +42,10 @@ class FaultConnection:
         self._given = (address, token)
 
     def endpoint(self) -> tuple[str, str]:
-        """Return address and token of the fault endpoint.
+        """Return address (``HOST:PORT``) and token of the fault endpoint: as given, or else from the data directory.
 
         Raises:
-            FaultsDisabled: the node has no fault endpoint.
+            FaultsDisabled: the data directory has no file of a fault endpoint.
         """
         if self._given[0]:
             return self._given
@@ -90,7 +90,7 @@ class FaultConnection:
 
 
 class FaultHandle:
-    """Injected fault, in force until the node stops. As a context manager removed at the end of the block."""
+    """Injected fault, in force until it is removed or the node stops; as a context manager it is removed at the end."""
 
     def __init__(self, connection: FaultConnection, described: Mapping[str, Any]) -> None:
         self._connection = connection
@@ -104,10 +104,11 @@ class FaultHandle:
         return f"FaultHandle({self.described})"
 
     def _call(self, method: str, path: str, **fields: Any) -> Any:
-        """Send a request about the fault.
+        """Send a request about the fault to the node, and return the decoded response.
 
         Raises:
-            FaultRejected: the node was started again: its ids are those of other faults.
+            FaultRejected: the node was started again, or rejected the request. Ids of faults start again at 1 with the
+                node.
         """
         if self._connection.endpoint() != self._endpoint:
             raise FaultRejected(f"fault {self.id} does not exist")
@@ -119,23 +120,26 @@ class FaultHandle:
         return self
 
     def once(self) -> FaultHandle:
-        """Limit the fault to one call."""
+        """Apply the fault to one call at most, and return this handle."""
         return self._limit(times=1)
 
     def times(self, count: int) -> FaultHandle:
-        """Limit the fault to ``count`` calls."""
+        """Apply the fault to ``count`` calls at most, including those it was applied to before; return this handle."""
         return self._limit(times=count)
 
     def on_call(self, number: int) -> FaultHandle:
-        """Limit the fault to the call with this number; the first call is 1."""
+        """Apply the fault only to the matching call with this number (1: the first since its injection); return the handle."""
         return self._limit(on_call=number)
 
     def probability(self, probability: float, seed: int = 0) -> FaultHandle:
-        """Apply the fault to each call with this probability, 0 to 1; the same seed selects the same calls."""
+        """Apply the fault to each call with this probability, 0 to 1; return this handle.
+
+        The same seed selects the same calls.
+        """
         return self._limit(probability=float(probability), seed=seed)
 
     def refresh(self) -> FaultHandle:
-        """Update `described` with the present state of the fault at the node.
+        """Request the present state of the fault from the node, store it in `described`, and return this handle.
 
         Raises:
             FaultRejected: the fault was removed.
@@ -149,12 +153,12 @@ class FaultHandle:
 
     @property
     def calls(self) -> int:
-        """Number of calls that matched the fault, requested from the node; after removal, that at that time."""
+        """Number of calls that matched the fault, requested from the node; after `remove`, that at that time."""
         return self._count("calls")
 
     @property
     def applied(self) -> int:
-        """Number of calls that the fault was applied to, requested from the node as for `calls`."""
+        """Number of calls that the fault was applied to, requested from the node; after `remove`, that at that time."""
         return self._count("applied")
 
     def _count(self, name: str) -> int:
@@ -163,7 +167,7 @@ class FaultHandle:
         return int(self.described[name])
 
     def remove(self) -> None:
-        """Remove the fault from the node; a removed fault is left alone."""
+        """Remove the fault from the node; do nothing if this handle has removed it before."""
         if self.id >= 0:
             (self.described,) = self._call("POST", "/faults/remove", id=self.id)["removed"]
             self.id = -1
@@ -179,7 +183,7 @@ class FaultHandle:
 
 
 class Faults:
-    """Injection of faults into a node.
+    """Injection of faults into a node: each method but `list` and `clear` adds a fault and returns its handle.
 
     APIs have Kafka's names, such as ``"Produce"`` or ``"AddPartitionsToTxn"``. ``topic`` and ``client_id`` restrict a
     fault to requests that contain the topic, or that the client sends. ``limits`` are ``times``, ``on_call``,
@@ -210,14 +214,14 @@ class Faults:
         client_id: str | None = None,
         **limits: Any,
     ) -> FaultHandle:
-        """Answer requests of an API with an error code, without handling them."""
+        """Inject a fault: the node answers requests of an API with an error code, without handling them."""
         name = code.name if isinstance(code, ErrorCode) else code
         return self.add("error", api=api, code=name, topic=topic, client_id=client_id, **limits)
 
     def delay(
         self, api: str, seconds: float, *, topic: str | None = None, client_id: str | None = None, **limits: Any
     ) -> FaultHandle:
-        """Delay the handling of requests by a time in seconds, and with it later requests of the same connection."""
+        """Inject a fault: the node delays requests of an API, and later ones of the same connection, by ``seconds``."""
         return self.add("delay", api=api, ms=round(seconds * 1000), topic=topic, client_id=client_id, **limits)
 
     def disconnect(
@@ -229,7 +233,10 @@ class Faults:
         client_id: str | None = None,
         **limits: Any,
     ) -> FaultHandle:
-        """Close the connection instead of sending a response; ``handled``: only after handling the request."""
+        """Inject a fault: the node closes the connection instead of sending a response.
+
+        ``handled``: True to handle the request before; False to drop it.
+        """
         return self.add("disconnect", api=api, handled=handled, topic=topic, client_id=client_id, **limits)
 
     def drop(
@@ -241,28 +248,34 @@ class Faults:
         client_id: str | None = None,
         **limits: Any,
     ) -> FaultHandle:
-        """Send no response, and keep the connection open; ``handled``: the request is handled nevertheless."""
+        """Inject a fault: the node sends no response, and keeps the connection open.
+
+        ``handled``: True to handle the request nevertheless; False to drop it.
+        """
         return self.add("drop", api=api, handled=handled, topic=topic, client_id=client_id, **limits)
 
     def throttle(
         self, api: str, ms: int, *, topic: str | None = None, client_id: str | None = None, **limits: Any
     ) -> FaultHandle:
-        """Set ``throttle_time_ms`` of responses to ``ms``, and mute the connection for as long."""
+        """Inject a fault: responses have ``throttle_time_ms`` of ``ms``, and the connection is muted for as long."""
         return self.add("throttle", api=api, ms=ms, topic=topic, client_id=client_id, **limits)
 
     def half_response(
         self, api: str, *, topic: str | None = None, client_id: str | None = None, **limits: Any
     ) -> FaultHandle:
-        """Handle the request, send only half of the bytes of its response, then close the connection."""
+        """Inject a fault: the node handles the request, sends half of its response, and closes the connection."""
         return self.add("half_response", api=api, topic=topic, client_id=client_id, **limits)
 
     def disk_full(self, directory: str | None = None, **limits: Any) -> FaultHandle:
-        """Fail writes to files as on a full disk: all, or those below ``directory``; log directories go offline."""
+        """Inject a fault: writes to files, of all or of those below ``directory``, fail as on a full disk.
+
+        Log directories with such a write go offline.
+        """
         path = None if directory is None else os.path.abspath(directory)
         return self.add("disk_full", directory=path, **limits)
 
     def list(self) -> list[FaultHandle]:
-        """Return the faults that are injected at present."""
+        """Return handles of the faults that are injected at present."""
         return [FaultHandle(self.connection, each) for each in self.connection.call("GET", "/faults")["faults"]]
 
     def clear(self) -> None:
@@ -271,7 +284,7 @@ class Faults:
 
 
 class NodeClock:
-    """Clock of a node: the machine's clock plus an offset that `advance` increases, until the node stops."""
+    """Clock of a node: the machine's clock plus an offset that `advance` increases; a restart resets the offset."""
 
     def __init__(self, connection: FaultConnection) -> None:
         self._connection = connection
@@ -279,7 +292,7 @@ class NodeClock:
     def advance(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
     ) -> None:
-        """Advance the clock; timers that become due fire at once.
+        """Advance the clock by the sum of the arguments; timers that become due fire at once.
 
         Raises:
             FaultRejected: the duration is negative or too long.

@@ -1,4 +1,4 @@
-"""Faults, clock and pause of embedded nodes: base classes of `ottla.Broker`, `ottla.Cluster` and its nodes."""
+"""Fault injection, clock and network pause of embedded nodes: base classes of `ottla.Broker` and `ottla.Cluster`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FaultControls:
-    """Faults, clock and pause of a node with the setting ``ottla.faults=true``."""
+    """Fault injection, clock and network pause of a node with the setting ``ottla.faults=true``."""
 
     def _fault_dir(self) -> str:
         """Return the data directory of the node, which has the address of its fault endpoint."""
@@ -22,7 +22,7 @@ class FaultControls:
 
     @property
     def fault_connection(self) -> FaultConnection:
-        """Connection to the node's fault endpoint."""
+        """HTTP client of the node's fault endpoint."""
         # lazy: 25 ms, 900 kB: only with faults
         from ottla.tools.fault_client import FaultConnection
 
@@ -54,7 +54,7 @@ class FaultControls:
 
 
 class AsyncFaultControls:
-    """Faults, clock and pause of a node as coroutines, for asyncio and trio.
+    """Fault injection, clock and network pause of a node as coroutines, for asyncio and trio.
 
     Args:
         controls: blocking controls of the node.
@@ -65,7 +65,7 @@ class AsyncFaultControls:
 
     @property
     def faults(self) -> AsyncFaults:
-        """Injection of faults, as `Broker.faults`."""
+        """Injection of faults into the node: `FaultControls.faults` with coroutines."""
         # lazy: 0.4 ms, 38 kB: only with faults
         from ottla.tools.async_faults import AsyncFaults
 
@@ -73,23 +73,23 @@ class AsyncFaultControls:
 
     @property
     def clock(self) -> AsyncNodeClock:
-        """Clock of the node, which a test can advance: `Broker.clock` with coroutines."""
+        """Clock of the node, which a test can advance: `FaultControls.clock` with coroutines."""
         # lazy: 0.4 ms, 38 kB: only with faults
         from ottla.tools.async_faults import AsyncNodeClock
 
         return AsyncNodeClock(lambda: self._controls.clock)
 
     async def pause(self) -> None:
-        """Stop all network traffic of the node, as `Broker.pause`."""
+        """Stop all network traffic of the node until `resume`, as `FaultControls.pause`."""
         await run_in_thread(self._controls.pause)
 
     async def resume(self) -> None:
-        """Resume the network traffic of the node, as `Broker.resume`."""
+        """Resume the network traffic of the node, as `FaultControls.resume`."""
         await run_in_thread(self._controls.resume)
 
 
 class FaultedNode(Protocol):
-    """Node of a cluster with ``ottla.faults=true``; `ClusterNode` implements this protocol."""
+    """Node of a cluster with ``ottla.faults=true``, as `ClusterFaultControls` needs it; `ClusterNode` implements it."""
 
     id: int
     host: str
@@ -102,7 +102,7 @@ class FaultedNode(Protocol):
 
     @property
     def fault_connection(self) -> FaultConnection:
-        """Connection to the node's fault endpoint."""
+        """HTTP client of the node's fault endpoint."""
 
     @property
     def clock(self) -> NodeClock:
@@ -113,17 +113,17 @@ class ClusterFaultControls:
     """Network partitions and clocks of the nodes of a cluster with the setting ``ottla.faults=true``."""
 
     def _fault_nodes(self) -> Sequence[FaultedNode]:
-        """Return all running nodes of the cluster; network partitions and clock changes apply to these nodes."""
+        """Return all nodes of the cluster, running or not, for network partitions and changes of clocks."""
         raise NotImplementedError
 
     def partition(self, *groups: Collection[int]) -> None:
-        """Block the network between groups of node ids until `heal`; other nodes and clients are not affected.
+        """Block the network between groups of node ids until `heal` or the next partition, which replaces this one.
 
-        An earlier partition ends.
+        Nodes in no group, and clients, are not affected.
 
         Raises:
-            ValueError: a node is unknown, or in two groups; FaultsDisabled: a node does not run, or without
-                ``ottla.faults=true``.
+            ValueError: a node is unknown, or in two groups.
+            FaultsDisabled: a node in a group does not run, or runs without ``ottla.faults=true``.
         """
         nodes = {node.id: node for node in self._fault_nodes()}
         named = [node_id for group in groups for node_id in group]
@@ -137,7 +137,7 @@ class ClusterFaultControls:
                 node.fault_connection.call("POST", "/network", {"blocked": blocked})
 
     def heal(self) -> None:
-        """Remove the network partition."""
+        """Remove the network partition between all running nodes."""
         for node in self._fault_nodes():
             if node.pid is not None:
                 node.fault_connection.call("POST", "/network", {"blocked": []})

@@ -23,7 +23,7 @@ _KEY_FILES = ("ssl.keystore.location", "sasl.oauthbearer.assertion.private.key.f
 
 
 def find_exposed_paths(data_dir: str) -> Iterator[str]:
-    """Yield the paths in a data directory that may hold credentials and that other users have permissions for.
+    """Yield the paths in a data directory that may hold credentials and that group or others have a permission for.
 
     A directory that cannot be listed is skipped.
     """
@@ -47,7 +47,7 @@ def _names(directory: str) -> list[str]:
 
 
 def is_exposed(path: str) -> bool:
-    """Return True if a file or directory exists and its group or others have a permission for it."""
+    """Return True if a file or directory exists and its mode has any permission for group or others."""
     try:
         return bool(stat.S_IMODE(os.stat(path).st_mode) & _OTHERS)
     except OSError:
@@ -67,14 +67,16 @@ def describe_exposed_path(path: str) -> str:
 
 
 def diagnose_directory(data_dir: str) -> list[ConfigFinding]:
-    """Return a finding for each path in a data directory that may hold credentials and is accessible to others."""
+    """Return a finding for each path in a data directory that may hold credentials and that group or others can use."""
     return [
         ConfigFinding(0, "log.dirs", DOUBTFUL, describe_exposed_path(path)) for path in find_exposed_paths(data_dir)
     ]
 
 
 def diagnose_files(lines: Iterable[Property], settings_file: str | None) -> list[ConfigFinding]:
-    """Return a finding for each exposed file that settings name, and for an exposed settings file with passwords.
+    """Return a finding for each exposed path that settings name, and for an exposed settings file with passwords.
+
+    The paths are key files, and in data directories the files that may hold credentials.
 
     Args:
         lines: the settings.

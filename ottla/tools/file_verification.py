@@ -74,7 +74,7 @@ def _segment(raw: bytes, base_offset: int) -> Iterator[str]:
 
 
 def _batches(raw: bytes) -> Batches:
-    """Return the batches of a segment up to the first malformed one, which `_segment` reports."""
+    """Return the batches of a segment up to the first malformed one, which is reported for the segment itself."""
     out: Batches = {}
     with contextlib.suppress(WireError):
         out.update(legacy_records.iterate_any_batches(raw))

@@ -1,4 +1,4 @@
-"""Settings that a node stores in its metadata directory after it joined a cluster: the controllers' addresses."""
+"""Addresses of the controllers that a node stores in its metadata directory after ``ottla serve --join``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from ottla.log.checkpoints import checkpoint_files
 
 
 class CannotJoin(ConfigException):
-    """Raised if a cluster cannot be joined; the message is one line for the user. The data directory is unchanged."""
+    """Raised if a cluster cannot be joined, with one line for the user; the data directory is not changed before."""
 
 
 def save_join_settings(disk: Disk, directory: str, joined: dict[str, str], now_ms: int) -> None:
-    """Store the controller settings of a joined node in its metadata directory, for later starts."""
+    """Store the controllers' listener names and addresses in the metadata directory of a node, for later starts.
+
+    ``joined``: settings of the node; the other ones are not stored.
+    """
     kept = {key: joined[key] for key in (CONTROLLER_LISTENER_NAMES, BOOTSTRAP_SERVERS)}
     checkpoint_files.write_properties(disk, f"{directory}/{JOIN_PROPERTIES_FILE}", kept, now_ms)
 
 
 def load_join_settings(disk: Disk, directory: str, values: dict[str, str]) -> dict[str, str]:
-    """Return ``values`` plus the controller settings that the directory stores.
+    """Return ``values`` plus the controller settings that metadata directory ``directory`` stores.
 
     ``values`` is returned itself if it names controllers, or if the directory stores no such settings.
 

@@ -25,7 +25,15 @@ class InvalidRecord(Exception):
 
 
 class ParsedRecord(NamedTuple):
-    """Record of the input; None stands for no key, a null value, or a partition or timestamp chosen by the producer."""
+    """Record of the input, to be produced.
+
+    Attributes:
+        key: None for no key.
+        value: None for a null value.
+        headers: names and values.
+        partition: None to let the producer choose.
+        timestamp_ms: milliseconds since 1970; None for the time at which it is produced.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -39,7 +47,7 @@ def _as_text(raw: bytes | None) -> str | None:
 
 
 def _put(row: dict[str, Any], name: str, raw: bytes | None) -> None:
-    """Add bytes to an object as text, or as base64 in the field ``NAME_base64`` if they are not UTF-8."""
+    """Set field ``name`` of ``row`` to bytes as text, or field ``NAME_base64`` if the bytes are not UTF-8."""
     try:
         row[name] = _as_text(raw)
     except UnicodeDecodeError:
@@ -47,7 +55,10 @@ def _put(row: dict[str, Any], name: str, raw: bytes | None) -> None:
 
 
 def record_to_json(topic: str, partition: int, record: Record) -> dict[str, Any]:
-    """Return a record as a JSON object. A header name that occurs several times has a list of values."""
+    """Return a record as a JSON object with fields of `FIELDS`.
+
+    A header name that occurs several times has a list of values.
+    """
     row: dict[str, Any] = {
         "topic": topic,
         "partition": partition,

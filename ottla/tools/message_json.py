@@ -16,7 +16,10 @@ def camel_case(name: str) -> str:
 
 
 def message_to_json(message: Message, version: int) -> dict[str, Any]:
-    """Return the fields of a message in a version; tagged fields only with another value than the default."""
+    """Return the fields of a message in a version as JSON types, by Kafka's names.
+
+    Fields that the version does not have, and tagged fields with their default value, are left out. Bytes are base64.
+    """
     out = {}
     for field in fields_of(type(message)):
         value = getattr(message, field.name)

@@ -1,4 +1,4 @@
-"""Checks of files and directories that settings name, for ``ottla doctor``: existence, permissions, matching keys."""
+"""Checks of files and directories that settings name, for ``ottla doctor``: existence, access, matching keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIRECTORIES = ("log.dirs", "log.dir", "metadata.log.dir")
 
 
 def file_problem(path: str) -> str | None:
-    """Return the reason why a file cannot be read; None if it is readable."""
+    """Return the reason why a file cannot be read, followed by its path; None if it is readable."""
     if os.path.isdir(path):
         return f"is a directory: {path}"
     if not os.path.exists(path):
@@ -32,7 +32,10 @@ def file_problem(path: str) -> str | None:
 
 
 def directory_problem(path: str) -> str | None:
-    """Return the reason why a data directory cannot be used or created; None if it can."""
+    """Return the reason why a data directory cannot be used or created, followed by its path; None if it can.
+
+    Nothing is created.
+    """
     if os.path.exists(path):
         if not os.path.isdir(path):
             return f"is not a directory: {path}"
@@ -62,9 +65,10 @@ def diagnose_paths(lines: Iterable[Property]) -> list[ConfigFinding]:
 
 
 def tls_problem(load: Callable[[], object]) -> str | None:
-    """Call ``load`` and return the message of its InvalidTlsConfig; None if it succeeds or fails for another reason.
+    """Call ``load``, which loads keys and certificates, and return the message of its InvalidTlsConfig.
 
-    Other failures are reported by other checks.
+    Returns:
+        None if it succeeds, or fails for another reason, which other checks report.
     """
     try:
         load()
@@ -76,7 +80,10 @@ def tls_problem(load: Callable[[], object]) -> str | None:
 
 
 def diagnose_listener_stores(lines: Iterable[Property]) -> list[ConfigFinding]:
-    """Return a finding for each TLS listener whose key and certificates cannot be loaded or do not match."""
+    """Return findings for the TLS listeners whose key and certificates cannot be loaded or do not match.
+
+    There are none if the listeners themselves are invalid, which another check reports.
+    """
     by_key = {line.key: line for line in lines}
     values = canonical_values({line.key: line.value for line in by_key.values()})
     try:

@@ -1,4 +1,4 @@
-"""Conditions for the permanent removal of nodes from a Kafka cluster, judged from its responses.
+"""Conditions for the permanent removal of nodes from a Kafka cluster (``ottla cluster remove``), without I/O.
 
 The rules are Ottla's own. Kafka has separate commands to drain a broker, to remove a voter and to unregister a broker,
 and permits each of them even if records or the quorum would be lost.
@@ -17,14 +17,14 @@ LIVENESS_TIMEOUT_MS = 10_000
 
 
 class VoterStatus(NamedTuple):
-    """Voter of the quorum: its directory id, and whether it is alive."""
+    """Voter of the quorum: its directory id, and True if it leads or has fetched within `LIVENESS_TIMEOUT_MS`."""
 
     directory_id: bytes
     is_alive: bool
 
 
 class PartitionReplicas(NamedTuple):
-    """Replicas, in-sync replicas and leader (-1 for none) of a partition."""
+    """Node ids of the replicas, the in-sync replicas and the leader (-1 for none) of a partition."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -42,12 +42,12 @@ class ClusterSnapshot(NamedTuple):
     partitions: Mapping[PlannedPartition, PartitionReplicas]
 
     def is_running(self, node: int) -> bool:
-        """Return True if a node is a live broker, or a live voter that is not a broker."""
+        """Return True if a node is a live broker, or a live voter that is not a broker; False for an unknown node."""
         voter = self.voters.get(node)
         return self.brokers.get(node, voter is not None and voter.is_alive)
 
     def remaining_voters(self, leaving: Collection[int]) -> list[VoterStatus]:
-        """Return the voters that remain without the ``leaving`` nodes."""
+        """Return the voters that are not among the nodes ``leaving``."""
         return [v for i, v in self.voters.items() if i not in leaving]
 
 
@@ -88,7 +88,10 @@ def _nodes(ids: Collection[int]) -> str:
 def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_again: bool = False) -> str | None:
     """Return the reason why the nodes ``leaving`` must not be removed; None if they may.
 
-    ``joins_again``: a running node would become a voter again by ``controller.quorum.auto.join.enable``.
+    They may not be removed if records or the quorum would be lost, or if a node is unknown.
+
+    ``joins_again``: True if a running one of them has ``controller.quorum.auto.join.enable`` and would become a voter
+    again.
     """
     for node in sorted(leaving):
         if node not in seen.brokers and node not in seen.voters:
@@ -117,6 +120,9 @@ def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_a
 
 
 def must_remove_votes_first(seen: ClusterSnapshot, leaving: Collection[int]) -> bool:
-    """Return True if votes must be removed before the nodes stop, else the remaining voters would have no majority."""
+    """Return True if the votes of the nodes ``leaving`` must be removed before the nodes stop.
+
+    Otherwise the voters that remain alive would be no majority, and could not remove the votes.
+    """
     alive = sum(v.is_alive for v in seen.remaining_voters(leaving))
     return any(i in seen.voters and seen.is_running(i) for i in leaving) and alive * 2 <= len(seen.voters)

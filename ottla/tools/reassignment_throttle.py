@@ -1,4 +1,4 @@
-"""Configuration of the replication throttle of partition reassignments, and its removal, as in Kafka's tool.
+"""Configuration changes that throttle the replication of partition reassignments, and that end the throttle.
 
 The rate is a broker's configuration; the throttled replicas are a topic's: the present replicas on the leader's side,
 the added ones on the follower's. In-sync replicas are never throttled.
@@ -25,7 +25,7 @@ def throttle_configs(
     *,
     with_unchanged: bool = False,
 ) -> list[ia.AlterConfigsResource]:
-    """Return the configuration changes of topics and brokers that throttle reassignments.
+    """Return the configuration changes of topics and brokers that throttle reassignments; nothing is sent.
 
     Args:
         moves: the reassignments.
@@ -57,7 +57,7 @@ def throttle_configs(
 
 
 def throttle_removals(rows: Iterable[ia.AlterConfigsResource]) -> list[ia.AlterConfigsResource]:
-    """Return the configuration changes that delete the throttle configurations of ``rows``."""
+    """Return the configuration changes that delete the configurations that ``rows`` set."""
     return [
         ia.AlterConfigsResource(
             row.resource_type, row.resource_name, [ia.AlterableConfig(x.name, _DELETE, None) for x in row.configs]

@@ -1,4 +1,4 @@
-"""Segments of a remote store for ``ottla tier``: listed, verified, and extracted as files of a log directory."""
+"""Segments in a remote store of tiered storage: list, verify and extract them for ``ottla tier``, without a broker."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StoredSegment(NamedTuple):
 
 
 class ObjectProblem(NamedTuple):
-    """Object that is no segment, or a damaged one."""
+    """Object of a remote store that is no segment, is damaged or is left out; ``reason``: message for the user."""
 
     name: str
     reason: str
@@ -62,10 +62,10 @@ class ObjectProblem(NamedTuple):
 def list_segments(
     store: SegmentStore, topic: str | None = None, partition: int | None = None
 ) -> Iterator[StoredSegment | ObjectProblem]:
-    """Yield the segments of a store in the order of its listing, and the objects that are none.
+    """Yield the segments of a store in the order of its listing, and a problem for each object that is not a segment.
 
     Args:
-        store: the store. The end of each object is read.
+        store: the store. The descriptor at the end of each object is read.
         topic: only this topic, None for all.
         partition: only this partition, None for all.
 
@@ -92,7 +92,9 @@ def list_segments(
 
 
 def _metadata(name: str, segment: OpenSegment) -> RemoteLogSegmentMetadata:
-    """Return the metadata in an object, with its identity as custom metadata.
+    """Return the segment metadata in an opened object, with size and checksum of the object as custom metadata.
+
+    ``name``: name of the object.
 
     Raises:
         CorruptRemoteSegmentError: the object has another segment's name.
@@ -106,7 +108,11 @@ def _metadata(name: str, segment: OpenSegment) -> RemoteLogSegmentMetadata:
 
 
 def verify_segment(store: SegmentStore, segment: StoredSegment) -> ObjectProblem | None:
-    """Read a segment whole; return its problem, None if all checksums are right."""
+    """Read a segment whole and check its checksums; return its problem, or None if it is undamaged.
+
+    Raises:
+        RemoteStorageError: the store failed.
+    """
     name = segment.object.name
     try:
         store.verify(name, store.describe(name, segment.object.size_bytes))
@@ -116,7 +122,7 @@ def verify_segment(store: SegmentStore, segment: StoredSegment) -> ObjectProblem
 
 
 class Extraction(NamedTuple):
-    """Segments to extract, and those that are left out."""
+    """Segments to extract, sorted by topic, partition and start offset, and those that are left out with the reason."""
 
     chosen: list[StoredSegment]
     omitted: list[ObjectProblem]
@@ -147,9 +153,10 @@ def choose_segments(segments: Iterable[StoredSegment]) -> Extraction:
 
 
 def extract_segment(store: SegmentStore, disk: Disk, segment: StoredSegment, directory: str) -> str:
-    """Write a segment below a directory as files of Kafka's log; return the path of its records.
+    """Write a segment below ``directory`` as files of Kafka's log; return the path of its ``.log`` file.
 
-    The partition's directory also gets the topic id and the leader epochs, those of the segment that is extracted last.
+    The directory of the partition is created. It also gets the topic id and the leader epochs, those of the segment
+    that is extracted last.
 
     Raises:
         FileExistsError: a file of the segment exists.
@@ -212,7 +219,7 @@ class MetadataRecord(NamedTuple):
 
 
 def metadata_records(metadata: RemoteLogSegmentMetadata, partition_count: int) -> list[MetadataRecord]:
-    """Return the records that a broker writes for a segment, before and after its copy.
+    """Return the two records that a broker writes for a segment: copy started and copy finished.
 
     Args:
         metadata: metadata of a finished copy.
@@ -238,5 +245,8 @@ def metadata_records(metadata: RemoteLogSegmentMetadata, partition_count: int) -
 
 
 def remove_unfinished_uploads(objects: ObjectStore, modified_before_ms: int) -> list[str]:
-    """Remove the unfinished uploads of a directory that are older than a time; return their names."""
+    """Delete the unfinished uploads of a directory that were last modified before a time; return their names.
+
+    ``modified_before_ms``: milliseconds since 1970. An object store has no such files: nothing is deleted.
+    """
     return objects.remove_uploads(modified_before_ms) if isinstance(objects, DirectoryStore) else []

@@ -1,4 +1,4 @@
-"""Generated security setup of a node: certificates, a user, and client properties files.
+"""Security setup that ``ottla serve --secure`` generates: certificates, a user, and client properties files.
 
 The setup is stored in files of the data directory, readable by their owner only, and reused by later starts. It has no
 directory of its own, which Kafka, started on the same data, would take for a partition's.
@@ -81,7 +81,7 @@ def load_join_credentials(path: str) -> JoinCredentials:
     """Read a copy of a node's `JOIN_FILE`.
 
     Raises:
-        SecuritySetupFailed: the file cannot be read, or holds something else.
+        SecuritySetupFailed: the file cannot be read, or has other content.
     """
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -96,7 +96,10 @@ def load_join_credentials(path: str) -> JoinCredentials:
 
 
 def _advice_without_file(path: str) -> str:
-    """Return what to do if a secured data directory lacks `JOIN_FILE`, as those of old versions do; else nothing."""
+    """Return advice for a secured data directory without `JOIN_FILE`, as old versions leave it; else an empty text.
+
+    ``path``: path of the file that could not be read.
+    """
     directory = os.path.dirname(path) or "."
     if os.path.basename(path) != JOIN_FILE or not has_security_setup(directory):
         return ""
@@ -175,7 +178,7 @@ def ensure_security_setup(
     mechanism: str = SCRAM_SHA_512,
     joined: JoinCredentials | None = None,
 ) -> SecuritySetup:
-    """Return the security setup stored in a data directory; create it for a new directory.
+    """Return the security setup stored in a data directory; for a new directory create and store it.
 
     If the file of the CA certificate is missing, it is written again with a new certificate of the node, by the
     authority in `JOIN_FILE` or else by a new one; the credentials stay the same.
@@ -230,7 +233,7 @@ def _stored_authority(where: Path) -> JoinCredentials | None:
 def _write_certificates(
     where: Path, made: SecuritySetup, hosts: tuple[str, ...], shared: JoinCredentials | None
 ) -> None:
-    """Write the node's certificate with its key, `JOIN_FILE` and the CA certificate.
+    """Write the node's certificate with its key, `JOIN_FILE` and the CA certificate into directory ``where``.
 
     ``shared`` has the authority that signs; None creates a new authority.
 
@@ -249,7 +252,7 @@ def _write_certificates(
 
 
 def broker_settings(made: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
-    """Return the broker settings of a security setup; inter-broker and controller connections use it, too.
+    """Return the broker settings of a security setup, for client, inter-broker and controller connections.
 
     Args:
         made: the security setup.
@@ -280,10 +283,10 @@ def broker_settings(made: SecuritySetup, directory: str, host: str, port: int) -
 
 
 def cluster_settings(made: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
-    """Return the broker settings of a node of a cluster.
+    """Return the broker settings of a node that is broker and controller of a cluster.
 
-    Controllers authenticate with PLAIN instead of SCRAM, since SCRAM credentials need a running quorum. Their listener
-    has a free port, chosen at the first start.
+    They are `broker_settings` and a controller listener with a free port, chosen at the first start. Controllers
+    authenticate with PLAIN instead of SCRAM, since SCRAM credentials need a running quorum.
     """
     out = broker_settings(made, directory, host, port)
     out["listeners"] += f",CONTROLLER://{format_address(host, 0)}"
@@ -297,7 +300,7 @@ def cluster_settings(made: SecuritySetup, directory: str, host: str, port: int) 
 
 
 def scram_credential_records(made: SecuritySetup) -> tuple[Message, ...]:
-    """Return the metadata record of the initial user's SCRAM credential; empty with another mechanism."""
+    """Return the metadata record of the SCRAM credential of `USER`, with a new salt; empty for another mechanism."""
     if made.mechanism not in MECHANISM_TYPES:
         return ()
     salt = os.urandom(24)
@@ -312,7 +315,12 @@ def _jaas(made: SecuritySetup, *, as_server: bool = False) -> str:
 
 
 def client_config(made: SecuritySetup, kind: str, bootstrap: str) -> dict[str, str]:
-    """Return client settings with the names of ``java``, ``librdkafka``, ``confluent`` or ``kafka-python``.
+    """Return client settings with the names that ``kind`` of client uses.
+
+    Args:
+        made: the security setup.
+        kind: ``java``, ``librdkafka``, ``confluent`` or ``kafka-python``.
+        bootstrap: bootstrap servers.
 
     Raises:
         ValueError: ``kind`` is none of these.
@@ -342,7 +350,7 @@ def client_config(made: SecuritySetup, kind: str, bootstrap: str) -> dict[str, s
 
 
 def write_client_files(made: SecuritySetup, directory: str, bootstrap: str) -> list[str]:
-    """Write client settings in each form, with mode 0600; return an output line for each file."""
+    """Write client settings in each form into a file of ``directory``, with mode 0600; return a line about each."""
     for kind, name in CLIENT_FILES.items():
         values = client_config(made, kind, bootstrap)
         _write(Path(directory, name), _format_settings(values, kind))

@@ -34,7 +34,7 @@ def setting_text(name: str, value: object) -> str:
 
 
 def broker_settings_text(settings: Mapping[str, SettingValue]) -> dict[str, str]:
-    """Return the settings of a node as text, after checking names and values.
+    """Return the settings of a node as text, after a check of names and values.
 
     Raises:
         ConfigException: a setting is unknown, or a value is invalid.

@@ -1,4 +1,4 @@
-"""Decoder of the traffic of a Kafka connection: prints the fields of requests and responses, for ``ottla trace``.
+"""Trace of a Kafka connection through the proxy of ``ottla trace``: prints the fields of requests and responses.
 
 Broker addresses in responses are replaced with addresses of the proxy, so that clients connect to the proxy only.
 """
@@ -42,7 +42,7 @@ _APIS_NAMING_BROKERS = (
 
 @dataclass(slots=True)
 class TracedRequest:
-    """Forwarded request that awaits its response; ``at_ms`` is the time at which it was forwarded."""
+    """Forwarded request that awaits its response; ``at_ms`` is the monotonic time at which it was forwarded."""
 
     key: ApiKey
     version: int
@@ -52,9 +52,16 @@ class TracedRequest:
 def format_message(
     value: Any, version: int, indent: int = 1, name: str = "", explainer: field_dump.Explainer | None = None
 ) -> Iterator[str]:
-    """Yield the fields of a message in a version, one line each; small structs take one line, empty fields none.
+    """Yield the fields of a message in a version, one line each; a small struct takes one line, an empty field none.
 
-    With an explainer each field has a line of its own, with its explanation above.
+    Secrets are replaced. With an explainer each field has a line of its own, below its explanation.
+
+    Args:
+        value: the message, or the value of a field.
+        version: API version.
+        indent: depth of indentation, 4 spaces each.
+        name: name of the field; empty for a message as a whole.
+        explainer: explains each field once; None for no explanations.
     """
     pad = "    " * indent
     if isinstance(value, Message):
@@ -83,7 +90,7 @@ def format_message(
 
 
 def _redact(message: Any, field: str, value: Any) -> Any:
-    """Return the configs of a broker resource with values of possible secrets replaced; other values unchanged."""
+    """Return the value of a message's field, with secrets replaced in the configs of a broker resource."""
     if field == "configs" and getattr(message, "resource_type", 0) == RESOURCE_BROKER:
         return [replace(x, value=REDACTED) if x.value is not None and is_secret(x.name) else x for x in value]
     return value
@@ -117,9 +124,10 @@ def _batches(raw: Buffer) -> str:
 
 
 def _map_addresses(value: Any, place: AddressMapper) -> bool:
-    """Replace host and port in a message and its nested structs; return True if there were any.
+    """Replace host and port in a message and its nested structs by those that ``place`` returns for them.
 
-    ``place`` maps each address to the new one.
+    Returns:
+        True if the message has addresses.
     """
     found = False
     if isinstance(value, Message):
@@ -135,7 +143,7 @@ def _map_addresses(value: Any, place: AddressMapper) -> bool:
 
 
 class ConnectionTrace:
-    """Trace of one client connection through the proxy.
+    """Trace of one client connection through the proxy; frames have their 4 bytes of size.
 
     Args:
         connection_name: name of the connection in the output.
@@ -162,7 +170,10 @@ class ConnectionTrace:
         self._pending: dict[int, TracedRequest] = {}
 
     def request(self, frame: bytes, now_ms: float) -> None:
-        """Print a request frame, and remember it until its response unless it has none (Produce with acks=0)."""
+        """Print a request frame, and store it until its response, unless it has none (Produce with acks=0).
+
+        ``now_ms``: monotonic time. A frame that cannot be decoded is reported.
+        """
         try:
             request = parse_request(memoryview(frame)[4:])
         except WireError as error:
@@ -187,7 +198,11 @@ class ConnectionTrace:
         return body
 
     def response(self, frame: bytes, now_ms: float) -> list[Any]:
-        """Print a response frame; return the chunks to send to the client, with addresses replaced."""
+        """Print a response frame; return the chunks of bytes to send to the client, with broker addresses replaced.
+
+        ``now_ms``: monotonic time. A frame that cannot be decoded or has no pending request is reported and returned
+        unchanged.
+        """
         number = int.from_bytes(frame[4:8], "big", signed=True)
         traced = self._pending.pop(number, None)
         if traced is None:
@@ -203,7 +218,7 @@ class ConnectionTrace:
             return [frame]
 
     def named_brokers(self, frame: bytes) -> list[Address]:
-        """Return the broker addresses in a response frame; its request stays pending."""
+        """Return the broker addresses in a response frame; print nothing, and leave its request pending."""
         traced = self._pending.get(int.from_bytes(frame[4:8], "big", signed=True))
         if traced is None or traced.key not in _APIS_NAMING_BROKERS:
             return []
