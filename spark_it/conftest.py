@@ -1,4 +1,4 @@
-"""Fixtures: one local Spark for the run, one node for a module."""
+"""Fixtures of the Spark tests: a Spark session for the run, a node of Ottla for a module, a topic name for a test."""
 
 from __future__ import annotations
 

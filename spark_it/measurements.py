@@ -14,7 +14,7 @@ SECTOR_BYTES = 512
 
 
 class Measurement(NamedTuple):
-    """Value of a metric at an instant."""
+    """Value of a metric, such as ``cpu.0``, at an instant, in ``unit``."""
 
     metric: str
     unit: str
@@ -22,7 +22,7 @@ class Measurement(NamedTuple):
 
 
 def _cpu_times() -> dict[str, tuple[int, int]]:
-    """Return (busy, all) jiffies since boot by core."""
+    """Return busy and total time of each core since boot, in jiffies; idle and waiting for I/O is not busy."""
     out = {}
     for line in (PROC / "stat").read_text().splitlines():
         name, *fields = line.split()
@@ -59,7 +59,10 @@ def _disk_bytes() -> dict[str, int]:
 
 
 class Sampler:
-    """Sampler that converts counters into rates between two samples."""
+    """Sampler of this machine's ``/proc``: cpu, network and disk as rates since the last sample, and memory and load.
+
+    The first sample counts from the construction on.
+    """
 
     def __init__(self) -> None:
         self._cpu = _cpu_times()
@@ -67,7 +70,10 @@ class Sampler:
         self._at = time.monotonic()
 
     def sample(self) -> list[Measurement]:
-        """Return the measurements since the last sample."""
+        """Return the measurements since the last sample, and present ones of memory and load.
+
+        These are cpu in percent by core, network and disk in bytes/s, memory in bytes, and the load of the last minute.
+        """
         now = time.monotonic()
         passed = max(now - self._at, 1e-6)
         out = []
@@ -86,7 +92,7 @@ class Sampler:
 
 
 def as_record(measurement: Measurement, event_ms: int) -> tuple[bytes, bytes, list[tuple[str, bytes]]]:
-    """Return key (host and metric), JSON value, headers."""
+    """Return a measurement as key (``HOST/METRIC``), value (JSON with ``event_ms``) and headers of a record."""
     host = socket.gethostname()
     value = {"host": host, "metric": measurement.metric, "value": round(measurement.value, 3), "event_ms": event_ms}
     headers = [("unit", measurement.unit.encode()), ("source", b"/proc")]

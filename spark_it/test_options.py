@@ -1,4 +1,4 @@
-"""Options of Spark's Kafka source that change its requests: the same rows from Ottla and from Kafka.
+"""Test of options of Spark's Kafka source that change its requests: the same rows from Ottla and from Kafka.
 
 A job is a function of a Spark session, a cluster and a prefix for its topics. It runs on both clusters; its results
 must be equal, and right.
@@ -29,7 +29,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class SparkTestCluster:
-    """Cluster of a job: producer, admin client and prefix of topics."""
+    """Cluster on which a job of the tests runs: its clients, a folder for files, and a prefix for its topics."""
 
     def __init__(self, bootstrap: str, folder: Path, prefix: str) -> None:
         self.bootstrap = bootstrap
@@ -47,7 +47,11 @@ class SparkTestCluster:
         self.admin.delete_topics([topic])[topic].result(WAIT_S)
 
     def send(self, topic: str, count: int, partitions: int = 2, first: int = 0, *, nulls: bool = False) -> None:
-        """Send records: record i goes to partition i mod n, with a timestamp i seconds after BASE_MS."""
+        """Produce records with numbers from ``first`` on, and wait for their acknowledgements.
+
+        Record i goes to partition i mod ``partitions``, with a timestamp i seconds after BASE_MS. With ``nulls`` some
+        keys and values are null.
+        """
         self.producer.list_topics(topic, WAIT_S)  # the topic may have got more partitions
         for i in range(first, first + count):
             key = None if nulls and i % 2 else b"k%d" % i
@@ -62,7 +66,10 @@ class SparkTestCluster:
         return reader.load()
 
     def stream(self, spark: SparkSession, name: str, trigger: dict[str, Any], **options: Any) -> Any:
-        """Start a query that keeps topic, partition, offset and value in files."""
+        """Start a query that appends topic, partition, offset and value of records to files of ``name``; return it.
+
+        Its checkpoint has that name, too; so a later query continues where this one ended.
+        """
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.bootstrap)
         for option, value in {"startingOffsets": "earliest", **options}.items():
             reader = reader.option(option, value if isinstance(value, str) else json.dumps(value))
@@ -76,7 +83,7 @@ class SparkTestCluster:
         )
 
     def go_on_after_a_loss(self, spark: SparkSession, name: str, topic: str) -> None:
-        """Verify that a stream fails on lost data, and continues without failOnDataLoss."""
+        """Verify that stream ``name`` fails on lost records, then run it to its end with failOnDataLoss=false."""
         strict = self.stream(spark, name, {"availableNow": True}, subscribe=topic)
         with pytest.raises(Exception, match=r"(?s)data|offset"):
             strict.awaitTermination(WAIT_S)
@@ -84,12 +91,12 @@ class SparkTestCluster:
         lax.awaitTermination(WAIT_S)
 
     def kept(self, spark: SparkSession, name: str) -> Rows:
-        """Return the rows that a stream has written."""
+        """Return the rows that the stream ``name`` has written so far, as `plain` rows."""
         rows = spark.read.parquet(str(self.folder / name)).selectExpr("topic", "partition", "offset", "value").collect()
         return self.plain(rows)
 
     def plain(self, rows: list[Any]) -> Rows:
-        """Return rows in order, topics without the cluster's prefix."""
+        """Return rows as sorted tuples, with bytes for bytearrays and topics without the cluster's prefix."""
         out = []
         for row in rows:
             values = [x.replace(f"{self.prefix}-", "") if isinstance(x, str) else x for x in row]
@@ -114,7 +121,7 @@ Job = Callable[[SparkSession, SparkTestCluster], Any]
 def both(
     spark: SparkSession, clusters: dict[str, tuple[str, Path]], request: pytest.FixtureRequest
 ) -> Callable[[Job], Any]:
-    """Run a job on both clusters; return their common result."""
+    """Return a function that runs a job on both clusters, checks that the results are equal, and returns the result."""
     prefix = request.node.name.replace("_", "-")[:60]
 
     def run(job: Job) -> Any:

@@ -1,4 +1,4 @@
-"""Spark's Kafka source and sink, unmodified: output and input are equal in count and checksum."""
+"""Test of Spark's Kafka source and sink, unmodified: output and input are equal in count and checksum."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def create(bootstrap: str, topic: str, partitions: int = 3) -> None:
 
 
 def checksum(values: Iterable[bytes]) -> tuple[int, str]:
-    """Return the count, and a hash that does not depend on order."""
+    """Return the number of values, and a SHA-256 of them that does not depend on their order."""
     items = sorted(values)
     return len(items), hashlib.sha256(b"\x00".join(items)).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Spark's streaming source against three nodes that are restarted in turn, and one of them killed."""
+"""Test of Spark's streaming source against three nodes that are restarted in turn, and one of them killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RATE = 300
 
 
 def record(number: int) -> dict[str, Any]:
-    """Return the record of a number."""
+    """Return value and key of test record ``number``, as arguments of the producer."""
     return {"value": b"value %d" % number, "key": b"k%d" % (number % 100)}
 
 

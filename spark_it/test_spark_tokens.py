@@ -1,6 +1,6 @@
-"""Spark with Hadoop's security: it fetches delegation tokens by Kerberos, and reads and writes over SASL_SSL with them.
+"""Test of Spark with Hadoop's security: it fetches delegation tokens by Kerberos, and uses them over SASL_SSL.
 
-``OTTLA_SPARK_TOKENS=1``, and the packages of `compat_tests.security.kdc` are needed: half a minute.
+It runs with ``OTTLA_SPARK_TOKENS=1`` and needs the packages of `compat_tests.security.kdc`: half a minute.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SECURITY = "<name>hadoop.security.authentication</name><value>kerberos</value>"
 
 
 class SparkTokenIssuingNode(OttlaProcess):
-    """Node that accepts tickets and tokens over TLS, and issues tokens to clients with tickets."""
+    """Node that accepts Kerberos tickets and delegation tokens over TLS, and issues tokens to clients with tickets."""
 
     def __init__(self, realm: KerberosRealm, where: Path) -> None:
         super().__init__(where / "data")
@@ -97,7 +97,7 @@ def settings(node: SparkTokenIssuingNode, realm: KerberosRealm, keytab: str, whe
 
 
 def kept(client: RawClient) -> bytes:
-    """Return the records of topic t."""
+    """Return the raw batches of partition 0 of topic t, up to 1 MiB."""
     part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
     answer = client.call(ApiKey.FETCH, 12, f.FetchRequest(topics=[f.FetchTopic("t", partitions=[part])]))
     return bytes(answer.responses[0].partitions[0].records)

@@ -1,4 +1,4 @@
-"""Spark and transactions: a job with read_committed reads the committed records, on Ottla and on Apache Kafka.
+"""Test of Spark and transactions: a job with read_committed reads the committed records, on Ottla and on Apache Kafka.
 
 A short form by default; ``OTTLA_SPARK_TXNS=2000`` is the number of transactions.
 """
@@ -31,14 +31,14 @@ Row = tuple[int, int, bytes]
 
 
 class ProducedValues(NamedTuple):
-    """Values that a transactional producer has written."""
+    """Values that a transactional producer has written in committed and in aborted transactions."""
 
     committed: list[bytes]
     aborted: list[bytes]
 
 
 def producer_of(bootstrap: str, name: str) -> Producer:
-    """Return an initialized producer with a transactional id."""
+    """Return a producer with transactional id ``name``, after InitProducerId."""
     own = {"transactional.id": name, "linger.ms": 0, "transaction.timeout.ms": 600_000}  # longer than jobs take
     made = Producer({"bootstrap.servers": bootstrap, **own})
     made.init_transactions(WITHIN_S)
@@ -46,7 +46,11 @@ def producer_of(bootstrap: str, name: str) -> Producer:
 
 
 def put(producer: Producer, topic: str, value: bytes, records: int) -> list[bytes]:
-    """Write records of the open transaction to both partitions, and wait until they are in the log."""
+    """Write ``records`` records of the open transaction to both partitions in turn, and wait until they are in the log.
+
+    Returns:
+        Their values.
+    """
     values = [b"%s.%d" % (value, index) for index in range(records)]
     for index, each in enumerate(values):
         producer.produce(topic, each, partition=index % PARTITIONS)
@@ -55,7 +59,10 @@ def put(producer: Producer, topic: str, value: bytes, records: int) -> list[byte
 
 
 def transact(bootstrap: str, topic: str, name: str, count: int, *, commits: bool = True) -> ProducedValues:
-    """Run transactions of one to five records. Every third is aborted; all are if ``commits`` is False."""
+    """Run ``count`` transactions of one to five records; return the values that were committed and aborted.
+
+    Every third is aborted; all are if ``commits`` is False. ``name``: the transactional id.
+    """
     producer, out = producer_of(bootstrap, name), ProducedValues([], [])
     for number in range(count):
         producer.begin_transaction()
@@ -70,7 +77,7 @@ def transact(bootstrap: str, topic: str, name: str, count: int, *, commits: bool
 
 
 def rows(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> list[Row]:
-    """Return the rows of a batch job, in order."""
+    """Return partition, offset and value of all records that a batch job reads from a topic, sorted."""
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
     found = reader.options(**options).load().select("partition", "offset", "value").collect()
     return sorted((row.partition, row.offset, bytes(row.value)) for row in found)
@@ -126,7 +133,11 @@ def stream_read_during_transactions(spark: SparkSession, bootstrap: str, where: 
 
 
 def stream_write_during_aborts(spark: SparkSession, bootstrap: str, where: Path) -> Any:
-    """Write by a job and by a producer that aborts, interleaved in the same partitions."""
+    """Scenario: a Spark job writes to partitions in which a transactional producer aborts at the same time.
+
+    Returns:
+        The sorted values that a job with read_committed reads.
+    """
     for topic in ("from", "to"):
         create(bootstrap, topic, PARTITIONS)
     sent = [b"record %d" % number for number in range(10 * TRANSACTIONS)]
@@ -169,7 +180,7 @@ SCENARIOS: list[Callable[[SparkSession, str, Path], Any]] = [
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, NodeProcess]]:
-    """Start Ottla and Apache Kafka."""
+    """Start Ottla and Apache Kafka, and yield both processes by name."""
     where = tmp_path_factory.mktemp("both")
     with OttlaProcess(where / "ottla") as ours, KafkaProcess(where / "kafka") as kafka:
         yield {"ottla": ours, "kafka": kafka}

@@ -1,7 +1,7 @@
-"""Job of a Spark with Kerberos: its token manager fetches delegation tokens, with which its tasks log in.
+"""Spark job with Kerberos for `spark_it.test_spark_tokens`: fetches delegation tokens, with which its tasks log in.
 
-Run in a process of its own by `spark_it.test_spark_tokens`: security is fixed when the JVM starts. A local Spark has no
-scheduler that fetches tokens, as YARN and Kubernetes have; so Spark's token manager is called here, as those call it.
+It runs in a process of its own, since security is fixed when the JVM starts. A local Spark has no scheduler that
+fetches tokens, as YARN and Kubernetes have; so Spark's token manager is called here, as those call it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from pyspark.sql import SparkSession
 
 
 def fetch_delegation_tokens(spark: SparkSession) -> int:
-    """Fetch the tokens of Spark's clusters and add them to the user's credentials; return their number."""
+    """Fetch a delegation token of each cluster in Spark's settings, and add them to the user's credentials.
+
+    Returns:
+        The number of tokens.
+    """
     jvm: Any = spark._jvm
     security = jvm.org.apache.hadoop.security
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
@@ -31,7 +35,10 @@ def fetch_delegation_tokens(spark: SparkSession) -> int:
 
 
 def main() -> None:
-    """Read topic t, write its values once more in capitals, and print them; settings come as JSON."""
+    """Read topic t, append its values in capitals to it, and print them as JSON with the number of tokens.
+
+    The settings are JSON in the first argument of the command line.
+    """
     options = json.loads(sys.argv[1])
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[1]").appName("with_tokens")

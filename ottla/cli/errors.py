@@ -88,10 +88,10 @@ def connection_error_text(error: OSError, bootstrap: str, *, secured: bool) -> s
 
 
 def error_text(error: Exception, bootstrap: str, *, secured: bool = False) -> str:
-    """Return the error line of a command for an exception of its requests to the cluster at ``bootstrap``.
+    """Return the message of a command that failed on the cluster at ``bootstrap``: one line, without ``ottla:``.
 
-    Error codes, failures of the connection and undecodable responses get messages of their own; any other exception
-    its own message. ``secured``: the client used TLS or SASL.
+    The message of a failed connection and of an undecodable response names ``bootstrap``; that of an error code does
+    not. For an exception of another kind it is its text. ``secured``: whether the client used TLS or SASL.
     """
     if isinstance(error, ProtocolError):
         return protocol_error_text(error)

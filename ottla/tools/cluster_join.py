@@ -58,12 +58,12 @@ class DiscoveredCluster(NamedTuple):
 
 
 async def discover_cluster(env: Env, address: str, access: ConnectionSecurity = NO_SECURITY) -> DiscoveredCluster:
-    """Connect to the node at ``address`` (``HOST:PORT``), and return the description of its cluster.
+    """Return the description of the cluster of the broker listener at ``address`` (``HOST:PORT``).
 
     ``access``: TLS and SASL configuration of the connection, which is closed at the end.
 
     Raises:
-        CannotJoin: no response, an error response, or a node without a required API version.
+        CannotJoin: no connection or login, an error response (also of a controller listener), or too old a node.
     """
     client = ClusterClient(env, address, timeout_s=JOIN_TIMEOUT_S, access=access)
     try:

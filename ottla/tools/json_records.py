@@ -47,7 +47,7 @@ def _as_text(raw: bytes | None) -> str | None:
 
 
 def _put(row: dict[str, Any], name: str, raw: bytes | None) -> None:
-    """Set field ``name`` of ``row`` to bytes as text, or field ``NAME_base64`` if the bytes are not UTF-8."""
+    """Set ``row[name]`` to bytes as text, None to null; or ``row["{name}_base64"]`` if the bytes are not UTF-8."""
     try:
         row[name] = _as_text(raw)
     except UnicodeDecodeError:

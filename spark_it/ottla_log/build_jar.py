@@ -27,7 +27,13 @@ _MANIFEST = "META-INF/MANIFEST.MF"
 
 
 def build_jar(target: Path = JAR, sources: Path = SOURCES) -> Path:
-    """Build the jar, unless it was built from the same sources, and return its path."""
+    """Build the jar of the data source ``ottla-log``, unless it was built from the same sources; return its path.
+
+    A lock on a file makes processes that build at the same time wait for each other.
+
+    Raises:
+        SystemExit: the sources do not compile.
+    """
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "ottla-log.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -55,7 +61,7 @@ def _build(target: Path, sources: Path) -> Path:
 
 
 def _digest(sources: Path) -> str:
-    """Return the SHA-256 of names and contents of all sources."""
+    """Return the SHA-256, in hex, of names and contents of all files below ``sources``."""
     digest = hashlib.sha256()
     for path in sorted(path for path in sources.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(sources).as_posix()}\0".encode())
@@ -69,7 +75,13 @@ def _manifest_of(jar: Path) -> str:
 
 
 def _compile(sources: Path, out: Path) -> None:
-    """Compile the sources; a warning is an error, but for manifests that name jars which do not exist."""
+    """Compile the Java sources into folder ``out`` with javac.
+
+    Warnings are errors, except those about manifests that name jars which do not exist.
+
+    Raises:
+        SystemExit: the sources do not compile.
+    """
     folder = Path(pyspark.__file__).parent / "jars"
     paths = [*(path for name in _CLASS_PATH for path in sorted(folder.glob(name))), *jars("spark")]
     command = ["javac", "--release", JAVA_RELEASE, "-Xlint:all,-path,-processing", "-Werror", "-proc:none"]

@@ -18,23 +18,23 @@ _LEGACY_ATTRIBUTES = struct.Struct(">bbq")
 
 
 def value_of(offset: int) -> bytes:
-    """Return the value of the record at an offset."""
+    """Return the value that the test record at an offset has."""
     return b"value %d" % offset
 
 
 def record_at(offset: int) -> NewRecord:
-    """Return the record at an offset: its timestamp grows by 1 ms with each offset."""
+    """Return the test record at an offset: one of five keys, a value with the offset, a timestamp 1 ms later for each."""
     return NewRecord(b"key %d" % (offset % 5), value_of(offset), FIRST_TIMESTAMP_MS + offset)
 
 
 def batch_of(first: int, count: int, codec: CompressionType = CompressionType.NONE, leader_epoch: int = 0) -> bytes:
-    """Return a batch with the records of so many offsets."""
+    """Return an encoded batch with the test records of ``count`` offsets from ``first`` on."""
     records = [record_at(offset) for offset in range(first, first + count)]
     return build_batch(records, base_offset=first, codec=codec, leader_epoch=leader_epoch)
 
 
 def compacted_batch(first: int, last: int, offsets: Sequence[int], codec: CompressionType) -> bytes:
-    """Return a batch from offset `first` to `last` in which compaction kept only some records."""
+    """Return an encoded batch from offset `first` to `last`, both included, in which only ``offsets`` are left."""
     base_ms = FIRST_TIMESTAMP_MS + first
     records = b"".join(encode_record(record_at(offset), offset - first, offset - first) for offset in offsets)
     newest_ms = FIRST_TIMESTAMP_MS + max(offsets, default=first)
@@ -43,21 +43,24 @@ def compacted_batch(first: int, last: int, offsets: Sequence[int], codec: Compre
 
 
 def transactional_batch(first: int, count: int, producer_id: int) -> bytes:
-    """Return a batch of a transactional producer."""
+    """Return an encoded batch of a transactional producer with ``count`` test records from ``first`` on.
+
+    Its producer epoch and base sequence are 0.
+    """
     records = [record_at(offset) for offset in range(first, first + count)]
     more = {"attributes": TRANSACTIONAL_BIT, "producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
     return build_batch(records, base_offset=first, **more)
 
 
 def marker(offset: int, producer_id: int, kind: ControlRecordType) -> bytes:
-    """Return the control batch that ends a transaction."""
+    """Return the encoded control batch at an offset that ends a producer's transaction; ``kind``: COMMIT or ABORT."""
     record = NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), FIRST_TIMESTAMP_MS + offset)
     attributes = TRANSACTIONAL_BIT | CONTROL_BIT
     return build_batch([record], base_offset=offset, attributes=attributes, producer_id=producer_id, producer_epoch=0)
 
 
 def legacy_message(offset: int, magic: int) -> bytes:
-    """Return an uncompressed message of format 0 or 1, as Kafka wrote before 0.11."""
+    """Return the test record at an offset as an uncompressed message of format ``magic`` (0 or 1), as before 0.11."""
     record = record_at(offset)
     assert record.key is not None
     assert record.value is not None
@@ -76,7 +79,10 @@ def write_partition(
     topic_id: str = "AAAAAAAAAAAAAAAAAAAAAQ",
     leader_epoch: int = 0,
 ) -> Path:
-    """Write the segments of a partition, by base offset, and return its directory."""
+    """Create the directory of a partition with segments, ``partition.metadata`` and leader epochs, and return its path.
+
+    ``segments``: encoded batches by base offset. ``leader_epoch``: the only leader epoch, from offset 0 on.
+    """
     directory = log_dir / f"{topic}-{partition}"
     directory.mkdir(parents=True)
     for base_offset, batches in segments.items():
@@ -87,18 +93,21 @@ def write_partition(
 
 
 def write_checkpoint(log_dir: Path, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Write a checkpoint file of a log directory."""
+    """Write checkpoint file ``name`` of a log directory with an offset for each topic and partition."""
     lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in offsets.items()]
     (log_dir / name).write_text(f"0\n{len(lines)}\n" + "".join(lines))
 
 
 def write_high_watermark(log_dir: Path, topic: str, offset: int) -> None:
-    """Write the high watermark of the only partition in a log directory."""
+    """Write ``replication-offset-checkpoint`` with the high watermark of partition 0 of a topic alone."""
     write_checkpoint(log_dir, "replication-offset-checkpoint", {(topic, 0): offset})
 
 
 def write_snapshot(directory: Path, offset: int, open_transactions: Mapping[int, int]) -> None:
-    """Write a producer snapshot with the first offsets of open transactions by producer id."""
+    """Write the producer snapshot of a partition directory at an offset.
+
+    ``open_transactions``: first offset of the open transaction of each producer id.
+    """
     rows = b"".join(
         struct.pack(">qhiqiqiq", producer_id, 0, 0, first_offset, 0, FIRST_TIMESTAMP_MS, 0, first_offset)
         for producer_id, first_offset in open_transactions.items()
@@ -108,6 +117,9 @@ def write_snapshot(directory: Path, offset: int, open_transactions: Mapping[int,
 
 
 def write_transaction_index(directory: Path, base_offset: int, rows: Sequence[tuple[int, int, int]]) -> None:
-    """Write a transaction index with (producer id, first offset, last offset) of aborted transactions."""
+    """Write the transaction index of the segment at ``base_offset``, with a row for each aborted transaction.
+
+    ``rows``: producer id, first offset, and last offset, which is that of the marker.
+    """
     raw = b"".join(struct.pack(">hqqqq", 0, *row, row[1]) for row in rows)
     (directory / f"{base_offset:020}.txnindex").write_bytes(raw)

@@ -1,6 +1,6 @@
-"""Data source ``ottla-log``: its rows equal those of Spark's Kafka connector, on the directory of a real node.
+"""Test of data source ``ottla-log``: its rows equal those of Spark's Kafka connector, on the directory of a real node.
 
-A sample on Ottla by default. ``OTTLA_LOG_SOURCE=1`` runs all codecs, compacted topics, and Apache Kafka, too.
+By default a sample on Ottla. ``OTTLA_LOG_SOURCE=1`` runs all codecs, compacted topics, and Apache Kafka, too.
 """
 
 from __future__ import annotations
@@ -33,20 +33,23 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 @pytest.fixture(scope="module", params=NODES)
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """Return a node whose high watermarks are checkpointed often."""
+    """Yield a running node whose high watermarks are checkpointed every 100 ms; it is stopped at the end."""
     with NODES[request.param](tmp_path_factory.mktemp(request.param) / "data", **SETTINGS) as process:
         yield process
 
 
 def create(process: NodeProcess, topic: str, config: dict[str, str]) -> None:
-    """Create a topic of two partitions with settings."""
+    """Create a topic of two partitions with the settings ``config``, and wait for the response."""
     admin = AdminClient({"bootstrap.servers": process.bootstrap})
     made = NewTopic(topic, 2, 1, config=config)
     admin.create_topics([made])[topic].result(120)
 
 
 def fill(process: NodeProcess, topic: str, codec: str, keys: int, *, null_keys: bool = True) -> None:
-    """Write records with null keys, null values, and doubled, empty and null headers."""
+    """Produce `RECORDS` records with ``keys`` different keys and wait for their acknowledgements.
+
+    Some have null keys, null values, and doubled, empty and null headers.
+    """
     producer = Producer({"bootstrap.servers": process.bootstrap, "compression.type": codec, "linger.ms": 5})
     for number in range(RECORDS):
         value = None if number % 7 == 0 else os.urandom(60) * 3
@@ -58,7 +61,7 @@ def fill(process: NodeProcess, topic: str, codec: str, keys: int, *, null_keys: 
 
 
 def transact(process: NodeProcess, topic: str) -> Producer:
-    """Write three committed and two aborted transactions and an open one; return the producer of that."""
+    """Write three committed transactions, two aborted ones and an open one; return the producer of the open one."""
     for number in range(6):
         own = {"transactional.id": f"{topic}-{number}", "transaction.timeout.ms": 600_000}
         producer = Producer({"bootstrap.servers": process.bootstrap, **own})
@@ -75,18 +78,21 @@ def transact(process: NodeProcess, topic: str) -> Producer:
 
 
 def rows_of(frame: DataFrame) -> list[str]:
-    """Return the rows as sorted texts."""
+    """Return the rows of a frame as sorted texts, for comparison."""
     return sorted(map(repr, frame.collect()))
 
 
 def by_connector(spark: SparkSession, process: NodeProcess, topic: str, **options: Any) -> list[str]:
-    """Return the rows that the connector reads."""
+    """Return the rows of a topic, with headers, that Spark's Kafka connector reads from the node."""
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", process.bootstrap).options(**options)
     return rows_of(reader.option("subscribe", topic).option("includeHeaders", "true").load())
 
 
 def by_log_source(spark: SparkSession, process: NodeProcess, topic: str, **options: Any) -> list[str]:
-    """Return the rows that the source reads, once it has read so many; the count must agree."""
+    """Return the rows of a topic, with headers, that ``ottla-log`` reads from the node's log directory.
+
+    The frame's ``count()`` must be equal to their number.
+    """
     reader = spark.read.format("ottla-log").options(**options).option("subscribe", topic)
     frame = reader.option("includeHeaders", "true").load(str(process.data_dir))
     rows = rows_of(frame)
@@ -95,7 +101,7 @@ def by_log_source(spark: SparkSession, process: NodeProcess, topic: str, **optio
 
 
 def wait_for_checkpoint(process: NodeProcess, topic: str, offsets: int) -> None:
-    """Wait until the high watermarks of the topic in the checkpoint file add up."""
+    """Wait until the high watermarks of a topic's partitions in the checkpoint file have the sum ``offsets``."""
 
     def is_written() -> bool:
         path: Path = process.data_dir / "replication-offset-checkpoint"

@@ -1,4 +1,4 @@
-"""Data source ``ottla-log``: the offsets it reads from log directories that were written without a node."""
+"""Test of data source ``ottla-log``: the offsets it reads from log directories that were written without a node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ ABORT, COMMIT = ControlRecordType.ABORT, ControlRecordType.COMMIT
 
 
 def load(spark: SparkSession, *log_dirs: Path, **options: Any) -> DataFrame:
-    """Return a batch read of topic `t`, or of what the options select."""
+    """Return the batch read of topic `t` from log directories, or of the topics that ``options`` select.
+
+    An option None is left out; ``isolation_level`` stands for ``isolation.level``.
+    """
     reader = spark.read.format("ottla-log").option("logDirs", ",".join(map(str, log_dirs)))
     for name, value in ({"subscribe": "t"} | options).items():
         if value is not None:
@@ -43,7 +46,7 @@ def load(spark: SparkSession, *log_dirs: Path, **options: Any) -> DataFrame:
 
 
 def offsets(frame: DataFrame) -> list[int]:
-    """Return the sorted offsets of the rows; the values must be those of the offsets, and the count must agree."""
+    """Return the sorted offsets of a frame's rows, after a check of their values and of the frame's ``count()``."""
     rows = frame.select("offset", "value").collect()
     assert all(bytes(row.value) == value_of(row.offset) for row in rows)
     assert frame.count() == len(rows)
@@ -51,7 +54,7 @@ def offsets(frame: DataFrame) -> list[int]:
 
 
 def numbers(*ranges: Sequence[int]) -> list[int]:
-    """Return the numbers of ranges as a list."""
+    """Return the numbers of several ranges as one list."""
     return [number for each in ranges for number in each]
 
 

@@ -1,4 +1,4 @@
-"""Activity tracking: from a click stream to sessions, with events that come late.
+r"""Pipeline "activity": from a click stream to sessions, with session windows and events that come late.
 
 A session of a user ends after 30 minutes without a click. A click may come 10 minutes late; one whose session has been
 written by then is dropped and counted::
@@ -40,7 +40,7 @@ RECORD_BYTES = 200
 
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
-    """Yield clicks of 200 bytes: each twentieth up to 5 minutes late, the last hundredth a day late."""
+    """Yield ``size`` clicks of 200 bytes each: every twentieth up to 5 minutes late, the last hundredth a day late."""
     chance = random.Random(7)
     for number in range(size):
         user = number // CLICKS_OF_GROUP % GROUPS * USERS_OF_GROUP + chance.randrange(USERS_OF_GROUP)
@@ -56,7 +56,10 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
 
 
 def run(job: PipelineJob) -> ResultTable:
-    """Write the sessions that the watermark has closed to a topic; a user is the key."""
+    """Write the sessions that the watermark has closed to topic `SESSIONS`, keyed by user; return all sessions in it.
+
+    A row has user, start and end in ms, and number of clicks.
+    """
     clicks = (
         job.read_stream(CLICKS)
         .select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("click"))
@@ -80,7 +83,7 @@ def run(job: PipelineJob) -> ResultTable:
 
 
 def expected(records: Iterable[InputRecord]) -> ResultTable:
-    """Return user, start, end and clicks of each session that ends at or before the last watermark."""
+    """Return user, start and end in ms, and clicks of each session that ends at or before the last watermark."""
     out: ResultTable = []
     current: dict[str, list[int]] = {}
     latest = 0
@@ -102,7 +105,7 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return the longest sessions, and a chart of the sessions of each hour."""
+    """Return a text with the longest sessions and a chart of the sessions by hour."""
     by_hour: dict[int, int] = {}
     for _, start_ms, _, _ in result:
         by_hour[start_ms // 3_600_000] = by_hour.get(start_ms // 3_600_000, 0) + 1

@@ -1,4 +1,4 @@
-"""``make spark-cluster``: three nodes and a standalone Spark cluster, and pipelines on them.
+"""Command ``make spark-cluster``: starts three nodes and a standalone Spark cluster, and runs pipelines on them.
 
 Without a pipeline the clusters run until they are interrupted. With ``--kill`` a worker of Spark, a broker and the
 driver are ended by SIGKILL while the pipeline runs; the driver is started again and continues from its checkpoint.
@@ -33,10 +33,10 @@ MAX_FAILURES = 3
 
 
 class SubmittedJob:
-    """Pipeline that spark-submit executes in a process group of its own.
+    """Pipeline that spark-submit executes in a process group of its own; the constructor starts it.
 
-    With ``restarts``, a driver that fails is started again and continues from its checkpoint: it may fail when brokers
-    and executors are killed.
+    With ``restarts``, a driver that fails is started again up to so many times, and continues from its checkpoint: it
+    may fail when brokers and executors are killed.
     """
 
     def __init__(
@@ -51,38 +51,46 @@ class SubmittedJob:
         self.start()
 
     def start(self) -> None:
-        """Start the driver."""
+        """Start the driver process without waiting for it; its output is appended to ``spark.log``."""
         with self._log.open("ab") as log:
             own = {**environment(), "SPARK_LOCAL_IP": HOST}
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=own, start_new_session=True)
 
     def committed_batches(self) -> int:
-        """Return the number of batches in the checkpoint of the query that has the most."""
+        """Return the number of committed batches of the query that has the most; 0 before the first."""
         checkpoints = (self._folder / "checkpoint").glob("*/commits")
         return max((sum(name.isdigit() for name in os.listdir(path)) for path in checkpoints), default=0)
 
     def wait_for_batches(self, count: int) -> bool:
-        """Wait until so many batches are committed; return False if the driver ended before."""
+        """Wait until ``count`` batches are committed; return False if the driver has ended by then.
+
+        Raises:
+            RuntimeError: neither happened within `FINISH_WITHIN_S`.
+        """
         self._wait(lambda: self.committed_batches() >= count or self._has_ended())
         return self._process.poll() is None
 
     def _has_ended(self) -> bool:
-        """Return True if the driver has ended; start it again if it failed and restarts are left."""
+        """Return True if the driver has ended.
+
+        A failed driver is started again while restarts are left; the result is False then.
+        """
         if self._process.poll() and self._restarts:
             self._restarts -= 1
             self.start()
         return self._process.poll() is not None
 
     def kill(self) -> None:
-        """End the driver, its JVM and its Python process, by SIGKILL."""
+        """End the driver's process group, its JVM and its Python process, by SIGKILL, and wait for its end."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def result(self) -> ResultTable:
-        """Wait until the driver has ended, and return its result.
+        """Wait until the driver has ended, and return the rows of its result.
 
         Raises:
-            RuntimeError: the driver failed; the message has the end of its log.
+            RuntimeError: the driver failed, or did not end within `FINISH_WITHIN_S`; the message has the end of its
+                log.
         """
         self._wait(self._has_ended)
         if self._process.returncode:
@@ -99,7 +107,9 @@ class SubmittedJob:
 
 
 def run_with_kills(job: SubmittedJob, spark: StandaloneSpark, nodes: ottla.Cluster) -> ResultTable:
-    """Kill a worker, a broker and the driver after the first batches, and return the result.
+    """Kill a worker and a broker after the first batch, the driver after the second; return the result.
+
+    All three are started again.
 
     Raises:
         RuntimeError: the driver failed by itself, or ended before it was killed.
@@ -121,7 +131,13 @@ def run_with_kills(job: SubmittedJob, spark: StandaloneSpark, nodes: ottla.Clust
 def run_pipeline(
     pipeline: Pipeline, spark: StandaloneSpark, nodes: ottla.Cluster, folder: Path, size: int, *, kill: bool
 ) -> tuple[ResultTable, list[InputRecord]]:
-    """Run a pipeline on both clusters and return its result and its input."""
+    """Create the topics of a pipeline, send about ``size`` records, run its job, and return its result and its input.
+
+    ``kill``: kill a worker, a broker and the driver while it runs.
+
+    Raises:
+        RuntimeError: the driver failed.
+    """
     bootstrap = nodes.bootstrap_servers
     create_topics(bootstrap, pipeline, replicas=3)
     records = list(pipeline.make_input(size, skip_wait))
@@ -132,7 +148,11 @@ def run_pipeline(
 
 
 def main() -> None:
-    """Start both clusters; run the pipelines, or wait for an interrupt."""
+    """Start both clusters and run the pipelines that the command line names; without names wait for an interrupt.
+
+    Raises:
+        SystemExit: a result differs from what plain Python computes from the same input.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pipeline", nargs="*", choices=(*NAMES, "template", "all", []), default=[])
     parser.add_argument("--size", type=int, help="approximate number of input records")

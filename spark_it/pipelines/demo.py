@@ -1,4 +1,4 @@
-"""``make demo PIPELINE=name``: a node, the input of a pipeline, its Spark job, and the result.
+"""Command ``make demo PIPELINE=name``: starts a node, sends a pipeline's input, runs its Spark job, shows the result.
 
 The result is compared with what plain Python computes from the same input; status 1 if they differ.
 """
@@ -25,7 +25,11 @@ PROGRESS_S = 4.0
 
 
 def start_node(data_dir: Path) -> tuple[subprocess.Popen[str], str]:
-    """Start ``ottla serve`` on a free port; return the process and its address once it is ready."""
+    """Start ``ottla serve`` on a free port; return the process and its ``HOST:PORT`` once it is ready.
+
+    Raises:
+        SystemExit: the node did not start.
+    """
     command = [BIN / "ottla", "serve", "--data-dir", data_dir, "--listen", "127.0.0.1:0", "--console"]
     node = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert node.stdout is not None
@@ -36,7 +40,7 @@ def start_node(data_dir: Path) -> tuple[subprocess.Popen[str], str]:
 
 
 def with_progress(records: Iterator[InputRecord], kept: list[InputRecord]) -> Iterator[InputRecord]:
-    """Yield the records, keep them, and print their number every 4 s."""
+    """Yield the records, append each to ``kept``, and print their number every 4 s."""
     due = time.monotonic() + PROGRESS_S
     for record in records:
         kept.append(record)
@@ -47,7 +51,13 @@ def with_progress(records: Iterator[InputRecord], kept: list[InputRecord]) -> It
 
 
 def run_spark(pipeline: Pipeline, bootstrap: str, records: int) -> list[tuple[object, ...]]:
-    """Submit the job and return its result."""
+    """Run the job of a pipeline with spark-submit on two local threads, and return its result when it has ended.
+
+    ``records``: number of input records, which are read in `BATCHES` batches.
+
+    Raises:
+        SystemExit: the job failed; the message has the end of its log.
+    """
     settings = {"spark.jars.ivy": str(ROOT / ".cache" / "ivy2")}
     command = submit_command(pipeline, "local[2]", bootstrap, WORK, -(-records // BATCHES), settings)
     log = WORK / "spark.log"
@@ -59,7 +69,7 @@ def run_spark(pipeline: Pipeline, bootstrap: str, records: int) -> list[tuple[ob
 
 
 def demonstrate(pipeline: Pipeline, bootstrap: str, size: int) -> None:
-    """Send the input, run the job, and show the result.
+    """Create the topics of a pipeline, send its input, run its job, and print and check the result.
 
     Raises:
         SystemExit: the job failed, or its result differs from the expected one.
@@ -79,7 +89,11 @@ def demonstrate(pipeline: Pipeline, bootstrap: str, size: int) -> None:
 
 
 def main() -> None:
-    """Run the demonstration."""
+    """Run the demonstration of the pipeline on the command line, with a node that is started and stopped.
+
+    Raises:
+        SystemExit: the node, the job or the comparison failed.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pipeline", choices=(*NAMES, "template"))
     parser.add_argument("--size", type=int, help="approximate number of input records")

@@ -1,7 +1,7 @@
-"""Event sourcing: from events of accounts to their latest state in a compacted topic, which is rebuilt and compared.
+r"""Pipeline "events": from events of accounts to their latest state in a compacted topic (event sourcing).
 
 The state that is written holds sums, not changes: a state that is written twice does no harm. A closed account gets a
-tombstone, which compaction removes::
+tombstone, which compaction removes. All states are rebuilt from the topic and compared::
 
     PYTHONPATH=. spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 \
         spark_it/pipelines/events.py --bootstrap HOST:PORT --folder DIR
@@ -38,7 +38,7 @@ COMPACTED = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.d
 
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
-    """Yield events of accounts; the last hundredth of them closes accounts."""
+    """Yield ``size`` events of accounts; the last hundredth of them closes accounts."""
     chance = random.Random(11)
     accounts = max(size // EVENTS_OF_ACCOUNT, 10)
     opened: set[str] = set()
@@ -51,7 +51,7 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
 
 
 def states(events: DataFrame) -> DataFrame:
-    """Return balance and number of events of each account, for a stream and for a batch alike."""
+    """Return balance, number of events and ``closed`` of each account, from a stream or a batch of Kafka records."""
     parsed = events.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("e")).select("e.*")
     return parsed.groupBy("account").agg(
         f.sum("amount").alias("balance"),
@@ -67,7 +67,13 @@ def rebuild(job: PipelineJob) -> DataFrame:
 
 
 def run(job: PipelineJob) -> ResultTable:
-    """Write changed states to the compacted topic, rebuild all from it, and compare with the states of all events."""
+    """Write changed states to the compacted topic, and return all states rebuilt from it.
+
+    A row has account, balance and number of events; closed accounts are left out.
+
+    Raises:
+        AssertionError: the states differ from those that a batch computes from all events.
+    """
     changed = states(job.read_stream(EVENTS))
     state = f.when(~f.col("closed"), f.to_json(f.struct("account", "balance", "events")))
     job.start_to_topic(
@@ -95,7 +101,7 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return the largest balances, and a chart of all."""
+    """Return a text with the largest balances and a chart of all."""
     largest = sorted(result, key=lambda row: -row[1])
     table = text_table(("account", "balance", "events"), largest, 8)
     total = sum(row[1] for row in result)

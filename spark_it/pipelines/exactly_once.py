@@ -1,4 +1,4 @@
-"""Exactly once: committed orders in, a transaction of each batch out, and nothing twice after any failure.
+r"""Pipeline "exactly-once": committed orders in, a transaction for each batch out, no invoice twice after any failure.
 
 The transaction that writes a batch also commits the offsets of its orders to a consumer group, as Kafka's own
 consume-transform-produce loop does. A batch that Spark repeats is cut down to the offsets behind the committed ones,
@@ -57,7 +57,7 @@ The transaction of a lost driver does not stay open for so long: the next driver
 
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
-    """Yield orders in transactions of 50; each third transaction is aborted."""
+    """Yield ``size`` orders in transactions of 50; each third transaction is to be aborted (negative number)."""
     chance = random.Random(13)
     for number in range(size):
         transaction = 1 + number // ORDERS_OF_TRANSACTION
@@ -67,7 +67,11 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
 
 
 def send_in_transactions(bootstrap: str, records: Iterable[InputRecord]) -> int:
-    """Send records in their transactions and return their number."""
+    """Send records in the transactions that they name, which are committed, or aborted if the number is negative.
+
+    Returns:
+        The number of records.
+    """
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "orders"})
     producer.init_transactions(TIMEOUT_S)
     count = 0
@@ -85,7 +89,10 @@ def send_in_transactions(bootstrap: str, records: Iterable[InputRecord]) -> int:
 
 
 class TransactionalSink:
-    """Sink for ``foreachBatch``: a transaction holds the invoices of a batch and the offsets of its orders."""
+    """Sink for ``foreachBatch``: writes the invoices of a batch and the offsets of its orders in one transaction.
+
+    The constructor fences the driver that used the transactional id before.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "transactional.id": GROUP}
@@ -94,7 +101,13 @@ class TransactionalSink:
         self._group = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False})
 
     def committed(self) -> dict[int, int]:
-        """Return the committed offset of each partition, 0 without one."""
+        """Return the committed offset of each partition of `ORDERS`, 0 without one.
+
+        Errors of a coordinator that moves or loads are retried for `TIMEOUT_S`.
+
+        Raises:
+            KafkaException: another error, or after that time.
+        """
         partitions = [TopicPartition(ORDERS, number) for number in range(PARTITIONS)]
         deadline = time.monotonic() + TIMEOUT_S
         while True:
@@ -106,7 +119,10 @@ class TransactionalSink:
                 time.sleep(RETRY_S)
 
     def write(self, batch: DataFrame, _number: int) -> None:
-        """Write the rows of a batch that no transaction has written; columns: partition, offset, key, value."""
+        """Write the rows of a batch that no transaction has written, in one transaction, and commit it.
+
+        ``batch`` has the columns partition and offset (of the order), key and value (of the invoice).
+        """
         offsets = self.committed()
         next_offsets = dict(offsets)
         self._producer.begin_transaction()
@@ -127,12 +143,15 @@ class TransactionalSink:
                 self._producer.poll(0.1)
 
     def close(self) -> None:
-        """Close the consumer."""
+        """Close the consumer that reads the committed offsets."""
         self._group.close()
 
 
 def run(job: PipelineJob) -> ResultTable:
-    """Write an invoice for each committed order, then read the committed invoices."""
+    """Write an invoice for each committed order, then read and return the committed invoices.
+
+    A row has number, customer and cents with tax.
+    """
     orders = job.read_stream(ORDERS, **COMMITTED).select(
         "partition", "offset", "key", f.from_json(f.col("value").cast("string"), SCHEMA).alias("o")
     )
@@ -152,7 +171,7 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return the largest customers, and a chart of all."""
+    """Return a text with the largest customers and a chart of all; it says whether each order has one invoice."""
     cents: dict[str, int] = {}
     for _, customer, amount in result:
         cents[customer] = cents.get(customer, 0) + amount

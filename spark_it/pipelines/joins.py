@@ -1,4 +1,4 @@
-"""Joins: views of advertisements with their clicks (stream to stream) and with campaigns (stream to table).
+r"""Pipeline "joins": views of advertisements joined with their clicks (two streams) and with campaigns (a table).
 
 Clicks that were sent twice are removed. A view without a click is written once the watermark shows that none can
 follow::
@@ -45,7 +45,10 @@ def _record(topic: str, key: str, fields: dict[str, Any]) -> InputRecord:
 
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
-    """Yield views, of which a third has a click; of the clicks each fifth is sent twice, and each tenth is too late."""
+    """Yield about ``size`` records: campaigns, views, and a click for each third view.
+
+    Each fifth click is sent twice, and each tenth is too late to be joined. A last view and click move the watermark.
+    """
     chance = random.Random(17)
     for campaign in range(10):
         yield _record(CAMPAIGNS, f"{campaign}", {"campaign": campaign, "title": f"campaign {campaign}"})
@@ -67,7 +70,7 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
 
 
 def _parsed(job: PipelineJob, topic: str, schema: str, prefix: str) -> DataFrame:
-    """Return a stream of a topic with a watermark; its columns have a prefix."""
+    """Return a stream of a topic's JSON values with a watermark; its columns have the prefix ``prefix_``."""
     fields = job.read_stream(topic).select(f.from_json(f.col("value").cast("string"), schema).alias("v")).select("v.*")
     named = fields.select([f.col(name).alias(f"{prefix}_{name}") for name in fields.columns])
     time = f.timestamp_millis(f"{prefix}_event_ms").alias(f"{prefix}_time")
@@ -75,7 +78,10 @@ def _parsed(job: PipelineJob, topic: str, schema: str, prefix: str) -> DataFrame
 
 
 def run(job: PipelineJob) -> ResultTable:
-    """Write each view with its campaign, and with its click if there is one, to Parquet."""
+    """Write each view with its campaign, and with its click if there is one, to Parquet; return the written views.
+
+    A row has view, title of the campaign, and ms until the click, None without one.
+    """
     views = _parsed(job, VIEWS, VIEW_SCHEMA, "v")
     clicks = _parsed(job, CLICKS, CLICK_SCHEMA, "c").dropDuplicatesWithinWatermark(["c_click"])
     campaigns = (
@@ -94,7 +100,10 @@ def run(job: PipelineJob) -> ResultTable:
 
 
 def expected(records: Iterable[InputRecord]) -> ResultTable:
-    """Return view, campaign and the time until its click, None without one, of each view that is decided."""
+    """Return view, title of its campaign, and ms until its click, None without one, of each view that is decided.
+
+    A view is decided by a click in time, or by a watermark after which no click can join.
+    """
     parsed = [(record.topic, json.loads(record.value or b"")) for record in records]
     titles = {fields["campaign"]: fields["title"] for topic, fields in parsed if topic == CAMPAIGNS}
     views = {fields["view"]: fields for topic, fields in parsed if topic == VIEWS}
@@ -112,7 +121,7 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return views, clicks and their share by campaign."""
+    """Return a text table by campaign: views, clicks, mean seconds until a click, and share of views with a click."""
     lines = []
     for title in sorted({row[1] for row in result}):
         times = [row[2] for row in result if row[1] == title]

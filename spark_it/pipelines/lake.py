@@ -1,4 +1,4 @@
-"""Data lake: from Avro records to a Delta table and an Iceberg table, exactly once.
+r"""Pipeline "lake": from Avro records to a Delta table and an Iceberg table, exactly once.
 
 The schemas are files, and a header of each record names its version. A record of version 1 gets the default of the
 field that version 2 added. Both tables store the batch number with the data; so a batch that Spark repeats after the
@@ -45,7 +45,10 @@ NO_VERSION, NO_TRADE = "unknown schema version", "not a trade"
 
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
-    """Yield trades, first of version 1, from the middle on of version 2; each hundredth is defective."""
+    """Yield ``size`` trades, the first half in schema version 1, the rest in version 2.
+
+    Two of each hundred are defective: bytes that are no trade, and an unknown schema version.
+    """
     import fastavro  # only for the input
 
     chance = random.Random(23)
@@ -63,13 +66,16 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
 
 
 def decoded(version: str) -> Column:
-    """Return the value, written with a version of the schema, in the form of version 2; null if it is no trade."""
+    """Return a column: the value, written in schema ``version``, as a struct of version 2.
+
+    Its fields are null if the value is no trade.
+    """
     options = {"mode": "PERMISSIVE", "avroSchema": SCHEMAS["2"]}
     return from_avro(f.col("value"), SCHEMAS[version], options)
 
 
 def create_iceberg_table(job: PipelineJob) -> str:
-    """Create the table, if it does not exist, in a catalog below the folder; return its name."""
+    """Create the Iceberg table in a catalog below the job's folder, unless it exists; return its name."""
     catalog = f"lake_{zlib.crc32(job.folder.encode()):x}"  # a session keeps the folder of a catalog
     job.spark.conf.set(f"spark.sql.catalog.{catalog}", "org.apache.iceberg.spark.SparkCatalog")
     job.spark.conf.set(f"spark.sql.catalog.{catalog}.type", "hadoop")
@@ -80,7 +86,11 @@ def create_iceberg_table(job: PipelineJob) -> str:
 
 
 def run(job: PipelineJob) -> ResultTable:
-    """Write trades to both tables and the others to the topic of dead letters; compare the tables."""
+    """Write trades to both tables and the other records to the topic of dead letters; return trades and dead letters.
+
+    Raises:
+        AssertionError: the tables differ.
+    """
     table = create_iceberg_table(job)
     records = job.read_stream(TRADES).withColumn("version", header("schema"))
     trade = f.when(f.col("version") == "1", decoded("1")).when(f.col("version") == "2", decoded("2"))
@@ -103,7 +113,10 @@ def run(job: PipelineJob) -> ResultTable:
 
 
 def expected(records: Iterable[InputRecord]) -> ResultTable:
-    """Return number, symbol, cents and venue of each trade; and for dead letters their number and reason."""
+    """Return number, symbol, cents and venue of each trade, and a row for each reason of dead letters.
+
+    Such a row has their number, the reason, 0 and "dead letter".
+    """
     import fastavro  # only for the input
 
     schemas = {version: fastavro.parse_schema(json.loads(text)) for version, text in SCHEMAS.items()}
@@ -125,7 +138,7 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return trades and volume of each symbol with a chart, and the dead letters."""
+    """Return a text with trades, volume and a chart by symbol, and the number of dead letters by reason."""
     trades = [row for row in result if row[3] != "dead letter"]
     dead = [(row[1], row[0]) for row in result if row[3] == "dead letter"]
     lines = []

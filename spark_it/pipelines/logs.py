@@ -1,4 +1,4 @@
-"""Log aggregation: from lines of log files to Parquet by day; lines that cannot be parsed become dead letters.
+r"""Pipeline "logs": from lines of log files to Parquet by day; lines that cannot be parsed become dead letters.
 
 A dead letter is the record as it came, with headers that give the reason and the original position. Parsed lines are
 written exactly once, dead letters at least once: their position shows a repetition::
@@ -44,7 +44,7 @@ GENERATED_FILE = "generated.log"
 
 
 def machine_entries() -> Iterator[tuple[str, bytes]]:
-    """Yield file name and line of the log files of this machine that can be read."""
+    """Yield file name and line, without line end, of each log file in `LOG_FOLDER`; unreadable files are skipped."""
     for path in sorted(LOG_FOLDER.rglob("*.log")):
         try:
             content = path.read_bytes()
@@ -54,7 +54,7 @@ def machine_entries() -> Iterator[tuple[str, bytes]]:
 
 
 def generated_entry(number: int) -> bytes:
-    """Return a line like those of a server; each fiftieth cannot be parsed."""
+    """Return line ``number`` of a generated log, like those of a server; each fiftieth cannot be parsed."""
     defects = {0: b"", 50: b"\xff\xfe broken", 100: b"    at Server.java:7", 150: b"2026-02-31 10:00:00 INFO shifted"}
     if number % 50 == 0:
         return defects[number % 200]
@@ -64,7 +64,7 @@ def generated_entry(number: int) -> bytes:
 
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
-    """Yield up to half the lines from log files of this machine, and generated lines for the rest."""
+    """Yield ``size`` lines: up to half from log files of this machine, and generated ones for the rest."""
     count = 0
     for name, line in machine_entries():
         if count >= size // 2:
@@ -77,7 +77,10 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
 
 
 def classified(lines: DataFrame) -> DataFrame:
-    """Add file, day, time and level, and the reason why a line cannot be parsed: None if it can."""
+    """Return the records with file, day, time, level and line added, and the reason why a line cannot be parsed.
+
+    The reason is null for a line that can be parsed; the line is null if it is not UTF-8.
+    """
     text = f.col("value").cast("string")
     columns = lines.select(
         "*",
@@ -97,7 +100,10 @@ def classified(lines: DataFrame) -> DataFrame:
 
 
 def run(job: PipelineJob) -> ResultTable:
-    """Write parsed lines to Parquet by day, the others to the topic of dead letters; return counts."""
+    """Write parsed lines to Parquet by day, the others to the topic of dead letters; return counts of both.
+
+    A row has day, level, lines and characters; or "dead letter", the reason, their number and 0.
+    """
     lines = classified(job.read_stream(LINES))
     parsed = lines.where("reason is null").select("file", "day", "time", "level", "line")
     files = parsed.writeStream.format("parquet").partitionBy("day").option("path", job.path("lines"))
@@ -113,7 +119,7 @@ def run(job: PipelineJob) -> ResultTable:
 
 
 def day_of(line: bytes) -> str:
-    """Return the day of a line.
+    """Return the day, such as ``2026-10-01``, with which a line begins.
 
     Raises:
         ValueError: the line cannot be parsed; the message is the reason.
@@ -134,7 +140,7 @@ def day_of(line: bytes) -> str:
 
 
 def expected(records: Iterable[InputRecord]) -> ResultTable:
-    """Return day, level, lines and characters; and for dead letters the reason and their number."""
+    """Return day, level, lines and characters; for dead letters "dead letter", the reason, their number and 0."""
     counts: Counter[tuple[str, str]] = Counter()
     characters: Counter[tuple[str, str]] = Counter()
     for record in records:
@@ -153,7 +159,7 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return the dead letters by reason, and lines by level with a chart of the days."""
+    """Return a text with the dead letters by reason, and the lines by level with a chart of the days."""
     dead = [(row[1], row[2]) for row in result if row[0] == "dead letter"]
     parsed = [row for row in result if row[0] != "dead letter"]
     days = sorted({row[0] for row in parsed})

@@ -1,4 +1,4 @@
-"""Metrics: from measurements of this machine to averages by event-time window, in Parquet and in a second topic.
+r"""Pipeline "metrics": from measurements of this machine to averages by event-time window, in Parquet and in a topic.
 
 The batch of each trigger is written to both; a batch that is repeated after a failure replaces its files, and its
 records in the topic are equal to the former ones::
@@ -42,7 +42,10 @@ INTERVAL_MS = 100
 
 
 def make_input(size: int, wait: Wait) -> Iterator[InputRecord]:
-    """Yield measurements from ``/proc`` that are 100 ms apart."""
+    """Yield at least ``size`` measurements from ``/proc``, in samples whose event times are 100 ms apart.
+
+    ``wait`` is called for 100 ms before each sample.
+    """
     sampler = Sampler()
     event_ms, count = int(time.time() * 1000), 0
     while count < size:
@@ -55,7 +58,11 @@ def make_input(size: int, wait: Wait) -> Iterator[InputRecord]:
 
 
 def run(job: PipelineJob) -> ResultTable:
-    """Write average, maximum and count of each metric and window that the watermark has closed."""
+    """Write average, maximum and count of each metric and closed window to Parquet and to `WINDOWS`; return them.
+
+    Raises:
+        AssertionError: files and topic differ.
+    """
     measurements = (
         job.read_stream(MEASUREMENTS)
         .select(
@@ -93,7 +100,10 @@ def run(job: PipelineJob) -> ResultTable:
 
 
 def expected(records: Iterable[InputRecord]) -> ResultTable:
-    """Return host, metric, unit, start, average, maximum and count of each window that is closed."""
+    """Return host, metric, unit, start in ms, average, maximum and count of each window that is closed.
+
+    The watermark has closed a window if it ends at or before it.
+    """
     windows: dict[tuple[str, str, str, int], list[Decimal]] = defaultdict(list)
     latest = 0
     for record in records:
@@ -110,7 +120,7 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return a line for each metric, with a chart of its windows."""
+    """Return a text with a line for each metric and a chart of its windows."""
     by_metric: dict[tuple[str, str], ResultTable] = defaultdict(list)
     for row in result:
         by_metric[row[1], row[2]].append(row)

@@ -1,7 +1,8 @@
-"""Interface of a pipeline, and the functions that the pipelines share.
+"""Interface of the Spark pipelines, and functions that they share.
 
-A pipeline is a module with a `Pipeline` of this name: the topics, the input, the Spark job, the result in plain Python
-and its display. The demonstration, the tests, the comparison with Kafka and the Spark cluster execute the same object.
+A pipeline is a module with a `Pipeline` in ``PIPELINE``: the topics, the input, the Spark job, the result in plain
+Python and its display. The demonstration, the tests, the comparison with Kafka and the Spark cluster execute the same
+object.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ Wait = Callable[[float], None]
 
 
 def skip_wait(_seconds: float) -> None:
-    """Return at once: the input of tests needs no real time."""
+    """Return at once: the `Wait` of tests, whose input needs no real time."""
 
 
 class PipelineTopic(NamedTuple):
-    """Topic of a pipeline, with its settings."""
+    """Topic of a pipeline: name, number of partitions and settings with which it is created."""
 
     name: str
     partitions: int = 3
@@ -51,7 +52,7 @@ class PipelineTopic(NamedTuple):
 
 
 class InputRecord(NamedTuple):
-    """Record of the input."""
+    """Record that a pipeline's input generator yields, to be produced."""
 
     topic: str
     value: bytes | None
@@ -64,7 +65,7 @@ class InputRecord(NamedTuple):
 
 
 class PipelineJob(NamedTuple):
-    """Execution of a pipeline: a Spark session, a cluster, and a folder for checkpoints and files."""
+    """Execution of a pipeline: a Spark session, bootstrap servers, and a folder for checkpoints and files."""
 
     spark: SparkSession
     bootstrap: str
@@ -73,7 +74,10 @@ class PipelineJob(NamedTuple):
     records_per_trigger: int
 
     def read_stream(self, topic: str, **options: str) -> DataFrame:
-        """Return a stream of a topic from its first record."""
+        """Return a streaming frame of a topic from its first record, in batches of at most ``records_per_trigger``.
+
+        ``options``: further options of Spark's Kafka source.
+        """
         return (
             self.spark.readStream.format("kafka")
             .options(**{"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic, "includeHeaders": "true"})
@@ -84,7 +88,10 @@ class PipelineJob(NamedTuple):
         )
 
     def read(self, topic: str, **options: str) -> DataFrame:
-        """Return the current records of a topic."""
+        """Return a batch frame of the records that a topic has now.
+
+        ``options``: further options of Spark's Kafka source.
+        """
         return (
             self.spark.read.format("kafka")
             .options(**{"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic, "includeHeaders": "true"})
@@ -94,21 +101,27 @@ class PipelineJob(NamedTuple):
         )
 
     def start(self, writer: DataStreamWriter, name: str) -> StreamingQuery:
-        """Start a query that ends after the current records; its checkpoint has the given name."""
+        """Start a query that ends after the current records, and return it without waiting.
+
+        ``name``: name of its checkpoint; a query with the same checkpoint continues where the former one ended.
+        """
         return writer.option("checkpointLocation", self.path(f"checkpoint/{name}")).trigger(availableNow=True).start()
 
     def start_to_topic(self, frame: DataFrame, topic: str, mode: str = "append") -> StreamingQuery:
-        """Start a query that writes the columns key, value and headers to a topic, at least once."""
+        """Start a query that writes the columns key, value and headers to a topic, at least once; do not wait.
+
+        ``mode``: output mode. The checkpoint has the topic's name.
+        """
         options = {"kafka.bootstrap.servers": self.bootstrap, "topic": topic, "includeHeaders": "true"}
         return self.start(frame.writeStream.format("kafka").outputMode(mode).options(**options), topic)
 
     def path(self, name: str) -> str:
-        """Return the path of a file or folder of this execution."""
+        """Return the path or URI of a file or folder of this execution; nothing is created."""
         return f"{self.folder}/{name}"
 
 
 def send(bootstrap: str, records: Iterable[InputRecord]) -> int:
-    """Send records with an idempotent producer and return their number.
+    """Send records with an idempotent producer, wait for their acknowledgements, and return their number.
 
     Raises:
         AssertionError: a record was not acknowledged.
@@ -142,7 +155,7 @@ def send(bootstrap: str, records: Iterable[InputRecord]) -> int:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Pipeline: topics, input, Spark job, the result in plain Python, and its display."""
+    """Definition of a pipeline: topics, input, Spark job, the result in plain Python, and its display."""
 
     name: str
     summary: str
@@ -165,14 +178,14 @@ class Pipeline:
 
 
 def load(name: str) -> Pipeline:
-    """Return the pipeline of a name."""
+    """Import the module of the pipeline with a name in `NAMES`, or ``template``, and return its `Pipeline`."""
     module = importlib.import_module(f"spark_it.pipelines.{name.replace('-', '_')}")
     pipeline: Pipeline = module.PIPELINE
     return pipeline
 
 
 def create_topics(bootstrap: str, pipeline: Pipeline, replicas: int = 1) -> None:
-    """Delete and create the topics of a pipeline, so that they are empty."""
+    """Delete the topics of a pipeline if they exist, create them with ``replicas`` replicas, and wait for both."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     existing = admin.list_topics(timeout=TIMEOUT_S).topics
     old = [topic.name for topic in pipeline.topics if topic.name in existing]
@@ -184,13 +197,13 @@ def create_topics(bootstrap: str, pipeline: Pipeline, replicas: int = 1) -> None
 
 
 class ProgressListener(StreamingQueryListener):
-    """Listener that prints a line for each batch with records."""
+    """Listener of streaming queries that prints a line for each batch with records."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Ignore the start of a query."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Print number, records and rate of a batch, and the records that came too late."""
+        """Print number, records and rate of a batch, and how many records were dropped as too late."""
         progress = event.progress
         late = sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
         if progress.numInputRows:
@@ -203,7 +216,10 @@ class ProgressListener(StreamingQueryListener):
 
 
 def main(pipeline: Pipeline) -> None:
-    """Run the job of a pipeline on the session that spark-submit configured."""
+    """Run the job of a pipeline as a script of spark-submit, with the options of the command line.
+
+    The result is written to ``--result`` as JSON, or shown on standard output.
+    """
     parser = argparse.ArgumentParser(description=pipeline.summary)
     parser.add_argument("--bootstrap", required=True, help="addresses of brokers, HOST:PORT,...")
     parser.add_argument("--folder", required=True, help="path or URI for checkpoints and files")
@@ -226,12 +242,15 @@ def main(pipeline: Pipeline) -> None:
 
 
 def collect(frame: DataFrame) -> ResultTable:
-    """Return the rows of a small frame, sorted."""
+    """Return all rows of a small frame as tuples, sorted by `sort`."""
     return sort(tuple(row) for row in frame.collect())
 
 
 def dead_letters(frame: DataFrame, reason: Column) -> DataFrame:
-    """Return records as dead letters: unchanged, with headers for the reason and for the original position."""
+    """Return a frame of the records as dead letters: unchanged, with headers for reason and original position.
+
+    ``reason``: column with the text of the reason.
+    """
     added = {
         "error.reason": reason,
         "error.topic": f.col("topic"),
@@ -244,30 +263,30 @@ def dead_letters(frame: DataFrame, reason: Column) -> DataFrame:
 
 
 def header(name: str) -> Column:
-    """Return the first header of a name as a string."""
+    """Return a column: the value of the first header ``name`` as a string; null without such a header."""
     return f.expr(f"cast(try_element_at(filter(headers, h -> h.key = '{name}'), 1).value as string)")
 
 
 def read_dead_letters(job: PipelineJob, topic: str) -> DataFrame:
-    """Return reason and original position of each dead letter, each once."""
+    """Return a frame with reason, topic, partition and offset of each dead letter in a topic, without repetitions."""
     columns = [header(f"error.{name}").alias(name) for name in ("reason", "topic", "partition", "offset")]
     return job.read(topic).select(*columns).distinct()
 
 
 def sort(table: Iterable[tuple[Any, ...]]) -> ResultTable:
-    """Return a table in order; None comes first."""
+    """Return rows sorted by their values from left to right; None comes before other values."""
     return sorted(table, key=lambda row: [(value is not None, value) for value in row])
 
 
 def chart(values: Iterable[float]) -> str:
-    """Return a character for each value, from a space to a full block."""
+    """Return a character for each value, from a space for 0 or less to a full block for the largest."""
     numbers = list(values)
     top = max([*numbers, 1e-9])
     return "".join(BARS[min(max(int(v / top * (len(BARS) - 1)), 0), len(BARS) - 1)] for v in numbers)
 
 
 def text_table(headings: tuple[str, ...], table: Iterable[tuple[Any, ...]], limit: int = 12) -> str:
-    """Return a table as lines of text, numbers to the right; at most `limit` rows of it."""
+    """Return headings and at most `limit` rows as lines of text, numbers to the right; further rows are counted."""
     body = [[f"{v:,}" if isinstance(v, int) else "" if v is None else str(v) for v in row] for row in table]
     numeric = [isinstance(v, int) for row in list(table)[:1] for v in row] or [False] * len(headings)
     shown = body[:limit]

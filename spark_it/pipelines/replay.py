@@ -1,4 +1,4 @@
-"""Replay: hourly sums from a stream, and the same sums of one day from a batch that reads a range of times.
+r"""Pipeline "replay": hourly sums from a stream, and those of one day again from a batch that reads a range of times.
 
 Stream and batch share one function; so their rows are equal, and the batch repairs a day at any time. The broker finds
 the first record of the range by its index. Records may be out of order, so the batch reads 10 minutes more on both
@@ -40,7 +40,7 @@ BACKFILL_MS = (START_MS + DAY_MS, START_MS + 2 * DAY_MS)
 
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
-    """Yield readings of three days, up to five minutes out of order; the timestamp of a record is its event time."""
+    """Yield ``size`` readings of three days, up to 5 minutes out of order; a record's timestamp is its event time."""
     chance = random.Random(19)
     for number in range(size):
         timestamp_ms = START_MS + number * DAYS * DAY_MS // size + chance.randrange(5 * 60_000)
@@ -49,7 +49,7 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
 
 
 def hourly(readings: DataFrame) -> DataFrame:
-    """Return count and sum of each sensor and hour, for a stream and for a batch alike."""
+    """Return count and sum of the readings of each sensor and hour, from a stream or a batch of Kafka records."""
     return (
         readings.groupBy(f.window("timestamp", "1 hour"), f.col("key").cast("string").alias("sensor"))
         .agg(f.count("*").alias("readings"), f.sum(f.col("value").cast("string").cast("long")).alias("total"))
@@ -58,7 +58,7 @@ def hourly(readings: DataFrame) -> DataFrame:
 
 
 def backfill(job: PipelineJob, start_ms: int, end_ms: int) -> DataFrame:
-    """Return the hourly sums of a range of times, from a batch that reads that range only."""
+    """Return the hourly sums of the times from ``start_ms`` to before ``end_ms``, from a batch over these times."""
     readings = job.read(
         READINGS,
         startingTimestamp=str(start_ms - DELAY_MS),
@@ -70,7 +70,10 @@ def backfill(job: PipelineJob, start_ms: int, end_ms: int) -> DataFrame:
 
 
 def run(job: PipelineJob) -> ResultTable:
-    """Write hourly sums from a stream and, for the second day, from a batch; both to Parquet."""
+    """Write hourly sums from a stream and, for the second day, from a batch to Parquet; return the sums of the stream.
+
+    A row has sensor, start of the hour in ms, count and sum, and 1 if the batch has the same row, else 0.
+    """
     stream = hourly(job.read_stream(READINGS).withWatermark("timestamp", f"{DELAY_MS} milliseconds"))
     writer = stream.writeStream.format("parquet").option("path", job.path("hours"))
     job.start(writer, "hours").awaitTermination()
@@ -80,7 +83,10 @@ def run(job: PipelineJob) -> ResultTable:
 
 
 def expected(records: Iterable[InputRecord]) -> ResultTable:
-    """Return sensor, hour, count, sum, and 1 on the second day, of each hour that the watermark has closed."""
+    """Return sensor, start of the hour in ms, count and sum of each hour that the watermark has closed.
+
+    The last value is 1 for hours of the second day, else 0.
+    """
     hours: dict[tuple[str, int], list[int]] = {}
     latest = 0
     for record in records:
@@ -95,7 +101,7 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return a chart of each sensor, and how many of its hours the batch repeated."""
+    """Return a text with the hours of each sensor, how many of them the batch repeated, and a chart of the sums."""
     lines = []
     for sensor in sorted({row[0] for row in result}):
         hours = [row for row in result if row[0] == sensor]

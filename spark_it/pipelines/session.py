@@ -15,7 +15,10 @@ from spark_it.pipelines.submit import SETTINGS
 
 
 def local_session(name: str, warehouse: Path, more_jars: Sequence[Path] = ()) -> SparkSession:
-    """Return the session, with two threads and further jars; the caller stops it."""
+    """Start a local Spark session with two threads, the jars of the pipelines and ``more_jars``; the caller stops it.
+
+    ``warehouse``: folder for tables.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName(name)
     builder = builder.config("spark.jars", ",".join(map(str, [*jars("spark"), *jars("lake"), *more_jars])))

@@ -1,4 +1,4 @@
-"""Standalone cluster of Spark: a master and workers as processes of their own, from the jars that pyspark contains."""
+"""Standalone cluster of Spark: master and workers as processes of this machine, from the jars that pyspark contains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ WORKER_MEMORY = "1g"
 
 
 class StandaloneSpark:
-    """Master and workers of Spark; each worker has one core and 1 GiB for executors."""
+    """Context manager of a Spark cluster: a master and workers; each worker has one core and 1 GiB for executors.
+
+    Entering starts them and waits until all ``workers`` are alive; leaving stops them. Logs and work directories are in
+    ``folder``.
+    """
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
         self._folder = folder
@@ -35,7 +39,7 @@ class StandaloneSpark:
 
     @property
     def master(self) -> str:
-        """``spark://HOST:PORT``, as for ``--master``."""
+        """URL of the master, ``spark://HOST:PORT``, as for ``--master`` of spark-submit."""
         return f"spark://{HOST}:{self._port}"
 
     def _spawn(self, name: str, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -51,7 +55,7 @@ class StandaloneSpark:
         return self._spawn(f"worker-{number}", "worker.Worker", *ports, *limits, self.master)
 
     def alive_workers(self) -> int:
-        """Return the number of workers that the master counts as alive; 0 before it answers."""
+        """Return the number of workers that the master counts as alive; 0 if the master does not respond."""
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self._ui_port}/json/", timeout=5) as answer:
                 return int(json.load(answer)["aliveworkers"])
@@ -59,7 +63,7 @@ class StandaloneSpark:
             return 0
 
     def wait_for_workers(self, count: int) -> None:
-        """Wait until so many workers are alive.
+        """Wait until at least ``count`` workers are alive.
 
         Raises:
             RuntimeError: they are not within `START_WITHIN_S`.
@@ -71,12 +75,12 @@ class StandaloneSpark:
             time.sleep(0.1)
 
     def kill_worker(self, number: int) -> None:
-        """End a worker by SIGKILL; its executors end with it."""
+        """End worker ``number``, from 0, by SIGKILL, and wait for its end; its executors end with it."""
         self._workers[number].kill()
         self._workers[number].wait()
 
     def restart_worker(self, number: int) -> None:
-        """Start a killed worker again."""
+        """Start killed worker ``number`` again, without waiting until the master counts it."""
         self._workers[number] = self._start_worker(number)
 
     def __enter__(self) -> StandaloneSpark:

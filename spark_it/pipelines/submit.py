@@ -1,4 +1,4 @@
-"""Command lines of spark-submit for the pipelines."""
+"""Command lines with which spark-submit runs the pipelines, and the environment for them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ SETTINGS = {
 
 
 def script(pipeline: Pipeline) -> Path:
-    """Return the path of the script of a pipeline."""
+    """Return the path of the Python script of a pipeline."""
     return Path(__file__).with_name(f"{pipeline.name.replace('-', '_')}.py")
 
 
 def packages(pipeline: Pipeline) -> str:
-    """Return the Maven coordinates of a pipeline, as for ``--packages``."""
+    """Return the Maven coordinates that a pipeline needs, separated by commas, as for ``--packages``."""
     return ",".join([CONNECTOR, *pipeline.packages])
 
 
 def environment() -> dict[str, str]:
-    """Return the environment in which a script finds the shared module and Spark this Python."""
+    """Return the environment variables for spark-submit: its path, this Python, and the root of the modules."""
     return {**os.environ, **PYTHONS, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 
@@ -45,7 +45,7 @@ def submit_command(
     settings: Mapping[str, str],
     jars: Sequence[Path] = (),
 ) -> list[str]:
-    """Return the command that executes a pipeline; its result goes to ``result.json`` in the folder.
+    """Return the spark-submit command of a pipeline, whose result is written to ``result.json`` in the folder.
 
     Args:
         pipeline: the pipeline.

@@ -30,13 +30,13 @@ SOURCE, SINK = "template-source", "template-counts"
 
 
 def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
-    """Yield records of ten keys."""
+    """Yield ``size`` records with up to ten keys."""
     for number in range(size):
         yield InputRecord(SOURCE, b"value %d" % number, b"key %d" % (number * number % 10))
 
 
 def run(job: PipelineJob) -> ResultTable:
-    """Write the count of each key to a topic whenever it changes, and read the last ones."""
+    """Write the count of each key to a compacted topic whenever it changes; return key and last count."""
     counts = job.read_stream(SOURCE).groupBy("key").agg(f.count("*").cast("string").alias("value"))
     job.start_to_topic(counts, SINK, "update").awaitTermination()
     last = job.read(SINK).groupBy(f.col("key").cast("string")).agg(f.max(f.col("value").cast("string").cast("long")))
@@ -44,12 +44,12 @@ def run(job: PipelineJob) -> ResultTable:
 
 
 def expected(records: Iterable[InputRecord]) -> ResultTable:
-    """Return key and count."""
+    """Return key and number of records of each key."""
     return sort(Counter((record.key or b"").decode() for record in records).items())
 
 
 def show(result: ResultTable) -> str:
-    """Return a table."""
+    """Return keys and counts as a text table."""
     return text_table(("key", "records"), result)
 
 

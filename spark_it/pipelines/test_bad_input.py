@@ -1,4 +1,4 @@
-"""Failures that pipelines meet: a lost commit, a lost checkpoint, missing and recreated topics, a full disk."""
+"""Test of failures that pipelines meet: a lost commit, a lost checkpoint, missing and recreated topics, full disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def lose_last_commit(checkpoint: Path) -> None:
-    """Remove the commit of the last batch, as if the driver had died between the output and the commit."""
+    """Delete the commit of the last batch from a checkpoint, as if the driver had died between output and commit."""
     last = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
     (checkpoint / "commits" / f"{last}").unlink()
     (checkpoint / "commits" / f".{last}.crc").unlink()
@@ -94,7 +94,7 @@ def test_topic_deleted_under_a_running_stream_fails_the_query(
 
 
 def single_topic(name: str) -> Pipeline:
-    """Return the template with one topic of one partition."""
+    """Return the template pipeline with topic ``name`` of one partition as its only topic."""
     return Pipeline(**{**vars(load("template")), "topics": (PipelineTopic(name, 1),)})
 
 
@@ -111,7 +111,7 @@ def test_recreated_topic_is_read_on_from_the_old_offset(spark: SparkSession, ser
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 8 MiB."""
+    """Mount a file system of 8 MiB and yield its folder; the test is skipped if that is not possible."""
     if os.geteuid() != 0:
         pytest.skip("a file system of its own needs root")
     folder = tmp_path / "small"
@@ -128,7 +128,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Write a file until the file system is full."""
+    """Write a new file until the file system is full."""
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(4096))

@@ -1,4 +1,4 @@
-"""Pipelines on three nodes and a standalone Spark cluster, while a worker, a broker and the driver are killed.
+"""Test of pipelines on three nodes and a standalone Spark cluster, while a worker, a broker and the driver are killed.
 
 One pipeline by default; ``OTTLA_PIPELINES=all`` runs all of them.
 """

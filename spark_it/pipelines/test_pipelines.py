@@ -1,4 +1,4 @@
-"""Pipelines: the result of each equals what plain Python computes from the same input.
+"""Test of the pipelines: the result of each equals what plain Python computes from the same input.
 
 ``OTTLA_PIPELINES=all`` runs them against Apache Kafka, too; ``OTTLA_ACTIVITY=10000000`` is the size of a large input.
 """
@@ -48,7 +48,7 @@ def test_pipeline_result_equals_plain_python(spark: SparkSession, servers: str, 
 
 
 def peak_resident_kib(pid: int) -> int:
-    """Return the largest resident memory of a process."""
+    """Return the largest resident memory of a process since its start, in KiB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1])
 

@@ -1,4 +1,4 @@
-"""Shared module of the pipelines, their command lines and their pages; without Spark."""
+"""Tests of the shared module of the pipelines, of their command lines and of their pages; Spark does not run."""
 
 from __future__ import annotations
 

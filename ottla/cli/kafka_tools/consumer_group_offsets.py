@@ -71,10 +71,10 @@ def parse_topic_partitions(text: str, fail: Callable[[str], None]) -> list[Topic
 
 
 async def partition_numbers(client: ClusterClient, topics: Iterable[str]) -> dict[str, list[int]]:
-    """Return the sorted partition numbers of each topic, by its name.
+    """Return the sorted partition numbers of each topic, by its name; empty without topics.
 
     Raises:
-        ProtocolError: a topic does not exist.
+        ProtocolError: a topic has an error, such as UNKNOWN_TOPIC_OR_PARTITION or TOPIC_AUTHORIZATION_FAILED.
     """
     names = sorted(set(topics))
     out = {}

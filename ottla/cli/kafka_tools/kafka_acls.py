@@ -188,10 +188,10 @@ class AclPlan:
         return list(dict.fromkeys(out))
 
     def acls(self) -> dict[Pattern, list[Entry]]:
-        """Return the entries for each resource pattern of the options; a pattern without a principal has no entries.
+        """Return the entries for each resource pattern that the options name, to add or to remove.
 
-        If no resource is named, or a resource type does not support an operation, the usage is printed and the tool
-        exits with status 1.
+        An empty list, of a pattern without principals, stands for all ACLs of the pattern. If no resource is named, or
+        an operation does not apply to its resource type, the usage is printed and the tool exits with status 1.
         """
         options, patterns = self._options, self.patterns(required=True)
         out: dict[Pattern, list[Entry]] = {}

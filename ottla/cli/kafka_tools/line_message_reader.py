@@ -22,8 +22,8 @@ class LineMessageReader:
     """Converter of input lines to records; ``properties`` are those of ``--reader-property``.
 
     Raises:
-        ToolFailed: two separators, or a separator and the null marker, are equal; or the regular expression
-            ``headers.separator`` is invalid.
+        ToolFailed: by the constructor: two of the three header separators are equal, or the null marker equals a
+            separator, or ``headers.separator`` is not a valid regular expression.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:

@@ -79,10 +79,10 @@ class RecordBatches:
         return bool(self._count) and self._env.monotonic_ms() - self._since_ms >= LINGER_MS
 
     async def flush(self) -> None:
-        """Send all buffered records and wait until they are acknowledged.
+        """Send all buffered records, partition by partition, and wait for their acknowledgements, unless acks is 0.
 
         Raises:
-            CommandFailed, OSError: a batch was not acknowledged; it and the batches after it are dropped.
+            CommandFailed, OSError: a batch failed; the batches after it are discarded unsent.
         """
         pending, self._pending = self._pending, {}
         self._turn += bool(self._count)
