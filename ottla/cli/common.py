@@ -245,7 +245,7 @@ async def retry_while_leader_moves(client: ClusterClient, work: Callable[[], Awa
 
 
 def parse_key_values(items: Iterable[str]) -> dict[str, str]:
-    """Parse ``KEY=VALUE`` options into a dictionary.
+    """Return keys and values of ``KEY=VALUE`` options; of a key that occurs twice, the last value.
 
     Raises:
         CommandFailed: an option has no ``=`` or an empty key.

@@ -47,7 +47,7 @@ def raise_for_error(code: int, message: str | None, subject: str) -> None:
 
 
 def raise_for_topic(code: int, message: str | None, name: str) -> None:
-    """Raise an error code of a response about topic ``name`` as an exception.
+    """Raise an error code of a response about topic ``name`` as an exception; ``message``: that of the response.
 
     Raises:
         CommandFailed: the code is not 0.

@@ -43,7 +43,7 @@ class EscapingOutput:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write several texts with escapes."""
+        """Write several texts with escapes; no line ends are added."""
         for line in lines:
             self.write(line)
 
@@ -73,7 +73,11 @@ class StandardOutput(EscapingOutput):
             raise output_failure(error) from None
 
     def write_bytes(self, data: bytes) -> None:
-        """Write bytes unchanged, after the text written before, and flush."""
+        """Write bytes unchanged, after the text written before, and flush.
+
+        Raises:
+            OutputFailed: standard output is closed or cannot be written.
+        """
         if self._is_closed:
             raise OutputFailed("is closed")
         try:
@@ -84,7 +88,11 @@ class StandardOutput(EscapingOutput):
             raise output_failure(error) from None
 
     def flush(self) -> None:
-        """Flush buffered text to the file descriptor."""
+        """Flush buffered text to the file descriptor; do nothing without a stream.
+
+        Raises:
+            OutputFailed: standard output cannot be written.
+        """
         try:
             if not self._is_closed:
                 self._stream.flush()

@@ -213,7 +213,7 @@ def _node_config(c: _SettingsFile, values: dict[str, str]) -> NodeConfig:
 
 
 def _node_id(c: _SettingsFile, default: int) -> int:
-    """Return the node id of the settings; ``default`` if it is not set or invalid."""
+    """Return ``node.id``, else ``broker.id``, of the settings; ``default`` if it is not set or invalid."""
     for key in ("node.id", "broker.id"):
         if c.configured(key):
             try:

@@ -104,11 +104,12 @@ class FaultHandle:
         return f"FaultHandle({self.described})"
 
     def _call(self, method: str, path: str, **fields: Any) -> Any:
-        """Send a request about the fault to the node, and return the decoded response.
+        """Send an HTTP request about the fault to the node, and return the decoded response.
 
         Raises:
             FaultRejected: the node was started again, or rejected the request. Ids of faults start again at 1 with the
                 node.
+            FaultsDisabled: the node does not run.
         """
         if self._connection.endpoint() != self._endpoint:
             raise FaultRejected(f"fault {self.id} does not exist")
@@ -167,7 +168,12 @@ class FaultHandle:
         return int(self.described[name])
 
     def remove(self) -> None:
-        """Remove the fault from the node; do nothing if this handle has removed it before."""
+        """Remove the fault from the node; do nothing if this handle has removed it before.
+
+        Raises:
+            FaultRejected: the fault was removed otherwise, or the node was started again; FaultsDisabled: it does not
+                run.
+        """
         if self.id >= 0:
             (self.described,) = self._call("POST", "/faults/remove", id=self.id)["removed"]
             self.id = -1
@@ -183,11 +189,14 @@ class FaultHandle:
 
 
 class Faults:
-    """Injection of faults into a node: each method but `list` and `clear` adds a fault and returns its handle.
+    """Injection of faults into a node: methods such as `error` add a fault and return its handle.
 
     APIs have Kafka's names, such as ``"Produce"`` or ``"AddPartitionsToTxn"``. ``topic`` and ``client_id`` restrict a
-    fault to requests that contain the topic, or that the client sends. ``limits`` are ``times``, ``on_call``,
-    ``probability`` and ``seed``, as the methods of `FaultHandle`; they apply from the first call on.
+    fault to requests that contain the topic, or that the client sends; None for all. ``limits`` are ``times``,
+    ``on_call``, ``probability`` and ``seed``, as the methods of `FaultHandle`; they apply from the first call on.
+
+    Raises:
+        FaultRejected: by each method, if the node rejects an argument; FaultsDisabled: if it has no fault endpoint.
     """
 
     def __init__(self, connection: FaultConnection) -> None:
@@ -295,7 +304,7 @@ class NodeClock:
         """Advance the clock by the sum of the arguments; timers that become due fire at once.
 
         Raises:
-            FaultRejected: the duration is negative or too long.
+            FaultRejected: the duration is negative or too long; FaultsDisabled: the node has no fault endpoint.
         """
         total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         self._connection.call("POST", "/clock/advance", {"ms": round(total_s * 1000 + milliseconds)})

@@ -17,7 +17,7 @@ class FaultControls:
     """Fault injection, clock and network pause of a node with the setting ``ottla.faults=true``."""
 
     def _fault_dir(self) -> str:
-        """Return the data directory of the node, which has the address of its fault endpoint."""
+        """Return the data directory of the node, where the address of its fault endpoint is stored; subclasses override it."""
         raise NotImplementedError
 
     @property
@@ -45,11 +45,19 @@ class FaultControls:
         return NodeClock(self.fault_connection)
 
     def pause(self) -> None:
-        """Stop all network traffic of the node with clients and other nodes until `resume`; connections stay open."""
+        """Stop all network traffic of the node with clients and other nodes until `resume`; connections stay open.
+
+        Raises:
+            FaultsDisabled: the node does not run, or runs without ``ottla.faults=true``.
+        """
         self.fault_connection.call("POST", "/network", {"paused": True})
 
     def resume(self) -> None:
-        """Resume the network traffic; bytes sent during the pause are delivered."""
+        """Resume the network traffic; bytes sent during the pause are delivered.
+
+        Raises:
+            FaultsDisabled: the node does not run, or runs without ``ottla.faults=true``.
+        """
         self.fault_connection.call("POST", "/network", {"paused": False})
 
 
@@ -113,7 +121,7 @@ class ClusterFaultControls:
     """Network partitions and clocks of the nodes of a cluster with the setting ``ottla.faults=true``."""
 
     def _fault_nodes(self) -> Sequence[FaultedNode]:
-        """Return all nodes of the cluster, running or not, for network partitions and changes of clocks."""
+        """Return all nodes of the cluster, running or not, for partitions and clocks; implemented by subclasses."""
         raise NotImplementedError
 
     def partition(self, *groups: Collection[int]) -> None:
@@ -143,7 +151,12 @@ class ClusterFaultControls:
                 node.fault_connection.call("POST", "/network", {"blocked": []})
 
     def advance_clocks(self, **duration: float) -> None:
-        """Advance the clocks of all running nodes, with the arguments of `NodeClock.advance`, such as ``days=7``."""
+        """Advance the clocks of all running nodes, with the arguments of `NodeClock.advance`, such as ``days=7``.
+
+        Raises:
+            FaultRejected: the duration is negative or too long; FaultsDisabled: a node runs without
+                ``ottla.faults=true``.
+        """
         for node in self._fault_nodes():
             if node.pid is not None:
                 node.clock.advance(**duration)

@@ -60,7 +60,11 @@ def _is_password(key: str) -> bool:
 
 
 def describe_exposed_path(path: str) -> str:
-    """Return the message for a path that other users can read, with the command that corrects its mode."""
+    """Return the message for a path that other users can read, with its mode and the command that corrects it.
+
+    Raises:
+        OSError: the path does not exist any more.
+    """
     mode = stat.S_IMODE(os.stat(path).st_mode)
     wanted = "700" if os.path.isdir(path) else "600"
     return f"credentials may be read by other users: {path} (mode {mode:04o}); run chmod {wanted} on it"

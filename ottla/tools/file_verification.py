@@ -25,10 +25,12 @@ Batches = dict[int, b.BatchHeader]
 
 
 def find_problems(disk: Disk, path: str) -> Iterator[str]:
-    """Yield the problems of a file, one line each; none for a valid file.
+    """Yield the problems of the file at ``path``, one line each; none for a valid file.
+
+    An index is compared with the segment beside it.
 
     Raises:
-        ValueError: not a file of a data directory.
+        ValueError: the name is not that of a file of a data directory.
         OSError: the file cannot be read.
     """
     stem, _, suffix = path.rpartition(".")

@@ -119,7 +119,11 @@ def _is_valid(found: JoinCredentials) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file atomically with a new one of mode 0600, whose content is synced."""
+    """Replace the file at ``path`` atomically with a new one of mode 0600, whose content is synced.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.unlink(missing_ok=True)
     number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -226,7 +230,11 @@ def ensure_security_setup(
 
 
 def _stored_authority(where: Path) -> JoinCredentials | None:
-    """Return the credentials in the directory's own `JOIN_FILE`; None if it is missing."""
+    """Return the credentials in the `JOIN_FILE` of directory ``where``; None if it is missing.
+
+    Raises:
+        SecuritySetupFailed: the file cannot be read, or has other content.
+    """
     return load_join_credentials(str(where / JOIN_FILE)) if (where / JOIN_FILE).exists() else None
 
 
@@ -350,7 +358,13 @@ def client_config(made: SecuritySetup, kind: str, bootstrap: str) -> dict[str, s
 
 
 def write_client_files(made: SecuritySetup, directory: str, bootstrap: str) -> list[str]:
-    """Write client settings in each form into a file of ``directory``, with mode 0600; return a line about each."""
+    """Write client settings in each form into a file of ``directory``, with mode 0600; return a line about each.
+
+    ``bootstrap``: bootstrap servers.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
     for kind, name in CLIENT_FILES.items():
         values = client_config(made, kind, bootstrap)
         _write(Path(directory, name), _format_settings(values, kind))

@@ -16,10 +16,10 @@ SettingValue = str | bool | int | float | PathLike[str] | list["SettingValue"] |
 
 
 def setting_text(name: str, value: object) -> str:
-    """Return the text of a setting's value.
+    """Return the text of ``value``, the value of setting ``name``.
 
     Raises:
-        ConfigException: the value has a type that no setting has.
+        ConfigException: the value has a type that no setting has; the message has ``name``.
     """
     if isinstance(value, bool):
         return "true" if value else "false"

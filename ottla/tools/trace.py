@@ -110,7 +110,7 @@ def _scalar(name: str, value: Any) -> str:
 
 
 def _batches(raw: Buffer) -> str:
-    """Return a line that describes record data: offsets, counts and attributes of its batches."""
+    """Return a text that describes record data: its size, and offsets, counts and attributes of its batches."""
     try:
         headers = [header for _, header in b.iterate_batches(raw)]
     except WireError:
@@ -124,7 +124,7 @@ def _batches(raw: Buffer) -> str:
 
 
 def _map_addresses(value: Any, place: AddressMapper) -> bool:
-    """Replace host and port in a message and its nested structs by those that ``place`` returns for them.
+    """Replace host and port in ``value``, a message, and its nested structs by those that ``place`` returns for them.
 
     Returns:
         True if the message has addresses.

@@ -23,12 +23,15 @@ def value_of(offset: int) -> bytes:
 
 
 def record_at(offset: int) -> NewRecord:
-    """Return the test record at an offset: one of five keys, a value with the offset, a timestamp 1 ms later for each."""
+    """Return the test record at an offset: one of five keys, and a value and timestamp that depend on the offset."""
     return NewRecord(b"key %d" % (offset % 5), value_of(offset), FIRST_TIMESTAMP_MS + offset)
 
 
 def batch_of(first: int, count: int, codec: CompressionType = CompressionType.NONE, leader_epoch: int = 0) -> bytes:
-    """Return an encoded batch with the test records of ``count`` offsets from ``first`` on."""
+    """Return an encoded batch with the test records of ``count`` offsets from ``first`` on.
+
+    ``leader_epoch``: partition leader epoch of the batch.
+    """
     records = [record_at(offset) for offset in range(first, first + count)]
     return build_batch(records, base_offset=first, codec=codec, leader_epoch=leader_epoch)
 

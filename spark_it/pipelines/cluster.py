@@ -152,6 +152,7 @@ def main() -> None:
 
     Raises:
         SystemExit: a result differs from what plain Python computes from the same input.
+        RuntimeError: a driver failed.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pipeline", nargs="*", choices=(*NAMES, "template", "all", []), default=[])

@@ -122,6 +122,9 @@ class TransactionalSink:
         """Write the rows of a batch that no transaction has written, in one transaction, and commit it.
 
         ``batch`` has the columns partition and offset (of the order), key and value (of the invoice).
+
+        Raises:
+            KafkaException: the transaction failed, or another driver has fenced this one.
         """
         offsets = self.committed()
         next_offsets = dict(offsets)
@@ -150,7 +153,7 @@ class TransactionalSink:
 def run(job: PipelineJob) -> ResultTable:
     """Write an invoice for each committed order, then read and return the committed invoices.
 
-    A row has number, customer and cents with tax.
+    A row has number, customer and cents with tax (19 %).
     """
     orders = job.read_stream(ORDERS, **COMMITTED).select(
         "partition", "offset", "key", f.from_json(f.col("value").cast("string"), SCHEMA).alias("o")

@@ -49,11 +49,11 @@ class ReassignmentClient(Protocol):
         """Send a request to any broker and return its response."""
 
     async def broker(self, node_id: int) -> Any:
-        """Return a connection to a broker of the last Metadata response."""
+        """Return a connection to broker ``node_id`` of the last Metadata response."""
 
 
 def add_verbs(verbs: Any) -> None:
-    """Add the parsers of ``elect``, ``reassign``, ``drain`` and ``rebalance`` to those of ``ottla cluster``."""
+    """Add the parsers of ``elect``, ``reassign``, ``drain`` and ``rebalance`` to ``verbs`` of ``ottla cluster``."""
     for name, text in _TEXTS.items():
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
@@ -176,7 +176,7 @@ async def _elect(client: ReassignmentClient, options: argparse.Namespace) -> Non
 
 
 def _require_partitions(there: Collection[PlannedPartition], wanted: Iterable[PlannedPartition]) -> None:
-    """Check that all ``wanted`` partitions are among those of the cluster (``there``).
+    """Check that all ``wanted`` partitions are among ``there``, the partitions of the cluster.
 
     Raises:
         CommandFailed: a topic or partition does not exist.
@@ -293,7 +293,10 @@ async def _execute_plan(
 ) -> None:
     """Print the planned reassignments if ``--dry-run`` is set; else execute them to their end and print their number.
 
-    ``before``: present replicas of each partition.
+    ``before``: present replicas of each partition; ``moves``: the planned reassignments.
+
+    Raises:
+        CommandFailed: the cluster refused a request.
     """
     if options.dry_run:
         rows: list[dict[str, Any]] = [
@@ -372,7 +375,7 @@ async def _set(client: ReassignmentClient, rows: list[ia.AlterConfigsResource]) 
 
 
 def _print_progress(done: int, total: int) -> None:
-    """Print a progress bar of moved partitions on standard error if that is a terminal."""
+    """Print a progress bar of ``done`` of ``total`` partitions on standard error, in place, if it is a terminal."""
     if sys.stderr.isatty():
         width = 40 * done // total
         end = "\n" if done == total else ""

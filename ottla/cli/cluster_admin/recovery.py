@@ -35,7 +35,10 @@ def _sample_text(partitions: tuple[str, ...]) -> str:
 
 
 def _report(state: Any, now_ms: int) -> list[str]:
-    """Return the lines of the report: recoverable metadata, lost voters, and partitions that may lose records."""
+    """Return the lines of the report: recoverable metadata, lost voters, and partitions that may lose records.
+
+    ``state``: preview of the recovery; ``now_ms``: time since 1970, for the age of the last metadata record.
+    """
     age_s = (now_ms - state.last_timestamp_ms) // 1000
     others = ", ".join(str(i) for i in state.lost_voters)
     out = [

@@ -39,7 +39,7 @@ class RemovalClient(reassignment.ReassignmentClient, Protocol):
     """Methods of `ClusterClient` that the removal of nodes needs."""
 
     def avoid_brokers(self, node_ids: Collection[int]) -> None:
-        """Send requests that any broker can answer to other brokers than these from now on."""
+        """Send requests for any broker to other brokers than ``node_ids``, which are about to stop, from now on."""
 
 
 def add_verb(verbs: Any) -> None:
@@ -74,6 +74,9 @@ async def _rejoins_as_voter(client: RemovalClient, seen: ClusterSnapshot, nodes:
 
     Such a node would become a voter again after its removal. Only brokers answer DescribeConfigs for themselves, so
     controller-only nodes are skipped.
+
+    Raises:
+        CommandFailed: a broker refused DescribeConfigs.
     """
     for node in nodes:
         if seen.brokers.get(node):
@@ -120,7 +123,10 @@ def _partition_names(partitions: Sequence[PlannedPartition]) -> str:
 def _plan_table(
     seen: ClusterSnapshot, leaving: Sequence[int], moves: Sequence[PlannedReassignment]
 ) -> list[dict[str, Any]]:
-    """Return the rows of ``--dry-run``: reassignments, then stop, removal of votes and unregistration of the nodes."""
+    """Return the rows of ``--dry-run``: ``moves``, then stop, removal of votes, unregistration of ``leaving`` nodes.
+
+    The votes are removed before the stop if `must_remove_votes_first`.
+    """
     rows: list[dict[str, Any]] = [
         {
             "step": "move",
@@ -230,6 +236,12 @@ async def remove_nodes(client: RemovalClient, options: argparse.Namespace) -> No
 
 
 async def _remove_voters(client: RemovalClient, seen: ClusterSnapshot, nodes: Sequence[int]) -> None:
-    """Remove the votes of nodes, those of dead nodes first, so that each removal leaves a larger live majority."""
+    """Remove the votes of nodes, those of dead nodes first, so that each removal leaves a larger live majority.
+
+    Nodes that are no voters are skipped.
+
+    Raises:
+        CommandFailed: a removal was refused, or was still pending after `VOTER_CHANGE_TIMEOUT_S`.
+    """
     for node in sorted((i for i in nodes if i in seen.voters), key=lambda i: seen.voters[i].is_alive):
         await _remove_voter(client, seen, node)

@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _resources(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:
-    """Return type and name of each resource that the options name; empty if they name none."""
+    """Return type and name of each resource that the options name, also the cluster; empty if they name none."""
     out = [(kind, getattr(options, name.replace("-", "_"))) for name, kind in _KINDS.items()]
     named = [(kind, name) for kind, name in out if name is not None]
     return [*named, (ResourceType.CLUSTER, CLUSTER_NAME)] if options.cluster else named

@@ -131,12 +131,12 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _check_names(client: ClusterClient, resource: Resource, channel: Channel, names: Iterable[str]) -> None:
-    """Check that configuration names exist.
+    """Check by DescribeConfigs on ``channel`` that configuration names of a resource exist; not for client metrics.
 
     Brokers accept unknown names (for plug-ins), so an unknown broker setting is refused only if a known one is similar.
 
     Raises:
-        CommandFailed: a name is unknown; the message suggests the nearest one.
+        CommandFailed: a name is unknown, and the message suggests the nearest one; or the resource does not exist.
     """
     if resource.kind == "client-metrics":
         return  # DescribeConfigs lists only the set ones

@@ -64,7 +64,7 @@ def _names_api(text: str) -> bool:
 
 
 def _print_source(key: ApiKey, version: int, *, explained: bool) -> None:
-    """Print the generated decoder of a request's version; with ``explained``, the meaning of each field as comments."""
+    """Print the generated decoder of API ``key``'s request in a version; ``explained``: comment each field."""
     cls = request_class(key)
     source = generated_source(cls, version, "decode")
     print("\n".join(annotate_source(cls, version, source)) if explained else source)

@@ -75,9 +75,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _print(findings: list[ConfigFinding], options: argparse.Namespace, name: str, settings: int) -> int:
-    """Print findings as text or JSON; return exit status 1 if one of them is an error, else 0.
+    """Print findings as text or JSON; return exit status 1 if one of them is an error (`WRONG`), else 0.
 
-    ``settings`` is the number of checked settings.
+    ``name``: name of the file, before each finding; ``settings``: number of checked settings.
     """
     if options.output == "json":
         rows = [{"number": f.lineno, "key": f.key, "severity": f.severity, "text": f.text} for f in findings]

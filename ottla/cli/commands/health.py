@@ -74,7 +74,9 @@ def listener_from_environment(environment: Mapping[str, str]) -> str:
 
 
 def _exchange(address: tuple[str, int], request: bytes, timeout_s: float, size: int) -> bytes:
-    """Send a request over a new connection; return up to ``size`` bytes of the response, fewer if the peer closes.
+    """Send a request over a new connection to ``address``; return up to ``size`` bytes of the response.
+
+    There are fewer bytes if the peer closes the connection.
 
     Raises:
         NotReady: malformed host name.
@@ -98,7 +100,7 @@ def _exchange(address: tuple[str, int], request: bytes, timeout_s: float, size: 
 
 
 def check_http(address: tuple[str, int], path: str, timeout_s: float) -> None:
-    """Send GET for ``path`` (``/readyz`` or ``/livez``) to the HTTP listener; return if the status is 200.
+    """Send GET for ``path`` (``/readyz`` or ``/livez``) to the HTTP listener ``address``; return if the status is 200.
 
     Raises:
         NotReady: the node is not ready (status 503, the message has its reasons), or the response is unexpected.

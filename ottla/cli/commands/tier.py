@@ -121,6 +121,9 @@ def _segments(
     """Yield the stored segments of ``--topic`` and ``--partition``.
 
     Objects that are not valid segments are printed on standard error and appended to ``problems``.
+
+    Raises:
+        RemoteStorageError: the store failed.
     """
     for each in list_segments(store, options.topic, options.partition):
         if isinstance(each, ObjectProblem):

@@ -151,7 +151,11 @@ def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
 
 
 def _own_settings(options: argparse.Namespace) -> bytes:
-    """Return the client settings of this command as the content of a properties file."""
+    """Return the client settings of this command as the content of a properties file.
+
+    Raises:
+        CommandFailed: a file cannot be read, or a context does not exist.
+    """
     return dumps_settings(find_settings(options).values).encode()
 
 

@@ -74,14 +74,20 @@ def merge_samples(pages: Iterable[Samples]) -> Samples:
 
 
 def _rate(before: Scrape, after: Scrape, name: str, labels: Mapping[str, str]) -> float:
-    """Return the increase of a counter per second between two scrapes; 0 if it decreased, as after a restart."""
+    """Return the increase per second of counter ``name`` with ``labels`` between two scrapes.
+
+    It is 0 for a counter that decreased, as after a restart, or that is missing.
+    """
     key = name, tuple(labels.items())
     increase = after.samples.get(key, 0.0) - before.samples.get(key, 0.0)
     return round(max(increase, 0.0) * 1000 / max(after.time_ms - before.time_ms, 1.0), 1)
 
 
 def topic_rates(before: Scrape, after: Scrape) -> list[dict[str, Any]]:
-    """Return a row for each topic with records, bytes and fetches per second between two scrapes, most bytes first."""
+    """Return a row for each topic with records, bytes and fetches per second, those with most bytes first.
+
+    ``before``, ``after``: the two scrapes between which the rates are computed.
+    """
     names = {labels[0][1] for name, labels in after.samples if name == f"{_TOPICS}messagesin_total" and labels}
     rows = [
         {

@@ -31,10 +31,11 @@ IDLE_S = 24 * 3600.0
 
 
 async def _frame(stream: Stream) -> bytes:
-    """Return the next frame of a connection with its 4 bytes of size.
+    """Wait for the next frame of a connection, and return it with its 4 bytes of size.
 
     Raises:
-        OSError: the connection is closed.
+        OSError: the connection is closed, or idle for `IDLE_S`.
+        WireError: the size is negative.
     """
     head = await read_exactly(stream, 4, IDLE_S)
     return bytes(head + await read_exactly(stream, parse_frame_size(head, 2**31 - 1), IDLE_S))
@@ -119,7 +120,7 @@ class TracingProxy:
         scope.cancel()
 
     async def _proxy_new_brokers(self, talk: ConnectionTrace, frame: bytes) -> None:
-        """Start listeners for the brokers that a response names for the first time."""
+        """Start listeners for the brokers that response ``frame`` names for the first time."""
         for broker in talk.named_brokers(frame):
             if broker not in self._proxied and broker not in self._proxied.values():
                 await self.proxy_broker(broker)

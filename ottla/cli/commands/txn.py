@@ -129,6 +129,9 @@ async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> N
     """Print the hanging transactions: open in a partition, while no transaction coordinator has the partition in one.
 
     Only transactions whose last record is at least ``--older-than`` seconds old are examined.
+
+    Raises:
+        CommandFailed: a topic does not exist, or a broker refused a request.
     """
     topics = (await client.metadata(None if options.topic is None else [options.topic])).topics
     before_ms = blocking_env.BlockingEnv().now_ms() - options.older_than * 1000
@@ -160,7 +163,11 @@ async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> N
 
 
 async def _is_part_of(client: ClusterClient, name: str, topic: str, partition: int) -> bool:
-    """Return True if the coordinator has the partition in the current transaction of transactional id ``name``."""
+    """Return True if the coordinator has the partition in the current transaction of transactional id ``name``.
+
+    Raises:
+        CommandFailed: the transactional id does not exist, or may not be described.
+    """
     described = (await _describe_transaction(client, name)).topics
     return any(x.topic == topic and partition in x.partitions for x in described)
 

@@ -144,7 +144,11 @@ def _partitions(assignment: Any) -> AssignedPartitions:
 
 
 def _classic_assignment(seen: GroupDescription, member: Any) -> AssignedPartitions | None:
-    """Return the assignment of a member of a classic group; None if the member is not a consumer or has none."""
+    """Return the partitions assigned to a member of a classic group.
+
+    Returns:
+        The partitions; None if the group is not one of consumers, or the member has no decodable assignment.
+    """
     if seen.response.protocol_type != CONSUMER or len(member.member_assignment) < 2:
         return None
     raw = member.member_assignment
@@ -187,7 +191,10 @@ def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
 
 
 def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
-    """Return a row for each subtopology of a streams group: its source, sink, repartition and changelog topics."""
+    """Return a row for each subtopology of a streams group: its source, sink, repartition and changelog topics.
+
+    There are none if the group has no topology.
+    """
     topology = seen.response.topology
     return [
         {
@@ -225,6 +232,9 @@ async def describe_offsets(client: ClusterClient, seen: GroupDescription) -> lis
 
     Without a committed offset the lag is None, but in a streams group counted from the start of the log. For a share
     group there is a row with the start offset for each share partition instead.
+
+    Raises:
+        CommandFailed: the coordinator refused a request.
     """
     if seen.group_type == SHARE:
         return await describe_share_offsets(client, seen)

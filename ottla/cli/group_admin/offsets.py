@@ -139,7 +139,7 @@ async def resolve_partitions(client: ClusterClient, items: Sequence[str]) -> lis
 
 
 def group_by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, dict[int, int]]:
-    """Return offsets by topic and partition number, sorted, as the rows of a request."""
+    """Return offsets by topic, and of each topic by partition number; both sorted, as the rows of a request."""
     out: dict[str, dict[int, int]] = {}
     for (topic, number), offset in sorted(offsets.items()):
         out.setdefault(topic, {})[number] = offset

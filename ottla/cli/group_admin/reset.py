@@ -204,7 +204,11 @@ async def _clamp(
 ) -> dict[TopicPartitionKey, int]:
     """Return offsets limited to the range from log start offset to log end offset, both included.
 
-    Each changed offset is reported to ``on_clamp``, or on standard error if that is None.
+    ``look`` looks up these offsets. Each changed offset is reported to ``on_clamp``, or on standard error if that is
+    None.
+
+    Raises:
+        CommandFailed: a partition has no leader.
     """
     first, last = await look(offsets, EARLIEST), await look(offsets, LATEST)
     out = {at: max(min(offset, last[at]), first[at]) for at, offset in offsets.items()}
@@ -308,10 +312,10 @@ async def plan_reset(
 
 
 async def commit_offsets(client: ClusterClient, group_id: str, new: Mapping[TopicPartitionKey, int]) -> None:
-    """Commit offsets of a classic or consumer group without members at its coordinator.
+    """Commit the offsets ``new`` of a classic or consumer group without members at its coordinator.
 
     Raises:
-        CommandFailed: the coordinator refused an offset.
+        CommandFailed: the coordinator refused an offset; those of other partitions may be committed.
     """
     topics = [
         OffsetCommitRequestTopic(
@@ -358,7 +362,7 @@ async def delete_topics(client: ClusterClient, names: Sequence[str]) -> None:
     """Delete internal topics of a streams group; an absent topic is not an error.
 
     Raises:
-        CommandFailed: the cluster refused to delete a topic.
+        CommandFailed: the cluster refused to delete a topic; the others are deleted.
     """
     if not names:
         return

@@ -70,6 +70,9 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
 
     ``lag`` counts the records after the start offset that are neither acknowledged nor archived, ``done`` those that
     are one of these. Each value is None if unknown.
+
+    Raises:
+        CommandFailed: an error of the group or a partition.
     """
     described = await described_share_offsets(seen)
     ends = await list_offsets(
@@ -98,6 +101,9 @@ async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHand
     """Return an output row for each batch after the start offset whose delivery state the share coordinator stores.
 
     A row has the first and last offset of the batch, its state, and the number of deliveries.
+
+    Raises:
+        CommandFailed: an error of the group or a partition.
     """
     rows = []
     for topic in await described_share_offsets(seen):

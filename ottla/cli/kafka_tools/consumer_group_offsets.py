@@ -118,6 +118,9 @@ class OffsetReset:
 
         Without both, the list is empty with ``--from-file``; else the usage is printed and the tool exits with status
         1.
+
+        Raises:
+            ProtocolError: a topic does not exist or may not be described.
         """
         options = self._options
         if options.all_topics:
@@ -136,7 +139,7 @@ class OffsetReset:
         return [*out, *((topic, number) for topic, numbers in whole.items() for number in numbers)]
 
     async def _check(self, wanted: Sequence[TopicPartitionKey]) -> None:
-        """Check that partitions exist.
+        """Check that the partitions ``wanted`` exist.
 
         Raises:
             ToolFailed: a topic or partition does not exist.
@@ -188,7 +191,11 @@ class OffsetReset:
         return new
 
     async def _state(self, group: str) -> str:
-        """Return the state of a group as its coordinator names it, such as ``Empty`` or ``Stable``."""
+        """Return the state of a group as its coordinator names it, such as ``Empty`` or ``Stable``.
+
+        Raises:
+            ProtocolError: the group does not exist or may not be described; CommandFailed: no coordinator is available.
+        """
         return (await gs.describe_consumer_group(self._client, group)).state
 
     def _refuse_active(self, group: str, state: str) -> None:
@@ -199,11 +206,19 @@ class OffsetReset:
         )
 
     async def _present(self, group: str) -> Offsets:
-        """Return the committed offset of each partition for which the group has one."""
+        """Return the committed offset of each partition for which the group has one.
+
+        Raises:
+            CommandFailed: no coordinator is available, or it refused OffsetFetch.
+        """
         return await fetch_committed_offsets(await connect_to_coordinator(self._client, group), group)
 
     async def _store(self, group: str, new: Offsets) -> None:
-        """Commit the new offsets of a group at its coordinator."""
+        """Commit the new offsets of a group at its coordinator.
+
+        Raises:
+            CommandFailed: the coordinator refused an offset.
+        """
         await gr.commit_offsets(self._client, group, new)
 
     async def run(self, groups: Sequence[str]) -> None:
@@ -257,6 +272,9 @@ async def delete_offsets(client: ClusterClient, options: argparse.Namespace, par
     """Delete the committed offsets of the group in ``--group`` for the topics or partitions of ``--topic``.
 
     The result of each partition is printed; an error code of the response is printed, too, and not raised.
+
+    Raises:
+        CommandFailed: no coordinator is available.
     """
     group = options.group[0]
     results: dict[TopicPartitionKey, str | None] = {}

@@ -115,7 +115,7 @@ async def force_terminate(client: ClusterClient, options: argparse.Namespace) ->
     most.
 
     Raises:
-        ToolFailed: the coordinator refused the request.
+        ToolFailed: the coordinator refused the request; CommandFailed: no coordinator is available.
     """
     name, env = options.transactionalId, BlockingEnv()
     for _ in range(RETRIES):
@@ -203,6 +203,7 @@ async def _coordinated(client: ClusterClient, producers: set[int]) -> dict[int, 
 
     Raises:
         ToolFailed: a coordinator refused ListTransactions or DescribeTransactions.
+        CommandFailed: no coordinator is available.
     """
     ids = {}
     for channel in await client.all_brokers():

@@ -22,7 +22,10 @@ def _parser() -> ToolOptions:
 
 
 def _text(number: int, low: int, high: int) -> str:
-    """Return the output for an API: the broker's versions ``low`` to ``high``, and the newest that both sides know."""
+    """Return the output for API key ``number``: the broker's versions ``low`` to ``high``, and the newest usable one.
+
+    That is the newest version that this client supports, too; "unusable" if there is none.
+    """
     shown = str(low) if low == high else f"{low} to {high}"
     try:
         key = ApiKey(number)

@@ -216,8 +216,8 @@ def parse_changes(options: argparse.Namespace) -> tuple[dict[str, str], list[str
 async def _channel(client: ClusterClient, options: argparse.Namespace, kind: str, name: str) -> Channel:
     """Return a connection to the node that DescribeConfigs and IncrementalAlterConfigs for a resource are sent to.
 
-    This is the broker itself for a broker or its loggers, else any broker, or with ``--bootstrap-controller`` the
-    active controller.
+    ``kind``, ``name``: type and name of the resource. The node is the broker itself for a broker or its loggers, else
+    any broker, or with ``--bootstrap-controller`` the active controller.
     """
     if kind not in (BROKERS, LOGGERS) or not name:
         return await admin_channel(client, options)
@@ -229,7 +229,7 @@ async def _channel(client: ClusterClient, options: argparse.Namespace, kind: str
 
 
 async def _described(client: ClusterClient, options: argparse.Namespace, kind: str, name: str) -> list[Any]:
-    """Return the rows of a resource in a DescribeConfigs response, sorted by name.
+    """Return the rows of the resource ``name`` of type ``kind`` in a DescribeConfigs response, sorted by name.
 
     With ``--all`` these are all settings, otherwise only those set dynamically for this resource; of broker loggers
     all.
@@ -247,9 +247,12 @@ async def _described(client: ClusterClient, options: argparse.Namespace, kind: s
 
 
 async def _resource_names(client: ClusterClient, kind: str) -> list[str]:
-    """Return the names of all resources of a type.
+    """Return the names of all resources of type ``kind``.
 
     For brokers and loggers the last name is empty and stands for the default of all brokers.
+
+    Raises:
+        ProtocolError: a broker refused a request.
     """
     if kind == TOPICS:
         return [topic.name or "" for topic in (await client.metadata(None)).topics]

@@ -232,6 +232,7 @@ class ConsoleConsumer:
 
         Raises:
             ToolFailed: the topic does not have the partition of ``--partition``.
+            ProtocolError: a topic does not exist, or a leader refused ListOffsets.
         """
         plan, options = self._plan, self._options
         if plan.group_id is not None:
@@ -257,6 +258,9 @@ class ConsoleConsumer:
         """Send heartbeats and due commits of a group member; without a group look for new partitions every 5 minutes.
 
         After a rebalance the positions are those of the newly assigned partitions.
+
+        Raises:
+            ProtocolError, CommandFailed: the coordinator or a leader refused a request.
         """
         now_ms = self._env.monotonic_ms()
         if self._member is None:
@@ -336,7 +340,11 @@ class ConsoleConsumer:
                 return
 
     async def _poll(self, wait_ms: int) -> list[ReadRecord]:
-        """Fetch records, waiting ``wait_ms`` at most; while a partition has no leader, pause 100 ms and return none."""
+        """Fetch records, waiting ``wait_ms`` at most; while a partition has no leader, pause 100 ms and return none.
+
+        Raises:
+            ProtocolError: a partition has an error that is not retriable; OSError: a leader cannot be reached.
+        """
         try:
             return await self._fetcher.poll(wait_ms)
         except ProtocolError as error:
@@ -347,7 +355,11 @@ class ConsoleConsumer:
             return []
 
     async def close(self) -> None:
-        """Commit the offsets after the processed records, unless auto-commit is off, and leave the group, if any."""
+        """Commit the offsets after the processed records, unless auto-commit is off, and leave the group, if any.
+
+        Raises:
+            ProtocolError, CommandFailed: the coordinator refused the commit or is not available.
+        """
         if self._member is not None:
             await self._commit()
             await self._member.leave()

@@ -95,10 +95,14 @@ def _codec(name: str | None) -> CompressionType:
 async def _produce(
     client: ClusterClient, options: argparse.Namespace, settings: Mapping[str, str], stream: Any
 ) -> None:
-    """Send each line of a stream as a record of the topic.
+    """Send each line of ``stream`` as a record of the topic, and wait until all are acknowledged.
+
+    ``settings``: producer properties. Records are sent also if a later line is invalid.
 
     Raises:
-        ToolFailed: a line or setting is invalid; CommandFailed: the topic does not exist, or a batch was refused.
+        ToolFailed: a line or setting is invalid.
+        CommandFailed: the topic does not exist, or a batch was refused.
+        ProtocolError, OSError: another error of the topic, or a leader cannot be reached.
     """
     if options.line_reader not in (None, READER):
         raise ToolFailed(f"java.lang.ClassNotFoundException: {options.line_reader}")

@@ -145,7 +145,11 @@ async def _listed(client: ClusterClient, states: Sequence[str], types: Sequence[
 
 
 async def list_group_ids(client: ClusterClient) -> list[str]:
-    """Return the sorted ids of all consumer groups (KIP-848) and of the classic groups whose members are consumers."""
+    """Return the sorted ids of all consumer groups (KIP-848) and of the classic groups whose members are consumers.
+
+    Raises:
+        ProtocolError: a broker refused ListGroups.
+    """
     return [row.group_id for row in await _listed(client, (), ("classic", "consumer"))]
 
 
@@ -197,6 +201,7 @@ async def _offset_rows(client: ClusterClient, seen: gs.GroupDescription) -> list
 
     Raises:
         ToolFailed: a topic does not exist or may not be described.
+        CommandFailed: the coordinator refused OffsetFetch.
     """
     committed = await fetch_committed_entries(seen.channel, seen.id)
     owners: list[tuple[list[TopicPartitionKey], dict[str, Any]]] = []

@@ -282,10 +282,10 @@ class LogDump:
 
 
 def _read_segment(disk: Disk, path: str, most: int | None) -> bytes:
-    """Return the first ``most`` bytes of a segment, or all of it.
+    """Return the first ``most`` bytes of the segment at ``path``, or all of it if that is None.
 
     Raises:
-        ToolFailed: ``most`` is negative.
+        ToolFailed: ``most`` is negative; OSError: the file cannot be read.
     """
     if most is not None and most < 0:
         raise ToolFailed(f"Invalid size: {most} in read from {path}")
@@ -352,7 +352,11 @@ def _control_text(record: Record) -> str:
 
 
 def _record_parser(options: argparse.Namespace) -> RecordParser | None:
-    """Return the parser of records that the options select; None if no records are printed."""
+    """Return the parser of records that the options select; None if no records are printed.
+
+    Raises:
+        ToolFailed: a decoder class is unknown.
+    """
     if not any(has(options, name) for name in ("print-data-log", *DECODERS)):
         return None
     # lazy: 18.8 ms, 940 kB: only to print records

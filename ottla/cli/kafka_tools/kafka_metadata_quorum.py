@@ -79,7 +79,7 @@ async def _described(channel: Channel) -> tuple[Any, dq.DescribeQuorumResponse]:
 
 
 def _replica(state: Any, answer: dq.DescribeQuorumResponse) -> str:
-    """Return a voter or observer as JSON, with its directory and endpoints if they are known."""
+    """Return the voter or observer ``state`` as JSON, without directory id or endpoints that ``answer`` lacks."""
     parts = [f'"id": {state.replica_id}']
     if state.replica_directory_id != ZERO_UUID:
         parts.append(f'"directoryId": "{uuid_to_string(state.replica_directory_id)}"')

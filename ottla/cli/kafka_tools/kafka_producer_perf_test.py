@@ -161,7 +161,13 @@ class PerformanceTest:
         self._steady: ProducerStatistics | None = None
 
     async def run(self, payloads: Iterator[bytes]) -> None:
-        """Send ``--num-records`` records at the rate of ``--throughput``, and print the statistics."""
+        """Send ``--num-records`` records at the rate of ``--throughput``, and print the statistics.
+
+        ``payloads``: values of the records.
+
+        Raises:
+            CommandFailed, OSError: a batch was not acknowledged.
+        """
         options, env = self._options, self._env
         if options.warmup_records:
             print(

@@ -226,7 +226,7 @@ async def _move_dirs(
 
 
 def replica_text(replica: PartitionReplica, now: ReplicaLogDirs, target: str) -> str:
-    """Return the output of ``--verify`` for a replica whose target is log directory ``target``."""
+    """Return the output of ``--verify`` for a replica with the log directories ``now``; ``target``: the wanted one."""
     at = f"Partition {replica.topic}-{replica.partition}"
     if now.current is None:
         return (

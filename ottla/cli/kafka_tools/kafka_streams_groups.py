@@ -198,6 +198,9 @@ async def _committed(seen: gs.GroupDescription, *, with_repartition: bool) -> di
     """Return the OffsetFetch row of each partition of the source topics for which a group has a committed offset.
 
     ``with_repartition``: include the repartition topics of the group.
+
+    Raises:
+        CommandFailed: the coordinator refused OffsetFetch.
     """
     topics = _source_topics(seen, with_repartition=with_repartition)
     return {at: row for at, row in (await fetch_committed_entries(seen.channel, seen.id)).items() if at[0] in topics}
@@ -256,7 +259,7 @@ def _internal_topics(seen: gs.GroupDescription) -> list[str]:
 
 
 async def _delete_topics(client: ClusterClient, names: Sequence[str]) -> dict[str, ProtocolError]:
-    """Delete topics and return the error of each that was not deleted."""
+    """Delete topics; return the error of each that was not deleted, also if it does not exist."""
     if not names:
         return {}
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name) for name in names], timeout_ms=30_000)

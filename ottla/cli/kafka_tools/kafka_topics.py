@@ -112,7 +112,7 @@ def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
 
 
 def _replica_assignment(text: str | None) -> list[list[int]]:
-    """Parse ``--replica-assignment``: broker ids of a replica list separated by colons, partitions by commas.
+    """Return the broker ids of each partition in ``--replica-assignment`` (``1:2,2:3``); empty without the option.
 
     Raises:
         ToolFailed: a broker is repeated or not a number, or the replication factors of partitions differ.

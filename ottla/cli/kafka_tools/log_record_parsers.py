@@ -125,7 +125,7 @@ def _value_json(value: Message, version: int) -> dict[str, Any]:
 
 
 def _protocol_json(cls: type[Message], raw: bytes) -> dict[str, Any] | None:
-    """Return the consumer protocol's message in a member's bytes as JSON; None if they cannot be decoded."""
+    """Return a member's subscription or assignment (``raw``, of class ``cls``) as JSON; None if it is malformed."""
     try:
         (version,) = _TYPE.unpack_from(raw)
         return message_to_json(compiler.decode(cls, version, raw, _TYPE.size)[0], version)

@@ -122,7 +122,7 @@ class MessageFormatter:
         )
 
     def format(self, partition: int, record: Record, *, has_append_time: bool) -> bytes:
-        """Return the output for a record with its line separator; empty if nothing is to be printed.
+        """Return the output for a record of ``partition``, with its line separator; empty if nothing is to be printed.
 
         ``has_append_time``: the record's timestamp is the log append time.
 

@@ -23,7 +23,7 @@ _PATTERN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
 
 
 def ratio(value: float, by: float) -> float:
-    """Return a quotient as Java computes it: infinite or NaN for a division by zero."""
+    """Return ``value`` divided by ``by`` as Java computes it: infinite or NaN for a division by zero."""
     if by:
         return value / by
     return nan if not value else inf

@@ -119,6 +119,8 @@ def _scala(kind: str, names: Iterable[Any]) -> str:
 def _check_user_or_client(entities: EntitiesLike, added: Mapping[str, str], deleted: Sequence[str]) -> bool:
     """Check the names of settings of a user or client; return True if they are quotas, False for SCRAM mechanisms.
 
+    ``added``: settings to set, with their values; ``deleted``: names of settings to delete.
+
     Raises:
         ToolFailed: a name is neither a quota nor, of a user, a SCRAM mechanism; or there are both.
     """
@@ -151,7 +153,9 @@ def _check_user_or_client(entities: EntitiesLike, added: Mapping[str, str], dele
 
 
 async def alter(channel: Channel, entities: EntitiesLike, added: Mapping[str, str], deleted: Sequence[str]) -> None:
-    """Set and remove quotas of an entity, or SCRAM credentials of a user.
+    """Set and delete quotas of an entity, or SCRAM credentials of a user.
+
+    ``added``: settings to set, with their values; ``deleted``: names of settings to delete.
 
     Raises:
         ToolFailed: a name or value is invalid; ProtocolError: the cluster refused the change.

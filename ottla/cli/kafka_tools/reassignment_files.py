@@ -50,7 +50,7 @@ def numbers(ids: Iterable[int]) -> str:
 
 
 def _content(path: str) -> dict[str, Any]:
-    """Return the JSON object of a file with version 1.
+    """Return the JSON object in the file at ``path``, whose version must be 1, which is the default.
 
     Raises:
         ToolFailed: the file cannot be read, or has other content.
@@ -82,7 +82,7 @@ def read_topics(path: str) -> list[str]:
 
 
 def parse_brokers(text: str) -> list[int]:
-    """Return the broker ids of ``--broker-list``.
+    """Return the broker ids of ``--broker-list``, in its order.
 
     Raises:
         ToolFailed: an id is no number, or occurs twice.

@@ -100,14 +100,20 @@ async def topics_by_name(client: ClusterClient, names: Iterable[str]) -> dict[st
 
 
 def replicas_of(topics: Mapping[str, md.MetadataResponseTopic]) -> dict[PlannedPartition, list[int]]:
-    """Return the replicas of each partition of topics."""
+    """Return the node ids of the replicas of each partition of topics, by topic and partition number."""
     return {(name, row.partition_index): list(row.replica_nodes) for name, x in topics.items() for row in x.partitions}
 
 
 async def current_log_dirs(
     client: ClusterClient, current: Mapping[PlannedPartition, list[int]]
 ) -> dict[PartitionReplica, str]:
-    """Return the log directory of each replica on a live broker; a replica without an online one is left out."""
+    """Return the log directory of each replica on a live broker; a replica without an online one is left out.
+
+    ``current``: present replicas of each partition.
+
+    Raises:
+        ProtocolError: a broker refused DescribeLogDirs.
+    """
     live = {broker.node_id for broker in (await client.metadata([])).brokers}
     replicas = [PartitionReplica(b, topic, n) for (topic, n), ids in current.items() for b in ids if b in live]
     found = await describe_log_dirs(client, replicas)
@@ -163,6 +169,9 @@ async def set_throttles(
         current: present replicas of each partition.
         targets: target replicas of each partition.
         log_dirs: replicas that move to another log directory; their brokers are throttled.
+
+    Raises:
+        ProtocolError, OSError: the first error of a broker or topic; the others are changed nevertheless.
     """
     rate = -1 if options.throttle is None else options.throttle
     dirs_rate = -1 if options.replica_alter_log_dirs_throttle is None else options.replica_alter_log_dirs_throttle
@@ -191,7 +200,11 @@ async def set_throttles(
 async def clear_throttles(
     client: ClusterClient, options: argparse.Namespace, targets: Sequence[tuple[PlannedPartition, list[int]]]
 ) -> None:
-    """Delete all throttles of brokers, and those of the topics of ``targets``."""
+    """Delete all reassignment throttles of the live brokers and those in ``targets``, and of the topics of ``targets``.
+
+    Raises:
+        ProtocolError, OSError: the first error of a broker, after the other brokers; topics are not changed then.
+    """
     brokers = sorted(await node_ids(client, options) | {i for _, ids in targets for i in ids})
     rates = [*(f"{role}.replication.throttled.rate" for role in ROLES), DIRS_THROTTLE]
     print(f"Clearing broker-level throttles on broker{'s' if len(brokers) != 1 else ''} {numbers(brokers)}")

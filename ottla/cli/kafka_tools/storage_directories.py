@@ -73,7 +73,9 @@ def _config(options: argparse.Namespace) -> tuple[NodeConfig, dict[str, str]]:
 
 
 def _check(options: argparse.Namespace, config: NodeConfig, values: dict[str, str]) -> dict[str, int]:
-    """Check the options as Kafka's tool does; return the levels of ``--feature``.
+    """Check the options against the configuration as Kafka's tool does; return the levels of ``--feature``.
+
+    ``values``: settings of the properties file.
 
     Raises:
         ToolFailed: the options are invalid.
@@ -128,7 +130,7 @@ def _check_levels(levels: Mapping[str, int], *, is_dynamic: bool) -> None:
 
 
 def _bootstrap_text(levels: dict[str, int]) -> str:
-    """Return the line that describes the bootstrap metadata; it leaves SCRAM credentials out."""
+    """Return the line that describes the bootstrap metadata with these feature levels, without SCRAM credentials."""
     rows = [
         f"FeatureLevelRecord(name='{record.name}', featureLevel={record.feature_level})"
         for record in bootstrap_records(levels)
@@ -253,6 +255,9 @@ def print_info(options: argparse.Namespace) -> int:
 
 
 def _print_rows(title: str, ends: tuple[str, str], rows: list[str]) -> None:
-    """Print a title with its singular or plural end, and indented rows; nothing without rows."""
+    """Print indented rows below a title, in whose place ``{}`` stands ``ends[0]`` for one row, else ``ends[1]``.
+
+    Without rows print nothing.
+    """
     if rows:
         print("\n".join([title.format(ends[len(rows) > 1]), *(f"  {row}" for row in rows)]) + "\n")

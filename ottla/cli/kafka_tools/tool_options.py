@@ -114,7 +114,7 @@ class ToolOptions(CommandParser):
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), nargs="?", const="")
 
     def flag(self, name: str, text: str) -> None:
-        """Add an option without a value."""
+        """Add option ``--name`` without a value; ``text`` is its help."""
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), action="store_true")
 
     def connection(self, required: str = "REQUIRED: ", *, has_controller: bool = False) -> None:
@@ -219,7 +219,7 @@ def key_values(items: Sequence[str] | None) -> dict[str, str]:
 
 
 def has(options: argparse.Namespace, name: str) -> bool:
-    """Return True if an option or flag is on the command line."""
+    """Return True if option or flag ``name`` is on the command line; an option with an empty value counts."""
     return getattr(options, name.replace("-", "_")) not in (None, False)
 
 
@@ -232,7 +232,7 @@ class TerseFailure(ToolFailed):
 
 
 def compile_regex(pattern: AnyStr) -> re.Pattern[AnyStr]:
-    """Return a compiled regular expression.
+    """Return the compiled regular expression ``pattern``; Python's syntax stands for Java's.
 
     Raises:
         ToolFailed: it is invalid.

@@ -66,6 +66,9 @@ async def print_groups(client: ClusterClient, options: argparse.Namespace, group
     """Print the ids of all groups of a type; with ``--state`` also their states.
 
     If ``--state`` has a value, only groups in the states that it names are printed.
+
+    Raises:
+        ProtocolError: a broker refused ListGroups.
     """
     if options.state is None:
         for row in await listed_groups(client, group_type):
@@ -80,14 +83,18 @@ async def print_groups(client: ClusterClient, options: argparse.Namespace, group
 
 
 async def chosen_groups(client: ClusterClient, options: argparse.Namespace, group_type: str) -> list[str]:
-    """Return the ids of ``--group`` without duplicates, or with ``--all-groups`` those of all groups of the type."""
+    """Return the ids of ``--group`` without duplicates, or with ``--all-groups`` those of all groups of the type.
+
+    Raises:
+        ProtocolError: a broker refused ListGroups.
+    """
     if options.all_groups:
         return [row.group_id for row in await listed_groups(client, group_type)]
     return list(dict.fromkeys(options.group))
 
 
 def print_cells(widths: Sequence[int], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows, each after a line break, and a line break at the end."""
+    """Print rows padded to ``widths``, each after a line break, and a line break at the end."""
     print("".join("\n" + padded(widths, row) for row in rows))
 
 
@@ -100,6 +107,9 @@ async def delete_groups(
 
     Returns:
         The ids of the deleted groups, and the error message for each other group.
+
+    Raises:
+        ProtocolError: a broker refused ListGroups; CommandFailed: no coordinator is available.
     """
     there = {row.group_id: row.group_state for row in await listed_groups(client, group_type)}
     title = group_type.capitalize()

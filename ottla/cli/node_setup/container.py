@@ -133,7 +133,7 @@ def variable_name(key: str) -> str:
 
 
 def _required(given: Mapping[str, str], name: str) -> str:
-    """Return the value of an environment variable that must be set.
+    """Return the value of environment variable ``name`` in ``given``, which must be set.
 
     Raises:
         ConfigException: the variable is not set or empty.
@@ -187,7 +187,9 @@ def _tls_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, s
 
 
 def _sasl_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, str]:
-    """Return the login modules of the JAAS file in ``KAFKA_OPTS`` as ``sasl.jaas.config`` of each SASL listener.
+    """Return variables of ``sasl.jaas.config`` for each SASL listener, from the JAAS file that ``KAFKA_OPTS`` names.
+
+    There are none if it names no file.
 
     Raises:
         ConfigException: the file cannot be read, or has no section ``KafkaServer``.

@@ -54,7 +54,7 @@ def configure_joining(
 
 
 def _format(env: blocking_env.BlockingEnv, config: NodeConfig, quorum: DiscoveredCluster, metadata: str) -> None:
-    """Format the log directories with the cluster's id; do nothing if the metadata directory is formatted.
+    """Format the log directories with the cluster's id; do nothing if the ``metadata`` directory is formatted.
 
     No voters are written, since the node learns them from the leader of the quorum.
 

@@ -22,10 +22,10 @@ logger = logging.getLogger("ottla.server")
 
 
 def _choice(given: str | None, variable: str, known: tuple[str, ...], default: str) -> str:
-    """Return the value of an option, else of environment variable ``variable``, else ``default``.
+    """Return ``given``, the value of an option, else that of environment variable ``variable``, else ``default``.
 
     Raises:
-        ConfigException: the variable has an unknown value.
+        ConfigException: the value is not in ``known``.
     """
     value = given or os.environ.get(variable, "").strip().lower() or default
     if value not in known:

@@ -22,6 +22,7 @@ def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tup
     Raises:
         ConfigException: a setting contradicts ``--secure``, or the cluster cannot be joined.
         InvalidTlsConfig, OSError: the certificates cannot be created.
+        StorageFormatError, LogDirectoryInUse, CorruptFile: a log directory cannot be formatted or read.
     """
     if LISTENERS in values:
         raise ConfigException(f"--secure names the listeners itself: leave out {LISTENERS}, or --secure")
@@ -51,10 +52,12 @@ def _security_setup(
 ) -> security_setup.SecuritySetup:
     """Return the certificates and credentials of a node for ``ottla serve --secure``; create them at the first start.
 
-    A node that joins a cluster uses the CA and the password in the file of ``--join-credentials``.
+    A node that joins a cluster uses the CA and the password in the file of ``--join-credentials``. ``directory``: the
+    metadata log directory, in which they are stored.
 
     Raises:
         SecuritySetupFailed: the setup cannot be created, or ``--join`` lacks credentials.
+        OSError: a file cannot be read or written.
     """
     joined = None
     is_member = security_setup.has_security_setup(directory) and security_setup.is_formatted(directory)

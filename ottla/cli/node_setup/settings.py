@@ -53,7 +53,7 @@ def read_settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def configure(values: dict[str, str], data_dir: str | None = None, listen: str | None = None) -> NodeConfig:
-    """Return the validated configuration of a node; ``data_dir`` and ``listen`` override the settings.
+    """Return the validated configuration of a node; ``data_dir`` and ``listen`` override the settings ``values``.
 
     Raises:
         ConfigException: invalid settings.

@@ -63,6 +63,7 @@ class GroupMember:
 
         Raises:
             ProtocolError: the coordinator refused the heartbeat for another reason.
+            CommandFailed: no coordinator is available.
         """
         if not force and self._env.monotonic_ms() < self._next_ms:
             return False
@@ -121,6 +122,7 @@ class GroupMember:
 
         Raises:
             ProtocolError: the coordinator refused an offset for another reason.
+            CommandFailed: no coordinator is available.
         """
         topics = [
             oc.OffsetCommitRequestTopic(
@@ -148,7 +150,10 @@ class GroupMember:
     async def leave(self) -> None:
         """Leave the group by a heartbeat with epoch -1, so that its partitions are assigned at once.
 
-        Do nothing if the member has not joined.
+        Do nothing if the member has not joined. An error code of the response is ignored.
+
+        Raises:
+            CommandFailed: no coordinator is available.
         """
         if self._epoch > JOIN:
             channel = await connect_to_coordinator(self._client, self._group_id)

@@ -101,7 +101,10 @@ class TopicProducer:
             raise ProtocolError(ErrorCode(row.error_code), row.error_message)
 
     async def _refusal(self, error: ProtocolError, partition: int, size: int) -> str:
-        """Return the error message for a refused batch of ``size`` bytes."""
+        """Return the error message for a batch of ``size`` bytes that was refused with ``error``.
+
+        For a batch that is too large, the limit of the topic is requested.
+        """
         where = f"topic {self._topic}, partition {partition}"
         if error.code in _TOO_LARGE:
             limit = await self._max_bytes()

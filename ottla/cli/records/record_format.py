@@ -63,5 +63,5 @@ def parse_record_format(text: str) -> list[bytes | Conversion]:
 
 
 def format_record(parts: list[bytes | Conversion], topic: str, partition: int, record: Record) -> bytes:
-    """Return the bytes to print for a record; ``parts`` is the result of `parse_record_format`."""
+    """Return the bytes to print for a record of a partition; ``parts`` is the result of `parse_record_format`."""
     return b"".join(part if isinstance(part, bytes) else part(topic, partition, record) for part in parts)

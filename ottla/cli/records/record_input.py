@@ -117,7 +117,7 @@ async def topic_partitions(client: ClusterClient, topic: str) -> list[int]:
 async def produce_records(
     client: ClusterClient, options: argparse.Namespace, stream: Any, on_sent: Callable[[int], None] | None = None
 ) -> int:
-    """Send each line of a stream as a record, and return the number of records sent.
+    """Send each line of a stream as a record, and return the number of records sent and acknowledged.
 
     Args:
         client: client of the cluster.
@@ -126,7 +126,9 @@ async def produce_records(
         on_sent: called with the number of records sent so far.
 
     Raises:
-        CommandFailed: a line is invalid or a batch was refused; the message has the number of the line.
+        CommandFailed: a line is invalid, with the number of the line, or a batch was refused; records before it are
+            sent.
+        ProtocolError, OSError: another error of the topic, or a leader cannot be reached.
     """
     numbers = await topic_partitions(client, options.topic)
     if options.partition is not None:

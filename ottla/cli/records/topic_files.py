@@ -29,7 +29,7 @@ class _Progress:
         self._is_shown = sys.stderr is not None and sys.stderr.isatty()
 
     def show(self, count: int) -> None:
-        """Print the number of records over the previous one."""
+        """Print ``count`` records over the previous number."""
         if self._is_shown:
             sys.stderr.write(f"\r{count} records")
             sys.stderr.flush()
@@ -41,7 +41,7 @@ class _Progress:
 
 
 def _open(path: str, mode: str) -> IO[bytes]:
-    """Open a file in binary mode.
+    """Open the file at ``path`` in binary ``mode``; the caller closes it.
 
     Raises:
         CommandFailed: the file cannot be opened.

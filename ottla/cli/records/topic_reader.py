@@ -56,10 +56,11 @@ class TopicReader:
         return await retry_while_leader_moves(self._client, find)
 
     async def _read(self, number: int, offset: int, wait_ms: int) -> DecodedRecords:
-        """Fetch records of a partition from ``offset`` on; the leader waits up to ``wait_ms`` for new ones.
+        """Fetch records of partition ``number`` from ``offset`` on; the leader waits up to ``wait_ms`` for new ones.
 
         Raises:
             CommandFailed: the offset is out of range.
+            ProtocolError, OSError: the leader refused the request or cannot be reached for `LEADER_MOVE_TIMEOUT_MS`.
         """
         topic = self._options.topic
         read = partial(self._client.read_records, topic, number, offset, wait_ms, committed=self._committed)
@@ -87,7 +88,7 @@ class TopicReader:
     # ------------------------------------------------------------------ start and end
 
     async def _time_offset(self, number: int, time_ms: int) -> int:
-        """Return the offset of the first record with a timestamp >= ``time_ms``; the end offset if there is none."""
+        """Return the first offset of partition ``number`` with a timestamp >= ``time_ms``, else the end offset."""
         offset = await self._offset(number, time_ms)
         return offset if offset >= 0 else await self._offset(number, LATEST)
 
@@ -145,6 +146,10 @@ class TopicReader:
 
         ``at`` is updated to the next offset of each partition. Reading also ends after ``--max-messages`` records, or
         when the time of ``--until`` has come and all records before it are printed.
+
+        Raises:
+            CommandFailed: an offset is out of range.
+            ProtocolError, OSError: a leader refused a request or cannot be reached for `LEADER_MOVE_TIMEOUT_MS`.
         """
         while self._max_messages != 0:
             if ends is None and self._options.until is not None:
