@@ -1,1 +1,1 @@
-"""PySpark as an unmodified client: integration tests, and the pipeline of `make run`."""
+"""PySpark as an unmodified client: integration tests, pipelines, and the build of the data source ``ottla-log``."""

@@ -72,7 +72,10 @@ class SparkTokenIssuingNode(OttlaProcess):
 
 
 def settings(node: SparkTokenIssuingNode, realm: KerberosRealm, keytab: str, where: Path) -> str:
-    """Return the settings of a job as JSON: Spark's, and those of its Kafka clients, without credentials."""
+    """Return the settings for `spark_it.token_job` as JSON: those of Spark and those of its Kafka clients.
+
+    They have no credentials but the path of ``keytab``; Spark fetches tokens.
+    """
     trusts = {"ssl.truststore.type": "PEM", "ssl.truststore.location": node.trusted}
     cluster = {
         "auth.bootstrap.servers": node.secured,

@@ -94,7 +94,7 @@ def command_parser(name: str, text: str) -> CommandParser:
 
 
 def parse_integer(text: str) -> int | None:
-    """Return the value of a decimal integer, with an optional minus sign; None for any other text."""
+    """Return the value of a decimal integer of up to 19 digits, with an optional minus sign; None for other text."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 

@@ -223,12 +223,13 @@ async def connect_to_coordinator(client: ClusterClient, key: str, key_type: int 
 
 
 async def retry_while_leader_moves(client: ClusterClient, work: Callable[[], Awaitable[T]]) -> T:
-    """Call ``work`` until it returns; retry retriable errors and lost connections for `LEADER_MOVE_TIMEOUT_MS`.
+    """Call ``work`` until it returns, and return its result; retry for `LEADER_MOVE_TIMEOUT_MS`.
 
-    The cached leaders are dropped before each retry. A request whose response was lost is sent twice.
+    Retriable error codes and any OSError, such as a lost connection, are retried every 200 ms, with the cached leaders
+    dropped. A request whose response was lost is sent twice.
 
     Raises:
-        ProtocolError, OSError: ``work`` failed for a reason that is not retriable, or until the timeout.
+        ProtocolError, OSError: ``work`` failed for a reason that is not retriable, or still after the timeout.
     """
     env = blocking_env.BlockingEnv()
     deadline_ms = env.monotonic_ms() + LEADER_MOVE_TIMEOUT_MS

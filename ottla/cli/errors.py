@@ -58,7 +58,7 @@ def raise_for_topic(code: int, message: str | None, name: str) -> None:
 
 
 def protocol_error_text(error: ProtocolError) -> str:
-    """Return the text of the error code and the message of the exception."""
+    """Return the text of the error code, and after a colon the message of the exception, if it has one."""
     text = code_text(error.code)
     return text if not error.message else f"{text}: {error.message}"
 

@@ -87,9 +87,13 @@ def usage() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; return the exit status: 0 done, 1 failed while running, 2 wrong usage.
+    """Run the command that the first argument names; return its exit status.
 
-    ``argv`` has the arguments without the program's name; None stands for ``sys.argv``.
+    It is 0 after success, 1 after a failure, 2 for wrong usage, 130 after an interrupt; some commands give it another
+    meaning. ``argv`` has the arguments without the program's name; None stands for ``sys.argv``.
+
+    Raises:
+        SystemExit: the command's arguments are invalid, or ``--help`` was printed.
     """
     arguments = sys.argv[1:] if argv is None else argv
     stream = sys.stdout

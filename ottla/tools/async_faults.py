@@ -29,7 +29,7 @@ class AsyncFaultHandle:
         return self
 
     async def on_call(self, number: int) -> AsyncFaultHandle:
-        """Apply the fault only to the matching call with this number since its injection, from 1; return the handle."""
+        """Apply the fault to the matching call with this number since its injection, from 1, alone; return the handle."""
         await run_in_thread(lambda: self.handle.on_call(number))
         return self
 
@@ -50,7 +50,7 @@ class AsyncFaultHandle:
         return await run_in_thread(lambda: self.handle.applied)
 
     async def remove(self) -> None:
-        """Remove the fault from the node."""
+        """Remove the fault from the node, as `FaultHandle.remove`."""
         await run_in_thread(self.handle.remove)
 
     async def __aenter__(self) -> AsyncFaultHandle:

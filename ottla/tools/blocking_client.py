@@ -44,7 +44,7 @@ class ExpectationFailed(AssertionError):
 
 
 class TopicRecord(NamedTuple):
-    """Record read from a topic."""
+    """Record read from a topic; None stands for no key, and for a null value."""
 
     topic: str
     partition: int
@@ -159,7 +159,7 @@ class BlockingClient:
         replication_factor: int = -1,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Create a topic and wait until its partitions have leaders; -1 selects the default of the broker.
+        """Create a topic with ``settings`` and wait until its partitions have leaders; -1 selects the broker's default.
 
         Raises:
             ProtocolError: the topic exists, or a value is refused.
@@ -201,7 +201,7 @@ class BlockingClient:
         _check(self._run(delete).results[0].error_code, None, f"group {group}")
 
     async def _coordinator(self, client: ClusterClient, group: str) -> Channel:
-        """Return a connection to the coordinator of a group; wait up to `WAIT_TIMEOUT_S` until one is available."""
+        """Return a connection to a group's coordinator; raise ProtocolError without one after `WAIT_TIMEOUT_S`."""
         channel = await client.bootstrap_channel()
         deadline_ms = self._env.monotonic_ms() + WAIT_TIMEOUT_S * 1000
         while True:  # the first request after a start creates __consumer_offsets

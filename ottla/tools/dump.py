@@ -58,12 +58,12 @@ _SECRETS = {"UserScramCredentialRecord": ("salt", "stored_key", "server_key")}
 
 
 def redact_record(record: Message) -> Any:
-    """Return a metadata record as JSON types, with secrets replaced (``MetadataRecordRedactor.java``)."""
+    """Return a metadata record as a JSON object, with secrets `REDACTED` (``MetadataRecordRedactor.java``)."""
     return {**to_json_value(record), **dict.fromkeys(secret_fields(record), REDACTED)}
 
 
 def secret_fields(record: Message) -> tuple[str, ...]:
-    """Return the names of the fields of a metadata record whose values are secret."""
+    """Return the names of the fields of a metadata record whose values are secret; empty if there are none."""
     if isinstance(record, ConfigRecord):
         is_set = record.resource_type == RESOURCE_BROKER and record.value is not None
         return ("value",) if is_set and is_secret(record.name) else ()

@@ -25,7 +25,7 @@ class FaultsDisabled(Exception):
 
 
 class FaultRejected(ValueError):
-    """Raised if the node rejects a fault; the message has the reason."""
+    """Raised if the node rejects a request about a fault or the clock; the message has the reason."""
 
 
 class FaultConnection:
@@ -65,7 +65,7 @@ class FaultConnection:
             fields: JSON body; fields with the value None are left out.
 
         Raises:
-            FaultsDisabled: no node listens.
+            FaultsDisabled: the node has no fault endpoint, or it does not respond within `TIMEOUT_S`.
             FaultRejected: the node rejected the request.
         """
         address, token = self.endpoint()
@@ -129,7 +129,7 @@ class FaultHandle:
         return self._limit(times=count)
 
     def on_call(self, number: int) -> FaultHandle:
-        """Apply the fault only to the matching call with this number since its injection, from 1; return the handle."""
+        """Apply the fault to the matching call with this number since its injection, from 1, alone; return the handle."""
         return self._limit(on_call=number)
 
     def probability(self, probability: float, seed: int = 0) -> FaultHandle:

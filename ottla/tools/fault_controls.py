@@ -17,7 +17,7 @@ class FaultControls:
     """Fault injection, clock and network pause of a node with the setting ``ottla.faults=true``."""
 
     def _fault_dir(self) -> str:
-        """Return the data directory of the node, where the address of its fault endpoint is stored; subclasses override it."""
+        """Return the data directory of the node, which has its fault endpoint's address; subclasses override it."""
         raise NotImplementedError
 
     @property

@@ -130,10 +130,10 @@ def _headers(row: dict[str, Any]) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def record_from_json(line: bytes) -> ParsedRecord:
-    """Parse a line of JSON into a record.
+    """Return the record that a line of JSON describes, to be produced.
 
     Raises:
-        InvalidRecord: the line is not an object, or a field is unknown or has another type.
+        InvalidRecord: the line is not an object, a field is unknown or has another type, or is present as base64, too.
     """
     try:
         row = json.loads(line)

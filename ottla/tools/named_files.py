@@ -50,7 +50,7 @@ def directory_problem(path: str) -> str | None:
 
 
 def diagnose_paths(lines: Iterable[Property]) -> list[ConfigFinding]:
-    """Return a finding for each file or directory that settings name and that cannot be used."""
+    """Return a finding for each file or directory that settings name and that cannot be read, written or created."""
     out = []
     for line in lines:
         paths: list[str] = []

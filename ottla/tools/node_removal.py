@@ -52,7 +52,7 @@ class ClusterSnapshot(NamedTuple):
 
 
 def build_snapshot(cluster: Any, topics: Any, quorum: Any) -> ClusterSnapshot:
-    """Build the state of a cluster from the responses to DescribeCluster, Metadata and DescribeQuorum."""
+    """Return the state of a cluster from the responses to DescribeCluster, Metadata (all topics) and DescribeQuorum."""
     part = quorum.topics[0].partitions[0]
     newest_ms = max((v.last_fetch_timestamp for v in part.current_voters), default=-1)
     return ClusterSnapshot(

@@ -135,7 +135,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _read_state(directory: str) -> dict[str, Any]:
-    """Return the content of `STATE_FILE` in a data directory.
+    """Return the decoded content of `STATE_FILE` in a data directory, with the keys in `STATE_KEYS`.
 
     Raises:
         SecuritySetupFailed: it cannot be read, or is damaged.
@@ -170,7 +170,7 @@ def has_copied_credentials(directory: str) -> bool:
 
 
 def is_formatted(directory: str) -> bool:
-    """Return True if a data directory is formatted: the node has created or joined a cluster."""
+    """Return True if a data directory has ``meta.properties``: the node has created or joined a cluster."""
     return Path(directory, "meta.properties").exists()
 
 

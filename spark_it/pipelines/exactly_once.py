@@ -168,7 +168,7 @@ def run(job: PipelineJob) -> ResultTable:
 
 
 def expected(records: Iterable[InputRecord]) -> ResultTable:
-    """Return number, customer and cents with tax of each committed order."""
+    """Return number, customer and cents with tax of each order of a committed transaction."""
     orders = [json.loads(record.value or b"") for record in records if record.transaction > 0]
     return sort((order["number"], order["customer"], order["cents"] * 119 // 100) for order in orders)
 

@@ -200,7 +200,7 @@ class ProgressListener(StreamingQueryListener):
     """Listener of streaming queries that prints a line for each batch with records."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Ignore the start of a query."""
+        """Print nothing at the start of a query."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Print number, records and rate of a batch, and how many records were dropped as too late."""
@@ -212,7 +212,7 @@ class ProgressListener(StreamingQueryListener):
             print(f"  spark: batch {progress.batchId}, {progress.numInputRows} records, {rate}{note}", flush=True)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Ignore the end of a query."""
+        """Print nothing at the end of a query."""
 
 
 def main(pipeline: Pipeline) -> None:

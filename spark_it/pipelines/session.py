@@ -1,4 +1,4 @@
-"""Local Spark session with the jars and settings of all pipelines, for tests and measurements."""
+"""Local Spark session for tests and measurements, with the jars and settings of all pipelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Template of a pipeline: copy this file, rename what it names, and add the name to `NAMES`.
+r"""Template of a pipeline: copy this file, rename what it names, and add the name to `NAMES`.
 
 It counts the records of each key::
 

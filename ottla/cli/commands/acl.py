@@ -86,7 +86,7 @@ def _acls_to_add(options: argparse.Namespace) -> list[StandardAcl]:
     """Return the ACLs that ``ottla acl add`` creates: one for each combination of resource, operation and principal.
 
     Raises:
-        CommandFailed: principal, operation or resource is missing, or a principal has no type.
+        CommandFailed: principal, operation or resource is missing, or a principal is not ``TYPE:NAME``.
     """
     about, operations = _resources(options), [_OPERATIONS[o] for o in options.operation]
     principals = [(p, AclPermissionType.ALLOW) for p in options.allow] + [

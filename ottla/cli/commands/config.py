@@ -154,10 +154,12 @@ async def _check_names(client: ClusterClient, resource: Resource, channel: Chann
 
 
 async def _alter(client: ClusterClient, options: argparse.Namespace, changes: dict[str, str | None]) -> None:
-    """Send IncrementalAlterConfigs for the resource of the options and print the changes; None deletes a setting.
+    """Send IncrementalAlterConfigs for the resource of the options, and print the changes.
+
+    ``changes``: new value of each setting; None deletes it.
 
     Raises:
-        CommandFailed: a setting is unknown, or the broker refused the change.
+        CommandFailed: the resource or a setting is unknown, or the broker refused the change.
     """
     resource, channel = await _find(client, options)
     await _check_names(client, resource, channel, changes)

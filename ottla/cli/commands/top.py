@@ -46,7 +46,7 @@ class Scrape(NamedTuple):
 
 
 def parse_metrics(text: str) -> Samples:
-    """Return the samples of a page in Prometheus' text format; lines of another form are left out."""
+    """Return the samples of a page in Prometheus' text format by name and labels; lines of another form are skipped."""
     out: Samples = {}
     for line in text.splitlines():
         found = None if line.startswith("#") else _SAMPLE.match(line)

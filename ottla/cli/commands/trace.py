@@ -63,7 +63,10 @@ class TracingProxy:
     async def proxy_broker(self, broker: Address, port: int = 0) -> Address:
         """Start a listener that forwards its connections to a broker, and return the listening address.
 
-        ``port`` is the port to listen at; 0 selects a free one.
+        ``port`` is the port to listen at; 0 selects a free one. The listener runs in the nursery until it is cancelled.
+
+        Raises:
+            OSError: the proxy cannot listen at the port.
         """
         listener = await self._env.net.listen(self._host, port)
         place = self._host, listener.port

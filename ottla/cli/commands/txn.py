@@ -176,7 +176,8 @@ async def _abort(client: ClusterClient, options: argparse.Namespace) -> None:
     """Send WriteTxnMarkers with an abort marker for a hanging transaction to the partition's leader.
 
     Raises:
-        CommandFailed: no transaction begins at the offset, or a coordinator still has it and ``--force`` is not set.
+        CommandFailed: the partition does not exist, no transaction begins at the offset, a coordinator still has it and
+            ``--force`` is not set, or the leader refused the marker.
     """
     topic = await require_topic(client, options.topic)
     require_partition(options.topic, (p.partition_index for p in topic.partitions), options.partition)

@@ -54,9 +54,9 @@ class GroupDescription(NamedTuple):
 
 
 def _group_types() -> Iterator[tuple[str, ApiKey, Any]]:
-    """Yield group type, API key and request class of each Describe API but DescribeGroups (classic).
+    """Yield group type, API key and request class of each Describe API except DescribeGroups (classic groups).
 
-    The classes are imported one by one: each only if the APIs before it did not know the group.
+    A class is imported when it is yielded, so only if the APIs before it did not know the group.
     """
     yield CONSUMER, ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest
     yield SHARE, ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest

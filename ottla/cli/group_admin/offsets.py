@@ -55,7 +55,10 @@ async def fetch_committed_offsets(channel: Channel, group_id: str) -> dict[Topic
 async def _by_leader(
     client: ClusterClient, partitions: Iterable[TopicPartitionKey]
 ) -> list[tuple[Channel, list[TopicPartitionKey]]]:
-    """Group partitions by the connection to their leader; those without a leader or that do not exist are left out."""
+    """Request the leaders of partitions; return pairs of a connection and the partitions whose leader it reaches.
+
+    Partitions without a leader or that do not exist are left out.
+    """
     partitions = list(partitions)
     if partitions:
         await client.metadata(sorted({topic for topic, _ in partitions}))
@@ -147,7 +150,10 @@ def group_by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, dict[i
 
 
 def format_cell(value: Any) -> Any:
-    """Return the text of a table cell: partitions as ``t:0,1;u:2``, lists with commas, ``-`` for an empty value."""
+    """Return a table cell: partitions as ``t:0,1;u:2``, lists with commas, ``-`` for None and empty text.
+
+    Any other value is returned unchanged.
+    """
     if isinstance(value, dict):
         value = ";".join(f"{name}:{','.join(map(str, numbers))}" for name, numbers in sorted(value.items()))
     elif isinstance(value, list):

@@ -348,7 +348,7 @@ async def _alter_share_offsets(client: ClusterClient, group_id: str, new: Mappin
 
 
 def internal_topics(seen: GroupDescription) -> list[str]:
-    """Return the internal topics (repartition, changelog, join) of a streams group.
+    """Return the sorted names of the internal topics (repartition, changelog, join) of a streams group.
 
     They are recognized by their names; topics that a subtopology reads as source topics are left out.
     """

@@ -85,7 +85,10 @@ def java_class(code: ErrorCode) -> str:
 
 
 def message_text(error: Exception) -> str:
-    """Return ``getMessage`` of the exception that the Java tool catches for a failure."""
+    """Return ``getMessage`` of the exception that the Java tool catches for a failure.
+
+    This is the message of the response or the default one of its error code; of another exception its text.
+    """
     return error.message or default_text(error.code) if isinstance(error, ProtocolError) else str(error)
 
 

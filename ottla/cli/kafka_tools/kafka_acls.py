@@ -56,7 +56,7 @@ ACTIONS = ("add", "remove", "list")
 
 
 class Pattern(NamedTuple):
-    """Resource pattern of ACLs, or of a filter."""
+    """Resource pattern of ACLs, or of a filter: resource type, name, and pattern type."""
 
     kind: ResourceType
     name: str
@@ -148,7 +148,7 @@ def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
 
 
 class AclPlan:
-    """ACLs and filters that the options of ``kafka-acls.sh`` describe."""
+    """ACLs to add or remove, and filters, as the options of ``kafka-acls.sh`` describe them; nothing is sent."""
 
     def __init__(self, parser: ToolOptions, options: argparse.Namespace) -> None:
         self._parser = parser

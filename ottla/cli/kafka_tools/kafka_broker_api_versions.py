@@ -1,4 +1,4 @@
-"""``ottla kafka-broker-api-versions``: the tool ``kafka-broker-api-versions.sh``.
+"""``ottla kafka-broker-api-versions``: the tool ``kafka-broker-api-versions.sh``, which prints the APIs of each broker.
 
 Source: ``BrokerApiVersionsCommand``, ``NodeApiVersions`` (apache/kafka 4.3.1).
 """

@@ -1,4 +1,4 @@
-"""``ottla kafka-cluster``: the tool ``kafka-cluster.sh``.
+"""``ottla kafka-cluster``: the tool ``kafka-cluster.sh``, which prints cluster id and nodes, and unregisters brokers.
 
 Source: ``ClusterTool`` (apache/kafka 4.3.1).
 """

@@ -118,7 +118,10 @@ def _is_host(text: str) -> bool:
 
 
 def _check(parser: ToolOptions, options: argparse.Namespace) -> Entities:
-    """Check the combination of options; print Kafka's error message and exit with status 1 if it is invalid."""
+    """Check the combination of options, and return the entities that they name.
+
+    If it is invalid, Kafka's error message is printed and the tool exits with status 1.
+    """
     if options.alter == options.describe:
         parser.fail_with_usage("Command must include exactly one action: --describe, --alter")
     parser.exclude(options, "describe", "add-config", "delete-config")

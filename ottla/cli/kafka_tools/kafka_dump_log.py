@@ -1,4 +1,4 @@
-"""``ottla kafka-dump-log``: the tool ``kafka-dump-log.sh``.
+"""``ottla kafka-dump-log``: the tool ``kafka-dump-log.sh``, which prints segments, indexes and snapshots.
 
 Source: ``DumpLogSegments`` (apache/kafka 4.3.1).
 """

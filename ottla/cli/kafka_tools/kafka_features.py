@@ -1,4 +1,4 @@
-"""``ottla kafka-features``: the tool ``kafka-features.sh``.
+"""``ottla kafka-features``: the tool ``kafka-features.sh``, which prints and changes finalized feature levels.
 
 Source: ``FeatureCommand`` (apache/kafka 4.3.1).
 """
@@ -159,7 +159,7 @@ async def _update(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def _print_tables(options: argparse.Namespace) -> int:
-    """Print the output of a command that needs no cluster and return the exit status."""
+    """Print the output of ``version-mapping`` or ``feature-dependencies``; return 0, or 1 after a printed failure."""
     try:
         if options.command == "version-mapping":
             print(version_mapping(options.release_version))

@@ -1,4 +1,4 @@
-"""``ottla kafka-get-offsets``: the tool ``kafka-get-offsets.sh``.
+"""``ottla kafka-get-offsets``: the tool ``kafka-get-offsets.sh``, which prints an offset of each partition.
 
 Source: ``GetOffsetShell`` (apache/kafka 4.3.1).
 """

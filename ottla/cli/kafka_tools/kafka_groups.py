@@ -1,4 +1,4 @@
-"""``ottla kafka-groups``: the tool ``kafka-groups.sh``.
+"""``ottla kafka-groups``: the tool ``kafka-groups.sh``, which lists the groups of all types.
 
 Source: ``GroupsCommand`` (apache/kafka 4.3.1).
 """

@@ -1,4 +1,4 @@
-"""``ottla kafka-log-dirs``: the tool ``kafka-log-dirs.sh``.
+"""``ottla kafka-log-dirs``: the tool ``kafka-log-dirs.sh``, which prints the log directories of brokers as JSON.
 
 Source: ``LogDirsCommand`` (apache/kafka 4.3.1).
 """

@@ -1,4 +1,4 @@
-"""``ottla kafka-metadata-quorum``: the tool ``kafka-metadata-quorum.sh``.
+"""``ottla kafka-metadata-quorum``: the tool ``kafka-metadata-quorum.sh``, which describes and changes the KRaft quorum.
 
 Source: ``MetadataQuorumCommand`` (apache/kafka 4.3.1).
 """

@@ -68,7 +68,10 @@ def _parser() -> VerbOptions:
 
 
 def _check(parser: VerbOptions, options: argparse.Namespace) -> None:
-    """Check the options; print Kafka's error message and exit with status 1 if they are invalid."""
+    """Check the options; print Kafka's error message and exit with status 1 if they are invalid.
+
+    A negative ``--warmup-records`` becomes 0.
+    """
     options.warmup_records = max(options.warmup_records, 0)
     if options.num_records <= 0:
         parser.error("--num-records should be greater than zero.")

@@ -113,10 +113,9 @@ def _parser() -> ToolOptions:
 
 
 def _check(parser: ToolOptions, options: argparse.Namespace) -> str:
-    """Check the combination of options; print Kafka's error message and exit with status 1 if it is invalid.
+    """Check the combination of options, and return the name of the action, such as ``execute``.
 
-    Returns:
-        The action.
+    If it is invalid, Kafka's error message is printed and the tool exits with status 1.
     """
     actions = [name for name in ACTIONS if has(options, name)]
     if len(actions) != 1:

@@ -1,4 +1,4 @@
-"""``ottla kafka-transactions``: the tool ``kafka-transactions.sh``.
+"""``ottla kafka-transactions``: the tool ``kafka-transactions.sh``, which lists, describes and aborts transactions.
 
 Source: ``TransactionsCommand`` (apache/kafka 4.3.1).
 """

@@ -1,4 +1,4 @@
-"""Output of records as ``kafka-console-consumer.sh`` formats them.
+"""Formatter of records for ``kafka-console-consumer.sh``.
 
 Source: ``DefaultMessageFormatter`` (apache/kafka 4.3.1).
 """

@@ -62,7 +62,7 @@ def format_date(ms: int, pattern: str) -> str:
 
 
 def split_payloads(text: str, delimiter: str) -> list[str]:
-    """Return the payloads of a text as Java's ``Scanner`` does: the delimiter is a regular expression.
+    """Return the parts of a text between matches of ``delimiter``, a regular expression, as Java's ``Scanner`` does.
 
     Raises:
         ToolFailed: the delimiter is no regular expression.

@@ -32,7 +32,7 @@ _CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)", re.DOTALL)
 
 
 class EntitiesLike(Protocol):
-    """Entity types and names of a command; an empty name is the default entity."""
+    """Entity types and names of a ``kafka-configs`` command; an empty name is the default entity."""
 
     @property
     def types(self) -> list[str]:

@@ -121,7 +121,7 @@ async def current_log_dirs(
 
 
 async def node_ids(client: ClusterClient, options: argparse.Namespace) -> set[int]:
-    """Return the ids of the live brokers, or with ``--bootstrap-controller`` of the controllers."""
+    """Request the ids of the live brokers, or with ``--bootstrap-controller`` of the controllers."""
     if has(options, "bootstrap-controller"):
         return {row.broker_id for row in (await client.controllers()).brokers}
     return {broker.node_id for broker in (await client.metadata([])).brokers}

@@ -21,7 +21,7 @@ def widest(least: int, cells: Sequence[Any]) -> int:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table as ``ToolsUtils.prettyPrintTable`` does: columns as wide as their longest cell, and a tab."""
+    """Print a table as ``ToolsUtils.prettyPrintTable`` does: cells as wide as the longest in a column, and a tab."""
     widths = [widest(len(head), [row[i] for row in rows]) for i, head in enumerate(heads)]
     for row in (heads, *rows):
         print("".join(f"{str(cell).ljust(width)}\t" for cell, width in zip(row, widths, strict=True)))

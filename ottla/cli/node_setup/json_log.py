@@ -10,7 +10,7 @@ class JsonFormatter(logging.Formatter):
     """Formatter of entries as JSON objects: ``time`` (RFC 3339), ``level``, ``logger``, ``message``, ``exception``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the JSON line of a log entry."""
+        """Return a log entry as one line of JSON, without a line end."""
         zone = self.formatTime(record, "%z")
         seconds = self.formatTime(record, "%Y-%m-%dT%H:%M:%S")
         row = {

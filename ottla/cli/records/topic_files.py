@@ -100,6 +100,8 @@ def _reader(client: ClusterClient, topic: str, numbers: list[int], write: Callab
 def _highest_partition(path: str) -> int:
     """Return the highest partition number in a file of JSON records; -1 for an empty file.
 
+    A record without a partition counts as one of partition 0.
+
     Raises:
         CommandFailed: the file cannot be read, or a line is not a record.
     """
@@ -114,7 +116,9 @@ def _highest_partition(path: str) -> int:
 
 
 async def _ensure_topic(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Create the topic if it does not exist, with ``--partitions`` or as many partitions as the file needs.
+    """Create the topic if it does not exist, and wait until it has leaders.
+
+    It gets ``--partitions`` partitions, or as many as the file needs.
 
     Raises:
         CommandFailed: the topic is absent and its number of partitions unknown, or the topic cannot be created.

@@ -115,7 +115,15 @@ class TopicReader:
     # ------------------------------------------------------------------ printing
 
     async def print_tail(self, count: int) -> dict[int, int]:
-        """Print the last ``count`` matching records, ordered by timestamp; return the next offset of each partition."""
+        """Print the last ``count`` matching records of all partitions together, ordered by timestamp.
+
+        Returns:
+            The end offset of each partition at the start, from which reading may go on.
+
+        Raises:
+            CommandFailed: an offset is out of range.
+            ProtocolError, OSError: a leader refused a request or cannot be reached for `LEADER_MOVE_TIMEOUT_MS`.
+        """
         ends = {n: await self._offset(n, LATEST) for n in self._numbers}
         found = [(n, x) for n in self._numbers for x in await self._last(n, ends[n], count)]
         found.sort(key=lambda item: (item[1].timestamp_ms, item[0], item[1].offset))
