@@ -29,7 +29,7 @@ class AsyncFaultHandle:
         return self
 
     async def on_call(self, number: int) -> AsyncFaultHandle:
-        """Apply the fault to the matching call with this number since its injection, from 1, alone; return the handle."""
+        """Apply the fault only to the ``number``-th matching call since its injection, from 1; return the handle."""
         await run_in_thread(lambda: self.handle.on_call(number))
         return self
 

@@ -101,7 +101,7 @@ def _check(code: int, message: str | None, subject: str) -> None:
 
 
 class BlockingClient:
-    """Client of a cluster whose calls block, and raise ConnectionError if the cluster cannot be reached.
+    """Blocking client of a cluster. Its calls raise ConnectionError if the cluster cannot be reached.
 
     Args:
         bootstrap_servers: ``HOST:PORT``, or several separated by commas.

@@ -129,7 +129,7 @@ class FaultHandle:
         return self._limit(times=count)
 
     def on_call(self, number: int) -> FaultHandle:
-        """Apply the fault to the matching call with this number since its injection, from 1, alone; return the handle."""
+        """Apply the fault only to the ``number``-th matching call since its injection, from 1; return the handle."""
         return self._limit(on_call=number)
 
     def probability(self, probability: float, seed: int = 0) -> FaultHandle:

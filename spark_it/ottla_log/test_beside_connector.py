@@ -33,7 +33,7 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 @pytest.fixture(scope="module", params=NODES)
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """Yield a running node whose high watermarks are checkpointed every 100 ms; it is stopped at the end."""
+    """Yield a running node that checkpoints high watermarks every 100 ms; it is stopped at the end."""
     with NODES[request.param](tmp_path_factory.mktemp(request.param) / "data", **SETTINGS) as process:
         yield process
 

@@ -174,7 +174,7 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return a text with the largest customers and a chart of all; it says whether each order has one invoice."""
+    """Return a text with the largest customers and a chart of all, and with a mark if an order has several invoices."""
     cents: dict[str, int] = {}
     for _, customer, amount in result:
         cents[customer] = cents.get(customer, 0) + amount

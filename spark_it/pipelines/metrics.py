@@ -42,7 +42,7 @@ INTERVAL_MS = 100
 
 
 def make_input(size: int, wait: Wait) -> Iterator[InputRecord]:
-    """Yield at least ``size`` measurements from ``/proc``, in samples whose event times are 100 ms apart.
+    """Yield at least ``size`` measurements from ``/proc``, in samples with event times 100 ms apart.
 
     ``wait`` is called for 100 ms before each sample.
     """

@@ -40,7 +40,7 @@ Wait = Callable[[float], None]
 
 
 def skip_wait(_seconds: float) -> None:
-    """Return at once: the `Wait` of tests, whose input needs no real time."""
+    """Return at once: the `Wait` of tests, which need no real time."""
 
 
 class PipelineTopic(NamedTuple):

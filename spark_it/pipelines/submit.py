@@ -45,7 +45,7 @@ def submit_command(
     settings: Mapping[str, str],
     jars: Sequence[Path] = (),
 ) -> list[str]:
-    """Return the spark-submit command of a pipeline, whose result is written to ``result.json`` in the folder.
+    """Return the spark-submit command of a pipeline, which writes its result to ``result.json`` in the folder.
 
     Args:
         pipeline: the pipeline.

@@ -128,7 +128,7 @@ async def _open_transactions(client: ClusterClient, topic: str, numbers: list[in
 async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> None:
     """Print the hanging transactions: open in a partition, while no transaction coordinator has the partition in one.
 
-    Only transactions whose last record is at least ``--older-than`` seconds old are examined.
+    Only transactions with a last record that is at least ``--older-than`` seconds old are examined.
 
     Raises:
         CommandFailed: a topic does not exist, or a broker refused a request.

@@ -209,7 +209,10 @@ def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
 
 
 def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
-    """Return the id of the member that owns each assigned partition; of a streams group, has it as active task."""
+    """Return the member id of the owner of each assigned partition.
+
+    In a streams group this is the member with the active task of a subtopology that reads the partition.
+    """
     if seen.group_type != STREAMS:
         return {
             (topic, number): row["member"]

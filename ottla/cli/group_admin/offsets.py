@@ -55,7 +55,7 @@ async def fetch_committed_offsets(channel: Channel, group_id: str) -> dict[Topic
 async def _by_leader(
     client: ClusterClient, partitions: Iterable[TopicPartitionKey]
 ) -> list[tuple[Channel, list[TopicPartitionKey]]]:
-    """Request the leaders of partitions; return pairs of a connection and the partitions whose leader it reaches.
+    """Request the leaders of partitions; return a connection to each leader with the partitions that it leads.
 
     Partitions without a leader or that do not exist are left out.
     """

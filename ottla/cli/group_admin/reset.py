@@ -161,7 +161,7 @@ async def target_offsets(
     Args:
         look: looks up offsets by timestamp.
         to: target of the reset.
-        wanted: partitions to reset; not used for an offsets file, whose value has the partitions.
+        wanted: partitions to reset; not used for an offsets file, which names the partitions.
         have: present committed or start offset of each partition that has one.
         now_ms: current time in milliseconds since 1970.
         on_clamp: called for each offset that is out of range; None prints a line on standard error.

@@ -224,7 +224,7 @@ class OffsetReset:
     async def run(self, groups: Sequence[str]) -> None:
         """Compute the new offsets of groups, commit them with ``--execute``, and print them.
 
-        They are printed as a table, with ``--export`` as CSV. A group whose state is neither Empty nor Dead gets an
+        They are printed as a table, with ``--export`` as CSV. A group in another state than Empty or Dead gets an
         error message and no new offsets; the other groups are still reset.
 
         Raises:

@@ -140,7 +140,7 @@ async def force_terminate(client: ClusterClient, options: argparse.Namespace) ->
 async def find_hanging(client: ClusterClient, options: argparse.Namespace) -> None:
     """Print the open transactions that no transaction coordinator knows of.
 
-    Only transactions whose last record is older than ``--max-transaction-timeout`` minutes are examined.
+    Only transactions with a last record older than ``--max-transaction-timeout`` minutes are examined.
 
     Raises:
         ToolFailed: neither a topic nor a broker is named, or a request was refused.

@@ -145,7 +145,7 @@ async def _listed(client: ClusterClient, states: Sequence[str], types: Sequence[
 
 
 async def list_group_ids(client: ClusterClient) -> list[str]:
-    """Return the sorted ids of all consumer groups (KIP-848) and of the classic groups whose members are consumers.
+    """Return the sorted ids of all consumer groups (KIP-848) and of the classic groups of consumers.
 
     Raises:
         ProtocolError: a broker refused ListGroups.
@@ -197,7 +197,7 @@ def _cell(value: Any) -> str:
 async def _offset_rows(client: ClusterClient, seen: gs.GroupDescription) -> list[list[str]]:
     """Return a table row for each partition that is assigned to a member or has a committed offset.
 
-    A cell whose value is unknown is ``-``.
+    A cell without a known value is ``-``.
 
     Raises:
         ToolFailed: a topic does not exist or may not be described.

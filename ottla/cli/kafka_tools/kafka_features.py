@@ -42,7 +42,7 @@ NO_SERVERS = "You must specify either --bootstrap-controller or --bootstrap-serv
 
 
 class FeatureOptions(VerbOptions):
-    """Argument parser of ``kafka-features``, whose errors begin with "Command line error"."""
+    """Argument parser of ``kafka-features``; its errors begin with "Command line error"."""
 
     error_format = "Command line error: {message}. Type --help for help."
 

@@ -76,7 +76,7 @@ def split_payloads(text: str, delimiter: str) -> list[str]:
 
 
 def check_record_size(size_bytes: int, settings: Mapping[str, str]) -> None:
-    """Check that a record without key whose value has ``size_bytes`` fits into ``max.request.size`` of the settings.
+    """Check that a record without key, with a value of ``size_bytes``, fits into ``max.request.size`` of ``settings``.
 
     Raises:
         ToolFailed: it does not fit, or the setting is no number.
@@ -114,7 +114,8 @@ class ProducerStatistics:
     """Counts and latencies of acknowledged records, printed for each reporting interval and at the end.
 
     Args:
-        count: expected number of records; of more than 500,000 only a sample is kept for the percentiles.
+        count: expected number of records; from 1,000,000 on, percentiles are those of each (count // 500,000)-th
+            record.
         interval_ms: reporting interval.
         start_ms: time of the start.
         is_steady: True for the statistics of the records after the warm-up.

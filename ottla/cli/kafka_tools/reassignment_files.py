@@ -50,7 +50,7 @@ def numbers(ids: Iterable[int]) -> str:
 
 
 def _content(path: str) -> dict[str, Any]:
-    """Return the JSON object in the file at ``path``, whose version must be 1, which is the default.
+    """Return the JSON object in the file at ``path``; its version must be 1, which is the default.
 
     Raises:
         ToolFailed: the file cannot be read, or has other content.

@@ -63,7 +63,7 @@ async def alter_reassignments(
     """Start the reassignment of each partition to its target replicas, or cancel it where the target is None.
 
     Returns:
-        The error message of each partition whose change was refused.
+        The error message of each partition with a refused change.
 
     Raises:
         ProtocolError: the whole request was refused.
@@ -165,7 +165,7 @@ async def set_throttles(
     Args:
         client: client of the cluster.
         options: parsed arguments.
-        ongoing: reassignments in progress, whose replicas are throttled, too.
+        ongoing: reassignments in progress; their replicas are throttled, too.
         current: present replicas of each partition.
         targets: target replicas of each partition.
         log_dirs: replicas that move to another log directory; their brokers are throttled.

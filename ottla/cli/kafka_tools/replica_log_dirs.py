@@ -58,7 +58,7 @@ async def describe_log_dirs(
 
 
 async def alter_log_dirs(client: ClusterClient, targets: Mapping[PartitionReplica, str]) -> list[PartitionReplica]:
-    """Start to move replicas to log directories of their brokers; return those whose move has started, sorted.
+    """Start to move replicas to log directories of their brokers; return those that have started to move, sorted.
 
     ``targets``: path of the log directory for each replica. A replica that is not on its broker yet
     (REPLICA_NOT_AVAILABLE) is left out; the caller may try again.

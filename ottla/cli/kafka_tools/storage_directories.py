@@ -255,7 +255,7 @@ def print_info(options: argparse.Namespace) -> int:
 
 
 def _print_rows(title: str, ends: tuple[str, str], rows: list[str]) -> None:
-    """Print indented rows below a title, in whose place ``{}`` stands ``ends[0]`` for one row, else ``ends[1]``.
+    """Print indented rows below a title; its ``{}`` is replaced with ``ends[0]`` for one row, else ``ends[1]``.
 
     Without rows print nothing.
     """

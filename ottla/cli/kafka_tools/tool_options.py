@@ -110,7 +110,7 @@ class ToolOptions(CommandParser):
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), type=kind, action=action)
 
     def optional_value(self, name: str, text: str) -> None:
-        """Add an option whose value may be omitted: the result is an empty text then, and None without the option."""
+        """Add an option with a value that may be omitted: it is an empty text then, and None without the option."""
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), nargs="?", const="")
 
     def flag(self, name: str, text: str) -> None:

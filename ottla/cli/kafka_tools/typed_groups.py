@@ -49,7 +49,9 @@ def check_states(parser: ToolOptions, text: str | None, known: Sequence[str]) ->
 
 
 async def listed_groups(client: ClusterClient, group_type: str, states: Sequence[str] = ()) -> list[lg.ListedGroup]:
-    """Return the ListGroups rows of all brokers for groups of a type and in one of ``states``; without states, in any.
+    """Return the ListGroups rows of all brokers for groups of a type, sorted by group id.
+
+    With ``states`` only groups in one of these states are returned.
 
     Raises:
         ProtocolError: a broker refused the request.
