@@ -39,7 +39,7 @@ def test_ottla_quota_sets_lists_and_removes_quotas(data_dir: Path) -> None:
         left = " ".join(quota("list").split()[5:])
         assert left == "10.0.0.7 connection_creation_rate 20 alice app request_percentage 12.5"
         assert "no such quota" in quota("remove", "--user", "bob", status=1)
-        assert "say whose" in quota("set", "producer_byte_rate=5", status=1)
+        assert "entity expected" in quota("set", "producer_byte_rate=5", status=1)
         assert "unknown quota: rate" in quota("set", "--user", "bob", "rate=5", status=1)
         assert "producer_byte_rate=NUMBER expected" in quota("set", "--user", "bob", "producer_byte_rate=x", status=1)
         assert "greater than 0" in quota("set", "--user", "bob", "producer_byte_rate=0", status=1)

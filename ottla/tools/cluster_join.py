@@ -70,7 +70,7 @@ async def discover_cluster(env: Env, address: str, access: ConnectionSecurity = 
         channel = await client.bootstrap_channel()
         cluster = await channel.call(dc.DescribeClusterRequest())
         if channel.version_for(ApiKey.DESCRIBE_QUORUM) < DYNAMIC_VOTERS_MIN_VERSION:
-            raise CannotJoin(f"{address} does not tell where its controllers are: name them in {BOOTSTRAP_SERVERS}")
+            raise CannotJoin(f"{address} does not return addresses of its controllers: set {BOOTSTRAP_SERVERS}")
         return parse_cluster(cluster, await _describe(channel), channel.stream.local[0])
     except (OSError, ValueError, ProtocolError, WireError) as error:
         raise CannotJoin(f"{address}: {error}") from None
@@ -135,8 +135,8 @@ def join_settings(
         raise CannotJoin(f"the controllers have no listener {listener}; they have {', '.join(known) or 'none'}")
     if quorum.local_address not in LOCAL_HOST and all(host in (*LOCAL_HOST, *ANY_HOST) for host, _ in found):
         raise CannotJoin(
-            f"the controllers say they are at {found[0][0]}:{found[0][1]}, which leads nowhere from here: "
-            "have them --listen at an address that others reach"
+            f"controllers are advertised at {found[0][0]}:{found[0][1]}, which is not reachable from this machine: "
+            "have them --listen at an address that other machines reach"
         )
     out = {**values, "node.id": str(node_id)}
     out.setdefault(CONTROLLER_LISTENER_NAMES, listener)

@@ -253,7 +253,7 @@ def _replication(c: _SettingsFile) -> Iterator[ConfigFinding]:
 def _security(c: _SettingsFile) -> Iterator[ConfigFinding]:
     named = c.configured("authorizer.class.name").strip()
     if named not in ("", listener_config.STANDARD_AUTHORIZER):
-        text = f"{named} is not here: write {listener_config.STANDARD_AUTHORIZER}, or leave it out and let everybody in"
+        text = f"{named} is not supported: write {listener_config.STANDARD_AUTHORIZER}, or leave it out: no ACLs"
         yield c.finding("authorizer.class.name", WRONG, text)
     key = "remote.log.storage.system.enable"
     prefix = c.get("remote.log.storage.manager.impl.prefix")
@@ -277,7 +277,7 @@ def _directories(c: _SettingsFile) -> Iterator[ConfigFinding]:
     key = "log.dirs" if "log.dirs" in c.properties else "log.dir"
     directories = [x.strip() for x in c.configured(key).split(",") if x.strip()]
     if any(x == "/tmp" or x.startswith("/tmp/") for x in directories):  # noqa: S108 - that is what is looked for
-        yield c.finding(key, DOUBTFUL, "what lies under /tmp is lost when the machine starts anew")
+        yield c.finding(key, DOUBTFUL, "data under /tmp is lost when the machine restarts")
     for twice in sorted({x for x in directories if directories.count(x) > 1}):
         yield c.finding(key, WRONG, f"names {twice} twice")
 

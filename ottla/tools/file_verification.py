@@ -67,7 +67,7 @@ def _segment(raw: bytes, base_offset: int) -> Iterator[str]:
             else:
                 beyond = [x for x in found if x > header.last_offset]
                 if beyond or found != sorted(set(found)):
-                    yield f"{where}: its records say offsets {found}"
+                    yield f"{where}: its records have offsets {found}"
         if header.base_offset < next_offset:
             yield f"{where}: offset {next_offset} was reached before"
         end, next_offset = position + header.size_bytes, header.next_offset
@@ -105,7 +105,7 @@ def _times(disk: Disk, path: str, base: int, raw: bytes) -> Iterator[str]:
     for timestamp, relative in zip(index.timestamps, index.offsets, strict=True):
         if known.get(base + relative) != timestamp:
             found = known.get(base + relative)
-            yield f"offset {base + relative} is said to bring time {timestamp}; the segment has {found}"
+            yield f"offset {base + relative} is indexed with time {timestamp}; the segment has {found}"
     if index.timestamps and index.timestamps[-1] != largest:
         yield f"it ends at time {index.timestamps[-1]}, the segment at {largest}"
 

@@ -99,21 +99,21 @@ def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_a
     dead = {i for i in leaving if not seen.is_running(i)}
     lost = [at for at, p in seen.partitions.items() if dead & set(p.replicas) and (p.leader < 0 or set(p.isr) <= dead)]
     if lost:
-        return f"records would be lost: nobody but {_nodes(dead)} has all of {_named(lost)}; start it again first"
+        return f"records would be lost: only {_nodes(dead)} has all of {_named(lost)}; start it again first"
     votes = [i for i in sorted(leaving) if i in seen.voters]
     if not votes:
         return None
     left = seen.remaining_voters(leaving)
     alive = sum(v.is_alive for v in left)
     if not left:
-        return f"nobody but {_nodes(votes)} votes among the controllers: another one must vote first"
+        return f"only {_nodes(votes)} votes among the controllers: another one must vote first"
     if any(seen.voters[i].directory_id == ZERO_UUID for i in votes):
-        return "who votes is fixed by configuration here (kraft.version 0): raise it with kafka-features.sh first"
+        return "the voters are fixed by configuration (kraft.version 0): raise it with kafka-features.sh first"
     if alive * 2 <= len(left):
         return f"the quorum would be lost: of the {len(left)} other controllers that vote only {alive} are alive"
     if joins_again and must_remove_votes_first(seen, leaving):
         return (
-            f"with {_nodes(votes)} stopped nobody could take the vote away, and a node that runs takes it again: start "
+            f"with {_nodes(votes)} stopped no majority can remove the vote, and a running node takes it again: start "
             "it with controller.quorum.auto.join.enable=false, or have another controller vote first"
         )
     return None

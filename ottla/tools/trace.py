@@ -206,7 +206,7 @@ class ConnectionTrace:
         number = int.from_bytes(frame[4:8], "big", signed=True)
         traced = self._pending.pop(number, None)
         if traced is None:
-            self._print(f"{self._connection_name} <- {len(frame)} bytes to a request nobody sent (number {number})")
+            self._print(f"{self._connection_name} <- {len(frame)} bytes without a pending request (number {number})")
             return [frame]
         took_ms = now_ms - traced.at_ms
         name = f"{traced.key.name} v{traced.version}"

@@ -94,7 +94,7 @@ def _acls_to_add(options: argparse.Namespace) -> list[StandardAcl]:
     ]
     if not about or not operations or not principals:
         raise CommandFailed(
-            "say whom (--allow or --deny), what (--operation) and about what (--topic, --group, --cluster)"
+            "principal (--allow or --deny), --operation and resource (such as --topic or --cluster) expected"
         )
     for principal, _ in principals:
         if ":" not in principal:
@@ -171,7 +171,7 @@ async def _add(client: ClusterClient, options: argparse.Namespace) -> None:
 
 async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
     if not (options.all or _resources(options) or options.principal or options.host or options.operation):
-        raise CommandFailed("say which rules, or --all of them")
+        raise CommandFailed("conditions of ACLs, or --all, expected")
     answer = await client.call(da.DeleteAclsRequest([da.DeleteAclsFilter(*x) for x in _filters(options)]))
     gone: set[StandardAcl] = set()
     for row in answer.filter_results:

@@ -102,7 +102,7 @@ def _voters(options: argparse.Namespace, config: NodeConfig, new_id: bytes) -> t
     if options.standalone and not is_controller:
         raise StorageFormatError("--standalone is for a controller; this node is a broker only (process.roles)")
     if is_controller and not static and not listed and not options.no_initial_controllers:
-        raise StorageFormatError("say who decides: --standalone, --initial-controllers or --no-initial-controllers")
+        raise StorageFormatError("voters expected: --standalone, --initial-controllers or --no-initial-controllers")
     if options.standalone:
         endpoints = config.quorum_config(*(x.port for x in config.controller_listeners)).endpoints
         return (InitialVoter(config.node_id, new_id, endpoints[:1]),)

@@ -192,7 +192,7 @@ async def _reset(client: ClusterClient, options: argparse.Namespace) -> None:
         where = to
         if to.mode == "from_file":
             if group_id not in plan:
-                raise CommandFailed(f"{to.value} says nothing of {group_id}")
+                raise CommandFailed(f"no offsets of group {group_id}: {to.value}")
             where = gr.ResetTarget(to.mode, plan[group_id])
         rows.extend(await gr.plan_reset(client, options, group_id, where))
         seen = await gs.describe_group(client, group_id) if options.internal_topics and options.execute else None

@@ -112,7 +112,7 @@ async def _alter(client: ClusterClient, options: argparse.Namespace, ops: list[a
 
 def _require_entity(options: argparse.Namespace) -> None:
     if not _entities(options):
-        raise CommandFailed("say whose: --user, --client, --ip, or any of them (--any-user, --any-client, --any-ip)")
+        raise CommandFailed("entity expected: --user, --client, --ip, --any-user, --any-client or --any-ip")
 
 
 async def _set(client: ClusterClient, options: argparse.Namespace) -> None:

@@ -111,7 +111,7 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
     request = cd.CreateDelegationTokenRequest("", "", renewers, options.lifetime_ms)
     if options.owner is not None:
         if version < OWNERS_MIN_VERSION:
-            raise CommandFailed("--owner: these brokers make tokens only for who asks")
+            raise CommandFailed("--owner: these brokers create tokens for the requester only")
         request.owner_principal_type, request.owner_principal_name = _principal(options.owner)
     made = await client.call(request, version)
     raise_for_error(made.error_code, None, "token")

@@ -288,7 +288,7 @@ async def plan_reset(
     """
     seen = await describe_group(client, group_id)
     if seen is not None and seen.state not in INACTIVE:
-        raise CommandFailed(f"{group_id} is {seen.state}: it can be reset only while nobody is in it")
+        raise CommandFailed(f"{group_id} is {seen.state}: it can be reset only while it has no members")
     shares = options.share if seen is None else seen.group_type == SHARE
     if shares and to.mode not in SHARE_GROUP_MODES:
         raise CommandFailed(f"{group_id} is a share group: it can go to the earliest, the latest, or a time")

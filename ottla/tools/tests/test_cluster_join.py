@@ -73,7 +73,7 @@ def test_join_settings_keep_auto_join_of_the_user() -> None:
 
 
 def test_join_settings_unreachable_controllers_raise_cannot_join() -> None:
-    with pytest.raises(CannotJoin, match="localhost:19091, which leads nowhere from here"):
+    with pytest.raises(CannotJoin, match="localhost:19091, which is not reachable from this machine"):
         join_settings({}, 2, single_node_cluster("localhost"), 3)
     assert join_settings({}, 2, single_node_cluster("localhost", "127.0.0.1"), 3)
     with pytest.raises(CannotJoin, match="no listener PEERS; they have CONTROLLER"):

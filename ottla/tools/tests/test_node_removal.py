@@ -39,10 +39,10 @@ ROWS = [
     (THREE, THREE, [BOTH], None),
     (THREE, THREE, [ONLY_THERE], None),  # the replica is moved while node 3 runs
     ({1: UP, 2: UP, 3: DOWN}, {1: UP, 2: UP, 3: DOWN}, [PartitionReplicas((3, 1), (1,), 1)], None),
-    ({1: UP, 2: UP, 3: DOWN}, {1: UP, 2: UP, 3: DOWN}, [UNLED], "records would be lost: nobody but node 3"),
+    ({1: UP, 2: UP, 3: DOWN}, {1: UP, 2: UP, 3: DOWN}, [UNLED], "records would be lost: only node 3"),
     ({1: UP, 2: UP, 3: DOWN}, {1: UP}, [PartitionReplicas((3, 1), (3,), 3)], "has all of t:0; start it again first"),
     ({1: UP, 2: UP}, {1: UP, 2: UP}, [], "no node 3"),
-    ({3: UP}, {3: UP}, [], "nobody but node 3 votes among the controllers"),
+    ({3: UP}, {3: UP}, [], "only node 3 votes among the controllers"),
     ({1: UP, 3: UP}, {1: UP, 3: UP}, [], None),
     (THREE, {1: UP, 2: DOWN, 3: UP}, [], "the quorum would be lost: of the 2 other controllers that vote only 1"),
     (THREE, {1: UP, 2: UP}, [], None),  # broker only
@@ -70,7 +70,7 @@ def test_removal_obstacle_several_nodes_require_remaining_replicas() -> None:
     voters = {1: UP}
     assert removal_obstacle(seen(dead, voters, PartitionReplicas((1, 2, 3), (1,), 1)), [2, 3]) is None
     obstacle = removal_obstacle(seen({1: UP, 2: DOWN, 3: UP}, voters, PartitionReplicas((2, 3), (2,), 2)), [2, 3])
-    assert obstacle == "records would be lost: nobody but node 2 has all of t:0; start it again first"
+    assert obstacle == "records would be lost: only node 2 has all of t:0; start it again first"
     assert removal_obstacle(seen({1: UP, 2: UP, 3: UP, 4: UP}, {1: UP, 2: UP, 3: UP, 4: DOWN}), [2, 3]) == (
         "the quorum would be lost: of the 2 other controllers that vote only 1 are alive"
     )
