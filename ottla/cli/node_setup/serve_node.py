@@ -1,4 +1,4 @@
-"""Start and run of the node of ``ottla serve``, from its parsed arguments to its exit status."""
+"""Run of the node of ``ottla serve`` in this process, from parsed arguments to the exit status."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STARTUP_ERRORS = (
 
 
 def unauthenticated_listener_warnings(config: NodeConfig) -> list[str]:
-    """Return a warning that names the PLAINTEXT listeners that other machines can reach, if there are any."""
+    """Return a warning about the PLAINTEXT listeners that other machines can reach, as a list of one text or none."""
     reached = [x for x in config.client_listeners if x.host not in LOCAL_HOST and not x.host.startswith("127.")]
     found = [
         f"{x.name} at {format_address(x.host or '*', x.port)}"
@@ -66,8 +66,12 @@ def unauthenticated_listener_warnings(config: NodeConfig) -> list[str]:
 def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
     """Return the node's configuration from the command line, and warnings to print.
 
+    With ``--secure`` missing certificates and credentials are created. With ``--join`` the cluster is contacted, and
+    new log directories are formatted for it.
+
     Raises:
-        ConfigException: invalid settings.
+        ConfigException: invalid settings, or the cluster cannot be joined.
+        StorageFormatError, LogDirectoryInUse, CorruptFile, OSError: files of the node cannot be read or written.
     """
     if options.join_credentials is not None and not (options.secure and options.join):
         raise ConfigException("--join-credentials FILE is for --secure --join HOST:PORT")
@@ -92,7 +96,10 @@ def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str
 
 
 def _raise_descriptor_limit() -> None:
-    """Raise the soft limit of file descriptors to the hard limit: each partition that is written to uses one."""
+    """Raise the soft limit of file descriptors to the hard limit; a failure is ignored.
+
+    Each partition that is written to uses a descriptor.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
@@ -149,7 +156,7 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
 
 
 def _print_client_settings(config: NodeConfig, port: int) -> None:
-    """Write the client properties files of ``--secure`` for the listener's port, and print their paths."""
+    """Write the client properties files of ``--secure`` for the listener's bound ``port``, and print their paths."""
     # lazy: 5.1 ms, 166 kB
     from ottla.cli.node_setup.secure import write_client_settings
 
@@ -157,14 +164,14 @@ def _print_client_settings(config: NodeConfig, port: int) -> None:
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    """Return the error inside nested exception groups that contain a single exception each."""
+    """Return the single error inside nested exception groups; a group of several errors is returned itself."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _error_message(error: BaseException) -> str:
-    """Return the message of an error; that of an OSError has its file name and no errno."""
+    """Return the message of an error without errno; that of an OSError is followed by its file name."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.strerror}: {error.filename}"
     return str(error)
