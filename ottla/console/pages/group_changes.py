@@ -29,7 +29,11 @@ _MAX_OFFSET = 2**63 - 1
 
 
 async def get_offset_reset(page: PageRequest) -> View:
-    """Return the form for a reset of a group's offsets."""
+    """Return the page with the form for a reset of a group's offsets.
+
+    Raises:
+        ProtocolError: the group does not exist, or the session may not describe it.
+    """
     group = await describe_group(page, page.text("id"))
     positions = await fetch_positions(group)
     topics = sorted({topic for topic, _ in positions})
@@ -41,6 +45,8 @@ async def _select_partitions(
     page: PageRequest, positions: Mapping[TopicPartitionName, int]
 ) -> list[TopicPartitionName]:
     """Return the partitions that the form selects: of a topic, or else all with a committed offset.
+
+    The client knows their leaders then.
 
     Raises:
         InvalidInput: the topic has no such partition.
@@ -61,6 +67,8 @@ async def plan_reset(
     page: PageRequest, positions: Mapping[TopicPartitionName, int], partitions: list[TopicPartitionName]
 ) -> dict[TopicPartitionName, int]:
     """Return the new offset of each partition, between its log start offset and its end offset.
+
+    Partitions without a leader are left out, and for ``shift`` those without an offset. Nothing is changed.
 
     Args:
         page: request with the form's target: earliest, latest, offset, shift or time.
@@ -90,14 +98,15 @@ async def plan_reset(
         wanted = {at: last.get(at, 0) if offset < 0 else offset for at, offset in found.items()}
     else:
         raise InvalidInput(f"target: one of {', '.join(TARGETS)} is expected")
-    return {at: max(min(wanted[at], last[at]), first[at]) for at in partitions if at in wanted and at in last}
+    known = [at for at in partitions if at in wanted and at in first and at in last]
+    return {at: max(min(wanted[at], last[at]), first[at]) for at in known}
 
 
 async def reset_offsets(page: PageRequest) -> View:
-    """Set the offsets of a group as the form requests, after a confirmation.
+    """Set the offsets of a group as the form requests, if it is confirmed; else return the confirmation page.
 
     Raises:
-        InvalidInput: the group has members, or no partition is selected.
+        InvalidInput: the group has members, or there is no offset to set. ProtocolError: the coordinator refused it.
     """
     group = await describe_group(page, page.text("id"))
     if group.state not in EMPTY_STATES:
@@ -170,7 +179,11 @@ async def _alter_share_offsets(group: DescribedGroup, planned: Mapping[TopicPart
 
 
 async def delete_group(page: PageRequest) -> View:
-    """Delete a group without members, after a confirmation."""
+    """Delete the group of the form, if it is confirmed; else return the confirmation page.
+
+    Raises:
+        ProtocolError: the coordinator refused it, such as for a group with members.
+    """
     group = await describe_group(page, page.text("id"))
     positions = await fetch_positions(group)
 
