@@ -1,4 +1,4 @@
-"""HTTP application of the console: routes, sessions, login, checks of each request, and error pages."""
+"""HTTP application of the web console: routes, sessions, login, checks of each request, and error pages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NO_TLS_LOGIN = (
 
 
 class Console:
-    """Web console of a running node."""
+    """Web console of a running node: returns the handler of each HTTP request of `console_server`."""
 
     def __init__(self, env: Env, components: BrokerComponents, port: int, *, tls: TlsConfig | None) -> None:
         config = components.services.config
@@ -106,7 +106,11 @@ class Console:
         self._static = load_static_files()
 
     def find_handler(self, request: HttpRequest) -> HttpHandler | HttpResponse:
-        """Return the handler of a request, or the error response if the path or method is unknown."""
+        """Return the handler of a request, or an error response instead (403, 404, 405).
+
+        403: no rule maps the client certificate to a user. 404: no such change or live block; the handler of pages
+        answers for other unknown paths. 405: the method is not GET, HEAD or POST.
+        """
         path, method = request.path, request.method
         subject = request.certificate_subject
         if subject is not None and self._certificate_name(subject) is None:
@@ -131,7 +135,7 @@ class Console:
     # ------------------------------------------------------------------ sessions
 
     def session_of(self, request: HttpRequest) -> Session:
-        """Return the session of a request's cookie; its principal is that of the client certificate before a login."""
+        """Return the session of a request's cookie, or a new one; without a login it has the certificate's user."""
         session = self.sessions.find(read_cookie(request.headers.get("cookie", ""), self._cookie))
         if session.is_logged_in or request.certificate_subject is None:
             return session
@@ -166,7 +170,10 @@ class Console:
         return await self._answer(route, page)
 
     async def _answer(self, route: Route, page: PageRequest) -> HttpResponse:
-        """Call the handler of a page and return its response; an exception becomes an error page."""
+        """Call the handler of a page and return its response; an exception becomes an error page.
+
+        An assertion that failed, which is a fault of the node, is raised.
+        """
         try:
             view = await route.handler(page)
         except Exception as error:
@@ -183,17 +190,17 @@ class Console:
     def limit_streams(
         self, response: HttpResponse, pieces: ResponseStream, request: HttpRequest, session: Session
     ) -> HttpResponse:
-        """Return a response with a stream as its body; status 503 if `MAX_CONSOLE_STREAMS` streams are open."""
+        """Return ``response`` with the stream ``pieces`` as body; 503 if `MAX_CONSOLE_STREAMS` are open."""
         if self.stream_count >= MAX_CONSOLE_STREAMS:
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "too many event streams and exports")
         return response._replace(body=_CountedStream(self, pieces, request, session))
 
     def has_session(self, request: HttpRequest, session: Session) -> bool:
-        """Return True if the login state of the request's session has not changed since the request."""
+        """Return False if the login of ``session`` has ended since the request: logout, time, changed credential."""
         return self.session_of(request).is_logged_in == session.is_logged_in
 
     def respond(self, session: Session, view: View, target: str = "") -> HttpResponse:
-        """Render a page and return it as response, with the cookie of the session."""
+        """Render a page and return it as a response that sets the cookie of the session."""
         values = self._values(session, view, target)
         body = self._templates.render(view.template, values)
         return HttpResponse(view.status, body, HTML, (*HEADERS, self._cookie_field(session)))
@@ -267,7 +274,7 @@ class Console:
         return self.limit_streams(response, events, request, session)
 
     async def _live_events(self, request: HttpRequest, session: Session) -> AsyncGenerator[bytes, None]:
-        """Yield the live block of a page as an event whenever it has changed, until the session ends."""
+        """Yield a page's live block as a server-sent event after each change, until the session ends; then close it."""
         page = self._page_request(request, session, request.query)
         try:
             async with aclosing(self._page_events(request, page)) as events:
@@ -310,13 +317,16 @@ class Console:
 
 
 def live_pause_s(interval_s: float, took_s: float) -> float:
-    """Return the pause in seconds after an update of a page with an update interval that took ``took_s``."""
+    """Return the pause in seconds before the next update of a page: ``interval_s``, or more if the last one was slow.
+
+    ``took_s``: duration of the last update; the factors are `LIVE_PAUSE_FACTORS`.
+    """
     least, most = LIVE_PAUSE_FACTORS
     return max(interval_s, took_s * least, min(took_s * most, FULL_LIVE_PAUSE_S))
 
 
 class _CountedStream:
-    """Response stream of a session that counts as open, and raises OSError once the session has ended."""
+    """Response stream that counts in `Console.stream_count` until `aclose`; raises OSError once the login has ended."""
 
     def __init__(self, console: Console, pieces: ResponseStream, request: HttpRequest, session: Session) -> None:
         self._console = console
@@ -369,7 +379,7 @@ def _error_view(status: HTTPStatus, text: str) -> View:
 
 
 def _view_of_error(error: Exception) -> View:
-    """Return the error page of an exception, with the HTTP status of its Kafka error code."""
+    """Return the error page of an exception: status 400, 403, 404; 502 if a broker is not reached; else 500, logged."""
     if isinstance(error, ProtocolError):
         status = _STATUS_BY_CODE.get(error.code, HTTPStatus.BAD_REQUEST)
         if error.code.name.endswith("AUTHORIZATION_FAILED"):

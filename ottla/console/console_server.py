@@ -1,4 +1,4 @@
-"""HTTP listener of the console in the process of a running node."""
+"""Start and stop of the web console's HTTP listener, together with the node in whose process it runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ConsoleListener:
         """Parse ``ottla.console.listener``.
 
         Raises:
-            ConfigException: the setting is not an address, or that of the schema registry is no URL.
+            ConfigException: the setting is not an address, or ``ottla.console.schema.registry`` is not a URL.
         """
         text = config.values[CONSOLE_LISTENER]
         scheme, self.host, self.port = parse_listener(text)
@@ -58,7 +58,7 @@ class ConsoleListener:
         return f"{'https' if self.is_secure else 'http'}://{format_address(self.host or 'localhost', port)}/"
 
     async def bind(self, node: Node) -> None:
-        """Bind the listener; if that fails, log a warning, and the node runs without a console."""
+        """Bind the address; if that fails, or the TLS settings are invalid, log a warning and leave `listener` None."""
         try:
             if self.is_secure:
                 self.tls = listener_tls(self._config.values, LISTENER_NAME, "SSL")
@@ -73,7 +73,15 @@ class ConsoleListener:
 async def run_with_console(
     node: Node, config: NodeConfig, ready: Callable[[Node], None] | None = None, stop: trio.Event | None = None
 ) -> None:
-    """Run a node as `Node.run` does, and serve its console from its start to its stop.
+    """Run a node as `Node.run` does, and serve its console while the node serves.
+
+    The node runs without a console if it has no listener for clients, or the console's address cannot be bound.
+
+    Args:
+        node: node that was not started.
+        config: settings of the node.
+        ready: called once when the node serves.
+        stop: event that stops the console, after its pending requests, and then the node; None: it is not stopped so.
 
     Raises:
         ConfigException: ``ottla.console.listener`` is invalid. Others as `Node.run`.
@@ -122,7 +130,7 @@ async def run_with_console(
 
 
 async def _serve(node: Node, console_listener: ConsoleListener) -> None:
-    """Serve the console of a started node until cancelled."""
+    """Serve the console of a started node, and sample its traffic and its groups, until cancelled."""
     listener, components, env = console_listener.listener, node.components, node.env
     assert listener is not None
     assert components is not None

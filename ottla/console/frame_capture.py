@@ -42,7 +42,10 @@ _SIZE_BYTES = 4
 
 
 class StageTimes(NamedTuple):
-    """Time that a request spent in each stage, in milliseconds."""
+    """Times in ms that a request spent queued, in its handler, waiting, in encoding of the response, and throttled.
+
+    The time of encoding is None for Produce and Fetch.
+    """
 
     queued_ms: float
     """Between its arrival and the start of its handler, behind other requests of the connection."""
@@ -57,7 +60,7 @@ class StageTimes(NamedTuple):
 
 
 class CapturedExchange:
-    """Captured request, and its response if there is one."""
+    """Captured request with its times; the response is added once it is encoded, and texts by `format`."""
 
     def __init__(self, number: int, source: ConnectionCapture, request: RequestFrame, raw: bytes | None) -> None:
         env = source.env
@@ -108,7 +111,10 @@ class CapturedExchange:
         return visible_response(self.key, self.response, fields), fields
 
     def pcap_frames(self) -> Job[list[PcapFrame]]:
-        """Return the captured frames of request and response for a pcap file, with secrets masked, as a job."""
+        """Return the frames of request and response for a pcap file, with secrets masked, as a job.
+
+        A frame that was not captured is left out, so that there may be 0, 1 or 2.
+        """
         out = []
         sent_ms = self.time_ms + (self.elapsed_ms or 0.0)
         request, response = (yield from self.request_fields()), (yield from self.response_fields())
@@ -118,7 +124,7 @@ class CapturedExchange:
         return out
 
     def complete(self, env: Env, peer: Peer) -> None:
-        """Set the times of the stages when the response is encoded."""
+        """Set `elapsed_ms` and `stages`; called when the response is encoded, before it is sent."""
         now_ms = env.monotonic_ms()
         encoded_ms = None if self.completed_ms is None else now_ms - self.completed_ms
         self.elapsed_ms = now_ms - self.started_ms
@@ -128,7 +134,10 @@ class CapturedExchange:
         self.stages = StageTimes(queued_ms, handled_ms, waited_ms, encoded_ms, float(peer.throttle_ms))
 
     def format(self) -> Job[None]:
-        """Decode request and response to `request_text` and `response_text` at the first call, as a job."""
+        """Set `request_text` and, if there is a response, `response_text`, unless they are set, as a job.
+
+        A frame that was too large to be captured is described by its size.
+        """
         if not self.request_text:
             self.request_text = f"{self.request_bytes:,} bytes: too large to be shown"
             if self.request is not None:
@@ -145,7 +154,10 @@ class CapturedExchange:
 
 
 def _format(message_class: type[Message], version: int, raw: bytes, position: int) -> Job[str]:
-    """Return a message as lines, each field below its explanation, as a job."""
+    """Return a message as lines, at most `_MAX_LINES`, each field below its explanation, as a job.
+
+    The text is the error message if the frame is malformed, and ``no fields`` for a message without fields.
+    """
     try:
         budget = DecodeBudget(_DECODED_BYTES)
         body, _ = yield from compiler.decode_job(message_class, version, memoryview(raw), position, budget)
@@ -165,7 +177,7 @@ class FrameCapture:
     """Newest requests and responses of one connection, or of one API on all connections of the node."""
 
     def __init__(self, env: Env, session_id: str, key: ApiKey | None = None) -> None:
-        """Create a capture of a session; ``key``: the API whose requests are stored, None for all APIs."""
+        """Create a capture of a session, which observes no connection yet; ``key``: API to store, None for all APIs."""
         self._env = env
         self._number = 0
         self._unseen = 0
@@ -180,7 +192,7 @@ class FrameCapture:
         """False after `close`."""
 
     def observe(self, connections: Iterable[tuple[int, Connection]]) -> None:
-        """Start to observe new connections, given with their numbers, and forget closed ones."""
+        """Observe the given connections, each with its number, and no others; do nothing after `close`."""
         if not self.is_open:
             return
         found = {connection: number for number, connection in connections}
@@ -203,18 +215,18 @@ class FrameCapture:
 
     @property
     def is_full(self) -> bool:
-        """True if `MAX_CONSOLE_FRAMES` requests were captured since the last `read_exchanges`."""
+        """True if `MAX_CONSOLE_FRAMES` requests were captured since the last `read_exchanges`: no more are stored."""
         return self._unseen >= MAX_CONSOLE_FRAMES
 
     def skip(self, key: ApiKey, count: int) -> None:
-        """Count requests that are not stored."""
+        """Count ``count`` requests that are not stored, so that the numbers of later ones have a gap."""
         if self.key is None or key is self.key:
             self._number += count
 
     def read_exchanges(self) -> Job[list[CapturedExchange]]:
         """Return the captured requests with their responses, decoded to text, newest first, as a job.
 
-        Resets `is_changed` and the number of requests that were captured since the last call.
+        Resets `is_changed` and `is_full`, so that connections store requests again.
         """
         self.is_changed, self._unseen = False, 0
         for source in list(self._observed.values()):
@@ -226,7 +238,10 @@ class FrameCapture:
         return exchanges
 
     def add(self, source: ConnectionCapture, request: RequestFrame) -> CapturedExchange | None:
-        """Store a request, unless the capture is full."""
+        """Store a received request and return its exchange, which is completed later.
+
+        None: the request is not stored, because the capture is full (it is counted) or is one of another API.
+        """
         if self.key is not None and request.key is not self.key:
             return None
         self._number += 1
@@ -243,7 +258,7 @@ class FrameCapture:
 class ConnectionCapture:
     """Observer of one connection, which stores its frames in a capture.
 
-    While the capture is full, prepared requests answer the client; they are only counted.
+    While the capture is full, repeated requests are served undecoded again (`handlers.prepared_request`), and counted.
     """
 
     def __init__(self, env: Env, capture: FrameCapture, number: int, connection: Connection) -> None:
@@ -262,13 +277,13 @@ class ConnectionCapture:
         self._stop()
 
     def resume(self) -> None:
-        """Store the next requests, after the capture was full."""
+        """Store the next requests again if the capture was full."""
         if not self.needs_messages:
             self.needs_messages = True
             self.connection.update_observation()
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
-        """Add a received request to the capture as the one in progress on this connection."""
+        """Add a received request to the capture; called by the connection before the handler."""
         if self.needs_messages and self._capture.is_full:
             self.needs_messages = False
             self.connection.update_observation()
@@ -277,12 +292,15 @@ class ConnectionCapture:
         peer.request_waited_ms = 0.0  # that of an earlier request, if there are no metrics
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Store the time at which the response was complete."""
+        """Store the time at which the response was complete; called by the connection before it is encoded."""
         if self._pending is not None:
             self._pending.completed_ms = self.env.monotonic_ms()
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Any], size_bytes: int) -> None:
-        """Store the encoded response of the captured request."""
+        """Store the encoded response of the captured request and its times; called by the connection before sending.
+
+        The bytes of a response that is too large, or of SaslAuthenticate, are not stored.
+        """
         exchange = self._pending
         if exchange is None or exchange.correlation_id != request.correlation_id:
             return
@@ -294,7 +312,7 @@ class ConnectionCapture:
         self._capture.is_changed = True
 
     def answered_prepared(self, peer: Peer, counts: PreparedRequestCounts) -> None:
-        """Count requests while the capture is full."""
+        """Count requests that were served undecoded while the capture was full; called by the connection."""
         self._capture.skip(counts.key, counts.requests)
 
 

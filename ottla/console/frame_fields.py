@@ -72,7 +72,11 @@ class _TooManyFieldsError(Exception):
 
 
 class _ValueCollector:
-    """Trace of the interpreter that stores each value of a message with its byte range."""
+    """Callback of `interpreter.decode` that appends each decoded value, with its byte range, to a list.
+
+    Raises:
+        _TooManyFieldsError: the list has `MAX_FIELDS` items.
+    """
 
     def __init__(self, out: list[FieldSpan], cls: type[Message], prefix: str) -> None:
         self._out = out
@@ -86,9 +90,10 @@ class _ValueCollector:
 
 
 def _collect(parts: Sequence[tuple[type[Message], int, str]], raw: bytes) -> tuple[list[FieldSpan], str]:
-    """Decode messages that follow each other behind the size of a frame; return their values and a problem, if any.
+    """Decode header and body of a frame; return their values, and why decoding ended early (empty if it did not).
 
-    ``parts``: class, version, and prefix of the paths of each message. The owner of a span is the class of its message.
+    ``parts``: class, version, and prefix of the paths of each message. ``raw``: the frame with its size. The owner of
+    a span is the class of its message.
     """
     out = [FieldSpan(0, _SIZE_BYTES, "size", int.from_bytes(raw[:_SIZE_BYTES], "big"), FrameFields, "size")]
     position = _SIZE_BYTES
@@ -105,13 +110,13 @@ def _collect(parts: Sequence[tuple[type[Message], int, str]], raw: bytes) -> tup
 
 
 def request_fields(key: ApiKey, version: int, raw: bytes) -> Job[FrameFieldList]:
-    """Return the fields of a request frame, including size and header, as a job."""
+    """Return the fields of a request frame as a job; ``raw`` and the fields include the size and the header."""
     header = (RequestHeader, request_header_version(key, version), "header.")
     return _describe_messages([header, (request_class(key), version, "")], raw)
 
 
 def response_fields(key: ApiKey, version: int, raw: bytes) -> Job[FrameFieldList]:
-    """Return the fields of a response frame, including size and header, as a job."""
+    """Return the fields of a response frame as a job; ``raw`` and the fields include the size and the header."""
     header = (ResponseHeader, response_header_version(key, version), "header.")
     return _describe_messages([header, (response_class(key), version, "")], raw)
 
@@ -124,7 +129,11 @@ def _describe_messages(parts: Sequence[tuple[type[Message], int, str]], raw: byt
 
 
 def describe_spans(spans: Iterable[tuple[FieldSpan, bool]]) -> Job[FrameFieldList]:
-    """Return spans, each with whether its content is hidden, as fields with texts, as a job."""
+    """Return the fields of spans with values as texts, at most `MAX_FIELDS`, as a job.
+
+    ``spans``: each with True if its content must be hidden. A WireError of the iteration ends the list; it is returned
+    as the problem.
+    """
     out: list[FrameField] = []
     names: dict[str, Any] = {}
     try:
@@ -161,7 +170,10 @@ def _split_records(span: FieldSpan, raw: bytes) -> Iterator[tuple[FieldSpan, boo
 
 
 def _record_parts(part: FieldSpan, view: memoryview) -> Iterator[tuple[FieldSpan, bool]]:
-    """Yield the fields of the records instead of the span of all records of a batch, unless they are compressed."""
+    """Yield a span, and whether its content is hidden; for the records of a batch the spans of their fields.
+
+    Compressed records remain one span, which is hidden.
+    """
     if part.owner is not FrameFields:
         yield part, False
         return
@@ -175,7 +187,11 @@ def _record_parts(part: FieldSpan, view: memoryview) -> Iterator[tuple[FieldSpan
 
 
 def _describe_field(number: int, span: FieldSpan, names: dict[str, Any], *, is_hidden: bool) -> FrameField:
-    """Return a field as texts. ``names`` has the values of fields ``name`` by path, for the values of settings."""
+    """Return a field as texts, with the number ``number`` on the page.
+
+    ``names``: values of the fields ``name`` so far, by the path of their struct; the value of such a field is added.
+    The ``value`` beside a name of a secret setting is hidden, as are secret fields, and all with ``is_hidden``.
+    """
     owner, field = span.owner, span.field
     if owner is not None and issubclass(owner, Message):
         owner, field = resolve_path(owner, field)
@@ -198,7 +214,7 @@ def _explain(owner: Any) -> dict[str, str]:
 
 
 def _content_bytes(value: Any) -> int:
-    """Return the number of bytes of a string or byte string, without the length before it."""
+    """Return the number of bytes of a string or byte string, without the length before it; 0 for None."""
     return len(value.encode("utf-8", "replace")) if isinstance(value, str) else 0 if value is None else len(value)
 
 
@@ -207,7 +223,7 @@ def _is_secret_setting(name: Any) -> bool:
 
 
 def _format_value(name: str, value: Any) -> str:
-    """Return a value as a short text; error codes and API keys with their names."""
+    """Return a value as a text of at most 200 characters; ``name``: its field, for the names of errors and APIs."""
     if name == "error_code" and value in tuple(ErrorCode):
         return f"{value} ({ErrorCode(value).name})"
     if name == "api_key" and value in tuple(ApiKey):
@@ -239,7 +255,10 @@ def visible_response(key: ApiKey, raw: bytes, fields: FrameFieldList) -> bytes:
 
 
 def _hide(cls: type[Message], raw: bytes, fields: FrameFieldList) -> bytes:
-    """Return a frame without hidden bytes; without those behind the last decoded field if they may be secret."""
+    """Return a frame of the same size with zeros for hidden bytes and for bytes that belong to no decoded field.
+
+    A message that cannot have records, settings or credentials is returned unchanged.
+    """
     if not _may_hide(cls):
         return raw
     out = bytearray(len(raw))

@@ -91,7 +91,10 @@ class LocalNode:
     def may(
         self, principal: Principal, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME
     ) -> bool:
-        """Return True if a principal is authorized; used where no request of Kafka checks the permission."""
+        """Return True if a principal is authorized for an operation on a resource, or the node has no authorizer.
+
+        It is used where no request of Kafka checks the permission. ``name``: by default the cluster.
+        """
         peer, env = self.create_peer(principal), self.env
         apis = self.dispatcher.apis
         context = RequestContext(self.services, peer, ApiKey.DESCRIBE_CLUSTER, 0, CLIENT_ID, env.now_ms(), apis)
@@ -99,6 +102,8 @@ class LocalNode:
 
     async def call(self, principal: Principal, request: Message, version: int) -> Any:
         """Send a request to this node's dispatcher and return the response, after the throttle time of the user.
+
+        Error codes in the response are not checked.
 
         Raises:
             WireError: the request cannot be encoded.
@@ -120,7 +125,10 @@ class LocalNode:
         return (await TimeSlice(self.env, BACKGROUND_SLICE_MS).run(job))[0]
 
     async def _run_uncancelled(self, peer: Peer, frame: memoryview, key: ApiKey, version: int) -> list[Any]:
-        """Run a request's handler to its end; a cancellation acts like a disconnection of the client."""
+        """Run a request's handler to its end and return the chunks of the encoded response.
+
+        A cancellation does not interrupt the handler; it acts like a disconnection of the client.
+        """
         chunks: list[Any] = []
         failure: Exception | None = None
         async with trio.open_nursery() as nursery:
@@ -142,7 +150,10 @@ class LocalNode:
             peer.mark_disconnected()
 
     async def _handle(self, peer: Peer, frame: memoryview, key: ApiKey, version: int) -> list[Any]:
-        """Handle a request; the time counts for the principal's request quota (KIP-124), as for any client."""
+        """Handle a request and return the chunks of its encoded response.
+
+        The time counts for the principal's request quota (KIP-124), as for any client.
+        """
         holder = self.services.quota_holder
         if not holder.times_requests:
             return await self._answer(peer, frame, key, version)
@@ -171,9 +182,11 @@ class LocalNode:
     async def call_at(self, node: int, principal: Principal, request: Message, version: int) -> Any:
         """Send a request to this node; if the node answers that another broker is responsible, send it to ``node``.
 
-        The node has authorized the request then; the second one is sent with the credentials of the node.
+        This node has authorized the principal then; the second request has the credentials of this node. Topics that
+        the principal may not describe are removed from the response of the other broker.
 
         Raises:
+            ProtocolError: TOPIC_AUTHORIZATION_FAILED, before the second request.
             OSError, WireError: as `call`, or the other broker cannot be reached.
         """
         response = await self.call(principal, request, version)
@@ -194,12 +207,12 @@ class LocalNode:
         return await self._connections.call(node, request, version)
 
     def close(self) -> None:
-        """Close the connections to other brokers."""
+        """Close the connections to other brokers; the node itself goes on."""
         self._connections.close()
 
 
 def _is_elsewhere(response: Message) -> bool:
-    """Return True if all errors of a response indicate that another broker must answer the request."""
+    """Return True if all errors of a response are `_ELSEWHERE`: another broker must answer; False without errors."""
     codes = {code for code in _error_codes(response) if code}
     return bool(codes) and codes <= _ELSEWHERE
 
@@ -228,10 +241,12 @@ class SessionChannel(Channel):
         self.versions = {key: (spec.min_version, spec.max_version) for key, spec in local.dispatcher.apis.items()}
 
     async def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request with the principal of the session and return the response.
+        """Send a request with the principal of the session and return the response; error codes are not checked.
+
+        ``version``: None stands for the newest one that the node serves.
 
         Raises:
-            OSError, WireError: as `LocalNode.call_at`.
+            ProtocolError, OSError, WireError: as `LocalNode.call_at`.
         """
         if version is None:
             version = self.version_for(ApiKey(request.SPEC.key))  # type: ignore[attr-defined]
@@ -250,11 +265,11 @@ class SessionClient(ClusterClient):
         self._principal = principal
 
     async def bootstrap_channel(self) -> Channel:
-        """Return a channel that passes requests to this node's dispatcher, in the name of the session's principal."""
+        """Return a channel to this node's dispatcher; its requests have the principal of the session."""
         return SessionChannel(self._local, self._principal, self._local.node_id)
 
     async def brokers(self) -> list[int]:
-        """Request the metadata and return the ids of the live brokers, sorted."""
+        """Request the metadata and return the ids of the brokers in the response, sorted."""
         await self.metadata([])
         return sorted(self._brokers)
 
@@ -263,10 +278,10 @@ class SessionClient(ClusterClient):
         return self._leaders.get((topic, partition), -1)
 
     async def leader(self, topic: str, partition: int) -> Channel:
-        """Return a channel to the leader of a partition.
+        """Return a channel to the leader of a partition; the metadata is requested if the partition is not in it.
 
         Raises:
-            ProtocolError: the partition has no leader.
+            ProtocolError: LEADER_NOT_AVAILABLE, the partition has no leader or does not exist.
         """
         if (topic, partition) not in self._leaders:
             await self.metadata([topic])
@@ -279,12 +294,12 @@ class SessionClient(ClusterClient):
         """Return a channel to a broker of the last metadata response.
 
         Raises:
-            ProtocolError: no such broker.
+            ProtocolError: BROKER_NOT_AVAILABLE, the response has no such broker.
         """
         if node_id not in self._brokers:
             raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}")
         return SessionChannel(self._local, self._principal, node_id)
 
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Return True if the session is authorized; used where no request of Kafka checks the permission."""
+        """Return True if the session is authorized for an operation on a resource, as `LocalNode.may`."""
         return self._local.may(self._principal, operation, resource, name)

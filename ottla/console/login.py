@@ -23,7 +23,7 @@ MAX_PASSWORD_CHARS = 4096
 
 
 class AuthenticatedUser(NamedTuple):
-    """Result of a successful login: principal and SASL mechanism."""
+    """Result of a successful login: principal, such as ``User:alice``, SASL mechanism, and check of the credential."""
 
     principal: str
     mechanism: str
@@ -37,7 +37,13 @@ class PasswordLogin:
     def __init__(
         self, env: Env, listeners: Sequence[ListenerSecurity | None], *, requires_certificate: bool = False
     ) -> None:
-        """Create a verifier; ``requires_certificate``: the console has clients with a trusted certificate only."""
+        """Create a verifier.
+
+        Args:
+            env: clock and threads.
+            listeners: security settings of each client listener; None for one without TLS and SASL.
+            requires_certificate: the console itself accepts only clients with a trusted certificate.
+        """
         self._env = env
         self._listeners = [each for each in listeners if each is not None and each.requires_sasl]
         self._is_closed = not requires_certificate and all(
@@ -58,7 +64,10 @@ class PasswordLogin:
         return sorted(names & {PLAIN, *MECHANISM_TYPES})
 
     async def verify(self, user: str, password: str) -> AuthenticatedUser | None:
-        """Verify a password; return the authenticated user, or None after the delay of failed authentications."""
+        """Verify a password by each listener and mechanism in turn; return the user that the first one accepts.
+
+        None: none accepts it. It is returned after the delay of failed authentications.
+        """
         if 0 < len(user) <= MAX_NAME_CHARS and 0 < len(password) <= MAX_PASSWORD_CHARS:
             async with self._limiter:
                 for listener in self._listeners:

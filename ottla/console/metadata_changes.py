@@ -20,7 +20,7 @@ _RESOURCE_NAMES = {RESOURCE_TOPIC: "topic", RESOURCE_BROKER: "broker"}
 
 
 class MetadataChange(NamedTuple):
-    """Change of one object."""
+    """Change of one object of the cluster's metadata, such as a partition, as a text for the page."""
 
     at_ms: int
     """Time in milliseconds since 1970 at which this node applied it."""
@@ -32,7 +32,7 @@ class MetadataChange(NamedTuple):
 
 
 class MetadataChanges:
-    """Changes since the console was started; a listener of the node's metadata."""
+    """Newest changes since the console was started; `publish` is subscribed to the node's metadata."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
@@ -40,7 +40,10 @@ class MetadataChanges:
         self._is_first = True
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Store the changes of a publication; the first one has the whole image and is left out."""
+        """Store texts of the changes in ``delta``, at most `MAX_LISTED`; called after each change of the image.
+
+        The first call is ignored: its delta contains the whole image.
+        """
         if self._is_first:
             self._is_first = False
             return
@@ -58,7 +61,7 @@ class MetadataChanges:
 
 
 def _describe_delta(image: MetadataImage, delta: MetadataDelta) -> Iterator[tuple[str, str]]:
-    """Yield topic and text of each change."""
+    """Yield topic and text of each change; the topic is empty for other objects."""
     for name, topic in delta.topics.items():
         for text in _describe_topic(name, topic):
             yield name, text

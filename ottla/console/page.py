@@ -1,4 +1,4 @@
-"""Request for a page of the console, result of a handler, and confirmed changes."""
+"""Types of the console's page handlers: request, result and route; changes that the user must confirm."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PageRequest(NamedTuple):
     """State that the handler of a live block keeps between updates; its entry ``close`` is called at the end."""
 
     def text(self, name: str) -> str:
-        """Return a required field.
+        """Return the value of a required field of the form or query.
 
         Raises:
             InvalidInput: the field is missing or empty.
@@ -73,7 +73,7 @@ class PageRequest(NamedTuple):
         return value
 
     def number(self, name: str, default: int, least: int = 0, most: int = 2**63 - 1) -> int:
-        """Return a field as a number from ``least`` to ``most``; ``default`` if the field is empty.
+        """Return a field as a number from ``least`` to ``most``; ``default`` if the field is missing or empty.
 
         Raises:
             InvalidInput: the field is not a number, or out of range.
@@ -104,10 +104,10 @@ class Route(NamedTuple):
 
 
 def split_entries(text: str, most: int, name: str) -> list[str]:
-    """Return the lines of a field that are not empty.
+    """Return the lines of ``text`` that are not empty; ``name`` is the name of the field in the message.
 
     Raises:
-        InvalidInput: there are more than ``most``.
+        InvalidInput: there are more than ``most``, or more than twice as many with the empty ones.
     """
     parts = text.split("\n", 2 * most)
     lines = [line.rstrip("\r") for line in parts[: 2 * most] if line.strip()]
@@ -117,10 +117,10 @@ def split_entries(text: str, most: int, name: str) -> list[str]:
 
 
 def check(code: int, message: str | None, subject: str) -> None:
-    """Raise for an error code of a response.
+    """Check an error code of a response; do nothing if it is 0.
 
     Raises:
-        ProtocolError: the code is not 0.
+        ProtocolError: the code is not 0. The text is ``subject: message``, or Kafka's text of the code for None.
     """
     if code:
         try:
@@ -131,7 +131,7 @@ def check(code: int, message: str | None, subject: str) -> None:
 
 
 class Change(NamedTuple):
-    """Change of the cluster that the user must confirm."""
+    """Change of the cluster that the user must confirm: texts of the confirmation page, and function that makes it."""
 
     title: str
     """Title, such as ``Delete topic orders``."""
@@ -146,10 +146,12 @@ class Change(NamedTuple):
 
 
 async def confirm_and_execute(page: PageRequest, change: Change) -> View:
-    """Return the page that asks for a confirmation; once it is given, make the change and return the result.
+    """Return a page that asks for a confirmation, or make the change if the form has it, and return the result page.
+
+    A change that is made, or fails, is logged with its principal.
 
     Raises:
-        ProtocolError, OSError, WireError: the change failed, which is logged.
+        ProtocolError, OSError, WireError: the change failed.
     """
     if page.fields.get("confirmed") != "yes":
         kept = {name: value for name, value in page.fields.items() if name not in ("csrf", "confirmed")}

@@ -43,7 +43,7 @@ def paginate(page: PageRequest, rows: Sequence[Any]) -> tuple[list[Any], Paging]
     """Return the rows of the page that the query's field ``first`` selects, and their range.
 
     Raises:
-        InvalidInput: ``first`` is not a number.
+        InvalidInput: ``first`` is not a number from 0 to 10,000,000.
     """
     first = page.number("first", 0, 0, _MAX_FIRST)
     shown = list(rows[first : first + PAGE_ROWS])

@@ -40,7 +40,7 @@ class PcapFrame(NamedTuple):
 
 
 def write_pcap(frames: Iterable[PcapFrame]) -> Iterator[bytes]:
-    """Yield the parts of a pcap file: its header, then the packets of each frame in order."""
+    """Yield the parts of a pcap file: its header, then the frames in the given order, in packets of at most 16 KiB."""
     yield struct.pack("<IHHiIII", _MAGIC_MICROSECONDS, 2, 4, 0, 0, _MAX_PACKET_BYTES, _LINKTYPE_RAW)
     sent: dict[tuple[int, bool], int] = {}
     for each in frames:
@@ -82,7 +82,10 @@ def _ip_header(source: _Address, target: _Address, size: int) -> bytes:
 
 
 def _addresses(client: str, server: str) -> tuple[_Address, _Address]:
-    """Return both addresses, of one IP version; loopback for a name."""
+    """Return both hosts as addresses of the same IP version: an IPv4 address beside an IPv6 one is mapped to IPv6.
+
+    A host that is a name becomes 127.0.0.1.
+    """
     found = [_address(client), _address(server)]
     if found[0].version != found[1].version:
         found = [IPv6Address(f"::ffff:{each}") if isinstance(each, IPv4Address) else each for each in found]

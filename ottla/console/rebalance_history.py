@@ -49,7 +49,7 @@ class RebalancedMember(NamedTuple):
 
 
 class Rebalance:
-    """Rebalance of a group to a new generation or epoch."""
+    """Rebalance of a group to a new generation (classic groups) or group epoch (other groups)."""
 
     def __init__(self, at_ms: int, epoch: int) -> None:
         self.at_ms = at_ms
@@ -68,7 +68,10 @@ class Rebalance:
         return not self.joined_count and not self.left_count
 
     def add_members(self, joined: Mapping[str, str], left: Mapping[str, RebalancedMember]) -> None:
-        """Add members: client ids of those that joined, and those that left, by member id."""
+        """Add members by member id: ``joined`` has client ids.
+
+        All are counted; the lists have at most `MAX_CONSOLE_REBALANCE_MEMBERS`, with shortened ids.
+        """
         self.joined_count += len(joined)
         self.left_count += len(left)
         for member, client in joined.items():
@@ -106,7 +109,7 @@ class RebalanceHistory:
         """Why members left since the last sample, by group and member; member ``""``: the whole group."""
 
     async def run(self) -> None:
-        """Take a sample every `SAMPLE_S` seconds until cancelled."""
+        """Take a sample every `SAMPLE_S` seconds until cancelled; then remove the observers of the shards."""
         try:
             while True:
                 await run_in_background(self._env, self.sample())
@@ -116,12 +119,18 @@ class RebalanceHistory:
                 machine.event_observer = None
 
     def find(self, group_id: str) -> list[Rebalance]:
-        """Return the rebalances of a group, the newest first; empty if the node does not coordinate it."""
+        """Return the rebalances of a group, the newest first.
+
+        Empty if there was none since the first sample, or the node does not coordinate the group.
+        """
         found = self._groups.get(group_id)
         return [] if found is None else list(reversed(found.rebalances))
 
     def sample(self) -> Job[None]:
-        """Compare the groups with their last state, as a job that yields after each group."""
+        """Compare the groups with their state in the last sample and store their rebalances, as a job.
+
+        Observes the events of all active shards from then on. Groups that this node does not have any more are removed.
+        """
         machines = set()
         for shard in self._coordinator:
             if shard.state is CoordinatorState.ACTIVE:
@@ -140,7 +149,10 @@ class RebalanceHistory:
         self._reasons.clear()
 
     def on_event(self, event: Any) -> None:
-        """Store why a member is about to leave its group, from an event of a shard."""
+        """Store why a member is about to leave its group, for the next sample; called before each event of a shard.
+
+        Events other than expired timers and LeaveGroup requests are ignored.
+        """
         if len(self._reasons) >= _MAX_REASONS:
             return
         if type(event) is TimerExpired:
@@ -154,7 +166,10 @@ class RebalanceHistory:
                     self._reasons[group_id, member.member_id] = f"{LEFT}: {member.reason[:_REASON_CHARS]}"
 
     def _compare(self, group: Any, *, is_new: bool) -> None:
-        """Compare a group with the last state seen; ``is_new`` is True if the group's shard was not followed before."""
+        """Compare a group with its state in the last sample; begin, extend or complete a rebalance if it differs.
+
+        ``is_new``: the group's shard was not in the last sample, so that its present members did not join just now.
+        """
         group_id, epoch = group.id, _epoch_of(group)
         followed = self._groups.get(group_id)
         if followed is None:
@@ -213,12 +228,12 @@ def _members_of(group: Any) -> dict[str, str]:
 
 
 def _start_ms(group: Any, now_ms: int) -> int:
-    """Return when a classic group began the rebalance that it has not completed; ``now_ms`` for any other group."""
+    """Return the time (ms since 1970) at which a classic group began its rebalance; ``now_ms`` for other groups."""
     since_ms = getattr(group, "state_since_ms", -1)
     return since_ms if since_ms >= 0 and _state_of(group) not in _SETTLED_STATES else now_ms
 
 
 def _end_ms(group: Any, now_ms: int) -> int:
-    """Return when a classic group completed its rebalance; ``now_ms`` for any other group."""
+    """Return the time (ms since 1970) at which a classic group completed its rebalance; ``now_ms`` for other groups."""
     since_ms = getattr(group, "state_since_ms", -1)
     return since_ms if since_ms >= 0 else now_ms

@@ -63,7 +63,11 @@ def record_field_spans(raw: Buffer, position: int, stop: int, count: int, prefix
 
 
 def _one_record(view: memoryview, position: int, prefix: str) -> Generator[FieldSpan, None, int]:
-    """Yield the span of each field of a record; return the position after the record."""
+    """Yield the span of each field of the record at a position; return the position after the record.
+
+    Raises:
+        WireError, IndexError: the record is malformed or cut off.
+    """
     size, start = read_varlong(view, position)
     yield _span(position, start, prefix, "size", size)
     position = start

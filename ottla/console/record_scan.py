@@ -39,7 +39,11 @@ _MAX_JSON_BYTES = 96 * 1024
 
 
 class RecordCriteria(NamedTuple):
-    """Texts that a record must contain in its key, value, header or JSON value; empty ones match all records."""
+    """Conditions for a record, all of which must hold; an empty one always holds.
+
+    ``key``, ``value`` and ``header_value`` are contained in the key, the value or the header ``header_name``. ``path``
+    (names and indexes) exists in the JSON value, and leads to ``path_value`` exactly if that is not empty.
+    """
 
     key: bytes = b""
     value: bytes = b""
@@ -49,7 +53,7 @@ class RecordCriteria(NamedTuple):
     path_value: str = ""
 
     def matches(self, record: Record) -> bool:
-        """Return True if a record contains all texts."""
+        """Return True if all conditions hold for a record."""
         if self.key and self.key not in (record.key or b""):
             return False
         if self.value and self.value not in (record.value or b""):
@@ -87,7 +91,7 @@ class MatchingRecord(NamedTuple):
 
 
 class ScanRange(NamedTuple):
-    """Rest of a scan in one partition: next offset to read, and end offset."""
+    """Rest of a scan in one partition: next offset to read, and end offset (exclusive)."""
 
     partition: int
     position: int
@@ -95,7 +99,7 @@ class ScanRange(NamedTuple):
 
 
 class RecordScan:
-    """Scan of the records of a topic for matches, partition by partition."""
+    """Scan of the records of a topic for matches, partition by partition; `find` reads, nothing is read before."""
 
     def __init__(
         self, env: Env, client: SessionClient, topic: str, ranges: list[ScanRange], criteria: RecordCriteria
@@ -113,7 +117,7 @@ class RecordScan:
         """Messages about batches that could not be decoded."""
 
     async def find(self, limit: int) -> list[MatchingRecord]:
-        """Continue the scan; return at most ``limit`` matching records, within limits of bytes read and time.
+        """Continue the scan, and return the next matching records: at most ``limit``, within limits of bytes and time.
 
         Fewer records do not mean the end of the scan: it has ended when `ranges` is empty.
 
@@ -137,7 +141,9 @@ class RecordScan:
         return found
 
     async def fetch(self, part: ScanRange, max_bytes: int = _FETCH_BYTES) -> Any:
-        """Fetch batches from the next offset; empty at the end of the partition, None if the user is throttled.
+        """Return the bytes of batches from the batch with ``part.position`` on; `ranges` are unchanged.
+
+        Empty bytes: end of the partition. None: the user is throttled.
 
         ``max_bytes``: limit of the bytes, but at least one batch is returned.
 
@@ -157,7 +163,10 @@ class RecordScan:
         return answer.records or b""
 
     def _scan(self, raw: Any, part: ScanRange, found: list[MatchingRecord], limit: int) -> Job[ScanRange]:
-        """Append the matches in fetched batches to ``found`` and return the rest of the range, as a job."""
+        """Append the matches in fetched batches to ``found`` and return the rest of the range, as a job.
+
+        The rest is empty (``position`` equals ``end``) if there is no batch from its start on: the log was truncated.
+        """
         position = part.position
         for at, header in legacy_records.iterate_any_batches(raw):
             records = () if header.is_control else self._records(raw, at, header, part.partition)
@@ -193,7 +202,9 @@ class RecordScan:
 
 
 def decompress_batch(raw: memoryview, header: BatchHeader) -> Generator[None, None, tuple[bytes, BatchHeader]]:
-    """Decompress a batch and return it with its header, as a job that yields after each piece.
+    """Return a batch with uncompressed records and its header, changed accordingly, as a job.
+
+    The first 61 bytes of the batch, where its header was, are zeros.
 
     Raises:
         WireError: the batch is not data of its codec, or its uncompressed data are too large.

@@ -25,7 +25,10 @@ def shorten(text: str, limit: int) -> str:
 
 
 def format_bytes(raw: bytes | None, limit: int = SHORT_CHARS) -> str:
-    """Return bytes as text of up to ``limit`` characters, or as hex digits if they are not UTF-8; ``null`` for None."""
+    """Return bytes as text of up to ``limit`` characters, or as hex digits if they are not UTF-8; ``null`` for None.
+
+    A text that was cut ends with the number of all bytes. Characters that are not printable are replaced.
+    """
     if raw is None:
         return "null"
     part = raw[: limit * 4]
@@ -41,7 +44,7 @@ def format_bytes(raw: bytes | None, limit: int = SHORT_CHARS) -> str:
 
 
 def format_json(raw: bytes | None) -> str | None:
-    """Return JSON indented; None if it is no object or array, or too large, as nested values are mostly indentation."""
+    """Return JSON indented; None for other bytes, for a scalar, or if it exceeds the limits of this module."""
     if raw is None or len(raw) > _JSON_BYTES:
         return None
     out, size = [], 0
@@ -60,7 +63,7 @@ def format_json(raw: bytes | None) -> str | None:
 
 
 def format_hex(raw: bytes | None, limit: int = 4096) -> str:
-    """Return a hex dump of at most ``limit`` bytes: position, hexadecimal digits and characters in each line."""
+    """Return a hex dump of at most ``limit`` bytes: position, digits and characters in each line; empty for None."""
     lines = []
     for at in range(0, min(len(raw or b""), limit), _HEX_BYTES_PER_LINE):
         row = (raw or b"")[at : at + _HEX_BYTES_PER_LINE]
@@ -75,7 +78,10 @@ def format_raw(raw: bytes, limit: int = SHORT_CHARS) -> str:
 
 
 def format_decoded(value: Any, limit: int, indent: int | None = None) -> Job[str]:
-    """Return a value decoded by a schema as JSON of about ``limit`` characters; bytes become hexadecimal digits."""
+    """Return a value decoded by a schema as JSON of about ``limit`` characters, as a job.
+
+    Bytes become hexadecimal digits. A value that is nested too deeply becomes a sentence that states it.
+    """
     out: list[str] = []
     size = 0
     try:

@@ -16,12 +16,12 @@ UNKNOWN = "–"  # noqa: RUF001 - an en dash stands for a missing number
 
 
 def format_count(value: float | None) -> str:
-    """Return a number with thousands separators; a dash for None or a negative number."""
+    """Return a number without decimals, with thousands separators; a dash for None or a negative number."""
     return UNKNOWN if value is None or value < 0 else f"{value:,.0f}"
 
 
 def format_rate(value: float) -> str:
-    """Return a rate per second, with one decimal place below 10."""
+    """Return a rate per second, with one decimal place between 0 and 10, and thousands separators."""
     return f"{value:.1f}" if 0 < value < 10 else format_count(value)
 
 
@@ -71,13 +71,13 @@ class Templates:
         return self._environment.get_template(template).render(values).encode("utf-8", "replace")
 
     def render_block(self, template: str, block: str, values: Mapping[str, Any]) -> str:
-        """Render one block of a template, for live updates."""
+        """Render one block of a template and return its HTML, for live updates."""
         found = self._environment.get_template(template)
         return "".join(found.blocks[block](found.new_context(dict(values))))
 
 
 def load_static_files() -> dict[str, tuple[bytes, str]]:
-    """Return content and media type of each static file, by path."""
+    """Read the static files and return content and media type of each by its path in URLs, ``/static/NAME``."""
     folder = files("ottla.console").joinpath("static")
     return {
         f"/static/{file.name}": (file.read_bytes(), _STATIC_TYPES[file.name.rpartition(".")[2]])

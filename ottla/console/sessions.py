@@ -51,7 +51,11 @@ class SessionStore:
         return Session(session_id, token, ANONYMOUS if login is None else login.principal, login is not None)
 
     def find(self, session_id: str) -> Session:
-        """Return the session with the id of a cookie; a new session if the id is malformed or expired."""
+        """Return the session with the id of a cookie, not logged in if the id is unknown.
+
+        A malformed id, or one whose login has expired or whose credential has changed, is replaced by a new id; such
+        a login is removed.
+        """
         if len(session_id) != _ID_CHARS or not session_id.isalnum() or not session_id.isascii():
             return self._session(self._new_id(), None)
         login = self._logins.get(session_id)
@@ -63,7 +67,10 @@ class SessionStore:
         return self._session(session_id, login)
 
     def log_in(self, principal: str, is_valid: Callable[[], bool]) -> Session:
-        """Create and return a session for a logged-in user; the oldest one is removed if there are too many."""
+        """Create and return a session, with a new id, for a user whose password was verified.
+
+        The oldest login is removed if there are `MAX_CONSOLE_SESSIONS`.
+        """
         while len(self._logins) >= MAX_CONSOLE_SESSIONS:
             del self._logins[next(iter(self._logins))]
         session_id = self._new_id()
@@ -71,7 +78,7 @@ class SessionStore:
         return self._session(session_id, login)
 
     def log_out(self, session: Session) -> None:
-        """Remove a logged-in session."""
+        """Remove the login of a session; do nothing if it is not logged in."""
         self._logins.pop(session.id, None)
 
 

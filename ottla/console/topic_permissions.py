@@ -1,7 +1,7 @@
-"""Permissions on the topics in a response of another broker, which answered this node and not the session.
+"""Topic authorization of a console session for group requests that this node forwards to another coordinator.
 
-A broker leaves out or refuses topics that the client may not describe only in the responses of a coordinator; what
-another coordinator returns is checked here in the same way.
+The other coordinator authorizes this node, and so returns topics that the user of the session may not describe. They
+are removed or refused here, as the coordinator would do for the user.
 """
 
 from __future__ import annotations
@@ -23,14 +23,21 @@ HIDDEN = "The group has topics that the session is not authorized to describe."
 
 
 def may_send(request: Any, may_read: TopicCheck) -> bool:
-    """Return whether a session may send a request to a coordinator that would not check its topics."""
+    """Return False if a request to alter the offsets of a share group has a topic that the session may not read.
+
+    True for every other request.
+    """
     if isinstance(request, AlterShareGroupOffsetsRequest):
         return all(may_read(topic.topic_name) for topic in request.topics)
     return True
 
 
 def hide_topics(response: Any, may_describe: TopicCheck) -> None:
-    """Remove what the session may not describe from the response of a coordinator."""
+    """Remove what the session may not describe from the response of a coordinator, in place.
+
+    Topics are removed from offsets. A described group with such a topic becomes one with the error
+    TOPIC_AUTHORIZATION_FAILED. Other responses are left unchanged.
+    """
     if isinstance(response, OffsetFetchResponse):
         for group in response.groups:
             group.topics = [topic for topic in group.topics if may_describe(topic.name)]

@@ -33,14 +33,14 @@ class _Totals(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Polyline of one series, scaled to `CHART_WIDTH` and `CHART_HEIGHT`, and its maximum."""
+    """Points ``x,y`` of an SVG polyline, scaled to `CHART_WIDTH` and `CHART_HEIGHT`, and the maximum of its values."""
 
     points: str
     maximum: float
 
 
 class TrafficHistory:
-    """Rates computed from periodic samples of the counters of a node's topics."""
+    """Rates computed from the counters of a node's topics, of which `run` takes samples: `now`, and the last hour."""
 
     def __init__(self, env: Env, replicas: ReplicaManager) -> None:
         self._env = env

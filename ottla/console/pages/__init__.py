@@ -1,1 +1,1 @@
-"""Pages of the web console."""
+"""Handlers of the web console's pages and changes: each sends Kafka requests and returns a template with values."""

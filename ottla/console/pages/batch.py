@@ -21,7 +21,11 @@ OLD_FORMAT = "The batch is in a format older than 2, whose bytes are not shown."
 
 
 def _describe_batch(raw: memoryview, header: BatchHeader) -> Job[list[dict[str, Any]]]:
-    """Return the batch, and its uncompressed records if they are compressed, each with fields and hex dump."""
+    """Return the batch as values for the template, and its records uncompressed if they are compressed, as a job.
+
+    Each has ``name``, ``size`` in bytes, ``fields``, ``rows`` (hex dump), and ``problem``, which is empty if all fields
+    were decoded.
+    """
     data = bytes(raw)
     spans = [(span, False) for span in batch_spans(data, hides_records=True)]
     parts: list[tuple[str, bytes, FrameFieldList]] = []
@@ -66,7 +70,11 @@ async def _find_batch(page: PageRequest, topic: str, number: int, offset: int) -
 
 
 async def get_batch(page: PageRequest) -> View:
-    """Return the page of the batch that contains an offset."""
+    """Return the page of the batch that contains the query's offset; bytes and fields only of format 2.
+
+    Raises:
+        InvalidInput: a field is invalid, or there is no batch. ProtocolError: no such topic, or not authorized.
+    """
     topic, number, offset = page.text("name"), page.number("partition", 0), page.number("offset", 0)
     await find_topic(page, topic)
     raw, header = await _find_batch(page, topic, number, offset)

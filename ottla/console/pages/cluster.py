@@ -47,7 +47,7 @@ def has_problem(partition: MetadataResponsePartition) -> bool:
 
 
 def _find_partitions(page: PageRequest, state: ClusterState) -> Job[list[tuple[str, MetadataResponsePartition]]]:
-    """Return the partitions that the query selects, sorted by topic and number, as a job."""
+    """Return the partitions that the query selects, with their topics, sorted by topic and number, as a job."""
     only_problems = page.fields.get("problems") == "1"
     wanted = page.fields.get("q", "").strip().lower()
     out: list[tuple[str, MetadataResponsePartition]] = []

@@ -23,7 +23,7 @@ _SEARCHED = ("host", "listener", "principal", "client_id", "software", "api_vers
 
 
 def describe_quota(usage: QuotaUsage) -> str:
-    """Return a quota with its unit and the rate now, such as ``produce 1.0 MiB/s (now 0.5 MiB/s)``."""
+    """Return a quota with its unit and the rate now, if it is known, such as ``produce 1.0 MiB/s (now 0.5 MiB/s)``."""
     name, unit = _QUOTA_NAMES.get(usage.key, (usage.key, ""))
     limit, rate = (_format_quota(value, unit) for value in (usage.limit, usage.rate))
     return f"{name} {limit}" if usage.rate is None else f"{name} {limit} (now {rate})"
@@ -36,7 +36,10 @@ def _format_quota(value: float | None, unit: str) -> str:
 
 
 async def get_connections(page: PageRequest) -> View:
-    """Return the connections that match the query ``q``, sorted by host and client id."""
+    """Return the page of connections that match the query ``q``, sorted by host and client id, or one without a table.
+
+    The latter if the session lacks DESCRIBE on the cluster.
+    """
     values: dict[str, Any] = {
         "title": "Connections",
         "rows": None,

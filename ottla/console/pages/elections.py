@@ -21,10 +21,12 @@ def needs_election(partition: MetadataResponsePartition) -> bool:
 
 
 async def elect_preferred_leaders(page: PageRequest) -> View:
-    """Elect the preferred leaders of all partitions that have another leader, after a confirmation.
+    """Elect the preferred leaders of partitions, if the form is confirmed; else return the confirmation page.
+
+    These are the first `MAX_ELECTED` partitions whose preferred leader is in the ISR and does not lead.
 
     Raises:
-        InvalidInput: each partition has its preferred leader. ProtocolError: an election failed.
+        InvalidInput: no partition needs an election. ProtocolError: an election failed.
     """
     found = [
         (topic.name or "", partition)

@@ -21,7 +21,10 @@ REPLACED = "These frames are no longer kept: newer ones have replaced them, or t
 
 
 def may_capture(page: PageRequest) -> bool:
-    """Return True if the session may see others' requests: with ALTER on the cluster it could grant that itself."""
+    """Return True if the session may see the requests of other clients: it has ALTER on the cluster.
+
+    With that permission it could change the ACLs and read their records anyway.
+    """
     return page.client.may(AclOperation.ALTER, ResourceType.CLUSTER)
 
 
@@ -84,7 +87,9 @@ async def get_frames(page: PageRequest) -> View:
 
 
 def _start_capture(page: PageRequest) -> FrameCapture:
-    """Start the capture of the query's connection or API, until the live page ends.
+    """Create and return a capture for the query's connection or API; it is closed when the live page ends.
+
+    The start is logged. `get_new_frames` selects the connections that it observes.
 
     Raises:
         InvalidInput: the connection is closed, or there is no such API.
@@ -138,7 +143,10 @@ def _find_capture(page: PageRequest) -> FrameCapture:
 
 
 def _describe_frames(exchange: CapturedExchange) -> Job[list[dict[str, object]]]:
-    """Return fields and hex dump of the request and the response of an exchange; their numbers do not overlap."""
+    """Return fields and hex dump of the request and the response of an exchange, as a job.
+
+    The fields of both are numbered consecutively. A frame that was not captured has a ``problem`` that states why.
+    """
     out: list[dict[str, object]] = []
     first = 0
     request, response = (yield from exchange.request_fields()), (yield from exchange.response_fields())
@@ -181,7 +189,7 @@ def _write_capture(capture: FrameCapture) -> Job[list[bytes]]:
 
 
 async def get_pcap(page: PageRequest) -> HttpResponse:
-    """Return the captured frames as a pcap file; secrets and records are zeros in it.
+    """Return the captured frames as a pcap file, in which secrets and records are zeros, and log the download.
 
     Raises:
         ProtocolError: the session is not authorized. InvalidInput: the capture was replaced.

@@ -45,7 +45,10 @@ _DESCRIBERS: tuple[tuple[str, Any], ...] = (
 
 
 class DescribedGroup(NamedTuple):
-    """Group as described by its coordinator: ``coordinator`` is its node id, ``channel`` a connection to it."""
+    """Group as described by its coordinator: ``coordinator`` is its node id, ``channel`` a connection to it.
+
+    ``epoch`` is the group epoch; None for a classic group. ``assignor`` is empty for types that have none.
+    """
 
     id: str
     type: str
@@ -71,7 +74,7 @@ async def find_group_coordinator(page: PageRequest, group: str) -> tuple[int, An
 
 
 async def list_groups(page: PageRequest) -> tuple[list[ListedGroup], list[int]]:
-    """Return the groups of all brokers that the session may describe, and the ids of brokers without a response."""
+    """Return the groups that the session may describe, sorted by id, and the ids of brokers that did not respond."""
     own = page.node.local.node_id
     response = await page.client.call(ListGroupsRequest(), _LIST_VERSION)
     found, silent = list(response.groups), []
@@ -110,7 +113,7 @@ def _by_topic(assignment: Any) -> dict[str, list[int]]:
 
 
 def _classic_assignment(raw: Any) -> dict[str, list[int]]:
-    """Return the assignment of a member of a classic group; empty if it is not a consumer's."""
+    """Return the partitions by topic in the assignment of a classic group's member; empty if it is not a consumer's."""
     if len(raw) < 2:
         return {}
     try:
@@ -167,7 +170,7 @@ async def describe_group(page: PageRequest, group: str) -> DescribedGroup:
 
 
 async def fetch_positions(group: DescribedGroup) -> dict[TopicPartitionName, int]:
-    """Return the committed offsets of a group, or the start offsets of a share group.
+    """Return the committed offsets of a group, or the start offsets of a share group; partitions without are left out.
 
     Raises:
         ProtocolError: the coordinator refused the request.
@@ -202,7 +205,13 @@ async def load_leaders(page: PageRequest, partitions: Iterable[TopicPartitionNam
 
 
 async def describe_lag(page: PageRequest, group: DescribedGroup) -> list[dict[str, Any]]:
-    """Return a row for each partition with a committed offset or an owner, with its lag in records."""
+    """Return a row for each partition with a committed offset or an owner, with its lag in records.
+
+    ``position``, ``end`` and ``lag`` are None if they are not known; owners of streams groups are not.
+
+    Raises:
+        ProtocolError: the coordinator refused the request.
+    """
     positions = await fetch_positions(group)
     owners = {
         (topic, number): member["client"] or member["id"]
@@ -231,11 +240,11 @@ async def describe_lag(page: PageRequest, group: DescribedGroup) -> list[dict[st
     return rows
 
 
-async def add_lag_in_seconds(page: PageRequest, rows: list[dict[str, Any]]) -> None:
-    """Add the age of the next record to read, in ms, to the rows with a lag; None where it is not known.
+async def add_lag_ms(page: PageRequest, rows: list[dict[str, Any]]) -> None:
+    """Set ``lag_ms`` in each row: the age in ms of the next record to read; 0 without a lag, None if it is not known.
 
     It is the age of the newest record in the batch of the next record. At most `_MAX_TIMED_ROWS` batches are read for
-    a page; timestamps are kept for the updates of the page, so that a lag that does not change is not read again.
+    a page; timestamps are cached in its memory, so that a lag that does not change is not read again.
     """
     env, known = page.node.local.env, page.memory.setdefault("timestamps", {})
     kept: dict[TopicPartitionName, tuple[int, int | None]] = {}
@@ -266,11 +275,15 @@ async def _timestamp_at(page: PageRequest, topic: str, partition: int, offset: i
 
 
 async def get_group_state(page: PageRequest) -> View:
-    """Return the live block of the page: state, members and lag of a group."""
+    """Return the live block of the page: state, members and lag of the group in the field ``id``.
+
+    Raises:
+        ProtocolError: the group does not exist, or the session may not describe it.
+    """
     group = await describe_group(page, page.text("id"))
     every = await describe_lag(page, group)
     rows, paging = paginate(page, every)
-    await add_lag_in_seconds(page, rows)
+    await add_lag_ms(page, rows)
     known = [row["lag"] for row in every if row["lag"] is not None]
     values = {"group": group, "rows": rows, "paging": paging, "lag": sum(known) if known else None}
     is_local = group.coordinator == page.node.local.node_id
@@ -279,6 +292,6 @@ async def get_group_state(page: PageRequest) -> View:
 
 
 async def get_group(page: PageRequest) -> View:
-    """Return the page with state, members and lag of the group in the field ``id``."""
+    """Return the page with state, members and lag of the group in the field ``id``; errors as `get_group_state`."""
     view = await get_group_state(page)
     return View("group.html", {"title": f"Group {page.text('id')}", **view.values})

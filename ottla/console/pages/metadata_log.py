@@ -8,7 +8,10 @@ from ottla.controller.metadata.acl import AclOperation, ResourceType
 
 
 async def get_metadata_changes(page: PageRequest) -> View:
-    """Return the changes that the session may describe, the newest first; None without DESCRIBE on the cluster."""
+    """Return the page of the newest changes that the session may describe, or one without a table.
+
+    The latter if the session lacks DESCRIBE on the cluster; changes of topics also require DESCRIBE on the topic.
+    """
     values = {"title": "Metadata changes", "rows": None, "paging": None}
     if not page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         return View("metadata_log.html", values)

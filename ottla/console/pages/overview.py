@@ -36,7 +36,7 @@ class ClusterWarning(NamedTuple):
 
 
 class ClusterState(NamedTuple):
-    """State of the cluster, limited to what the session is authorized to describe."""
+    """Responses about brokers, topics and the metadata quorum, with what the session is authorized to describe."""
 
     cluster: dc.DescribeClusterResponse
     metadata: md.MetadataResponse
@@ -105,7 +105,10 @@ def describe_nodes(state: ClusterState) -> Job[list[dict[str, Any]]]:
 
 
 def find_warnings(page: PageRequest, state: ClusterState, counts: TopicTotals) -> Iterator[ClusterWarning]:
-    """Yield a warning for each problem: offline and under-replicated partitions, fenced brokers and others."""
+    """Yield warnings about offline and under-replicated partitions, fenced brokers, and failed log directories.
+
+    The latter are those of this node; they need DESCRIBE on the cluster.
+    """
     if counts.offline:
         yield ClusterWarning(
             f"{counts.offline} partitions have no leader.",
@@ -130,7 +133,10 @@ def find_warnings(page: PageRequest, state: ClusterState, counts: TopicTotals) -
 
 
 async def get_traffic(page: PageRequest) -> View:
-    """Return the live block of the page: traffic of this node, None if the session may not describe the cluster."""
+    """Return the live block of the page: traffic of this node, and charts of the last hour.
+
+    Its value ``traffic`` is None if the session may not describe the cluster.
+    """
     if not page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         return View("overview.html", {"traffic": None})
     history, components = page.node.traffic, page.node.components

@@ -13,7 +13,11 @@ MAX_HEADERS = 50
 
 
 async def get_produce(page: PageRequest) -> View:
-    """Return the page with the form for a new record of a topic."""
+    """Return the page with the form for a new record of the topic in the field ``name``.
+
+    Raises:
+        ProtocolError: the topic does not exist, or the session may not describe it.
+    """
     topic = await find_topic(page, page.text("name"))
     values = {"title": f"New record in {topic.name}", "topic": topic.name, "count": len(topic.partitions)}
     return View("produce.html", values)
@@ -39,7 +43,13 @@ def _field(page: PageRequest, name: str) -> bytes | None:
 
 
 async def produce_record(page: PageRequest) -> View:
-    """Append the record of the form to its partition, after a confirmation."""
+    """Append the record of the form to a partition, if the form is confirmed; else return the confirmation page.
+
+    Without a partition in the form, the hash of the key selects it; a record without a key goes to the first one.
+
+    Raises:
+        InvalidInput: no such partition, or too many headers. ProtocolError: no such topic, or the record was refused.
+    """
     topic = await find_topic(page, page.text("name"))
     name, numbers = topic.name or "", [p.partition_index for p in topic.partitions]
     key, value = _field(page, "key"), _field(page, "value")

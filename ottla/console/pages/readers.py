@@ -18,7 +18,11 @@ MAX_READERS = 10_000
 
 
 def _list_positions(sessions: FetchSessionCache, wanted: str, now_ms: float) -> Job[list[dict[str, Any]]]:
-    """Return a row for each partition of the consumers' fetch sessions, as a job that yields after each session."""
+    """Return a row for each partition in the fetch sessions of consumers, at most `MAX_READERS`, as a job.
+
+    ``wanted``: text in lower case that the client id or the topic must contain; empty for all. Sessions of followers
+    are left out. ``now_ms``: monotonic time, for the column ``idle_ms``.
+    """
     rows: list[dict[str, Any]] = []
     for session in list(sessions):
         yield None
@@ -41,7 +45,10 @@ def _list_positions(sessions: FetchSessionCache, wanted: str, now_ms: float) -> 
 
 
 async def get_readers(page: PageRequest) -> View:
-    """Return the positions of the readers that match the query ``q``, sorted by client id and topic."""
+    """Return the page of readers whose client id or topic contains the query ``q``, or one without a table.
+
+    The latter if the session lacks DESCRIBE on the cluster. Topics that it may not describe are left out.
+    """
     values: dict[str, Any] = {"title": "Readers", "rows": None, "paging": None, "q": ""}
     if not page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         return View("readers.html", values)

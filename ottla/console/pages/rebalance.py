@@ -75,7 +75,10 @@ class RebalancePlan(NamedTuple):
 
 
 def plan_rebalance(racks: Mapping[int, str | None], partitions: Assignment) -> Job[RebalancePlan]:
-    """Return the plan for the given brokers, with their racks, and partitions; yields for other tasks."""
+    """Return the plan that balances the replicas of ``partitions`` over the brokers in ``racks``, as a job.
+
+    ``racks``: rack of each broker by its id; None if it has none.
+    """
     planned: list[PlannedReassignment] = yield from rebalance(racks, partitions)
     target = {**partitions, **{each.partition: each.replicas for each in planned}}
     before = yield from count_partitions(BrokerLoads(racks), partitions.items())
@@ -95,7 +98,7 @@ def plan_rebalance(racks: Mapping[int, str | None], partitions: Assignment) -> J
 
 
 def encode_assignment(rows: Iterable[tuple[PlannedPartition, Sequence[int]]]) -> Job[list[bytes]]:
-    """Return the replicas of partitions as a file for ``kafka-reassign-partitions.sh``, in pieces."""
+    """Return the content of a JSON file for ``kafka-reassign-partitions.sh``, as a job; the list has one item."""
     out, separator = [b'{"version": 1, "partitions": ['], "\n"
     for number, ((topic, partition), replicas) in enumerate(rows):
         row = {"topic": topic, "partition": partition, "replicas": list(replicas)}
@@ -136,7 +139,11 @@ async def _fetch_plan(page: PageRequest) -> tuple[RebalancePlan, list[lr.Ongoing
 
 
 async def get_rebalance(page: PageRequest) -> View:
-    """Return the page of the plan: shares of the brokers, planned moves, and moves in progress."""
+    """Return the page of the plan: shares of the brokers, planned moves, and moves in progress.
+
+    Raises:
+        ProtocolError: the session may not describe the cluster.
+    """
     plan, ongoing = await _fetch_plan(page)
     shown, paging = paginate(page, plan.moves)
     moving = [
@@ -163,7 +170,11 @@ async def get_rebalance(page: PageRequest) -> View:
 
 
 async def get_rebalance_file(page: PageRequest) -> HttpResponse:
-    """Return the plan, or with ``state=current`` the present replicas of its partitions, as a file of Kafka's tool."""
+    """Return the plan, or with ``state=current`` the present replicas of its partitions, as a file of Kafka's tool.
+
+    Raises:
+        ProtocolError: the session may not describe the cluster.
+    """
     plan, _ = await _fetch_plan(page)
     is_current = page.fields.get("state") == "current"
     rows = (((m.topic, m.partition), m.before if is_current else m.after) for m in plan.moves)
@@ -195,10 +206,10 @@ def parse_moves(text: str) -> list[Move]:
 
 
 async def _check_unchanged(page: PageRequest, moves: Sequence[Move]) -> None:
-    """Check that each partition still has the replicas of the plan.
+    """Check that each partition still has the replicas of the plan, in any order.
 
     Raises:
-        InvalidInput: one has others.
+        InvalidInput: one has other replicas.
     """
     metadata = await page.client.metadata(sorted({move.topic for move in moves}))
     present = {
@@ -210,7 +221,7 @@ async def _check_unchanged(page: PageRequest, moves: Sequence[Move]) -> None:
 
 
 async def apply_rebalance(page: PageRequest) -> View:
-    """Begin the reassignments of the form, after a confirmation.
+    """Begin the reassignments of the form, if it is confirmed; else return the confirmation page.
 
     Raises:
         InvalidInput: the form is malformed, or the plan is out of date. ProtocolError: a reassignment was refused.

@@ -18,7 +18,11 @@ _MAX_LINE_CHARS = 1_000_000
 
 
 async def get_import(page: PageRequest) -> View:
-    """Return the page with the form for JSON lines."""
+    """Return the page with the form for JSON lines with records of the topic in the field ``name``.
+
+    Raises:
+        ProtocolError: the topic does not exist, or the session may not describe it.
+    """
     topic = await find_topic(page, page.text("name"))
     return View("record_import.html", {"title": f"Import records into {topic.name}", "topic": topic.name})
 
@@ -67,7 +71,7 @@ def _split_batches(records: list[NewRecord]) -> list[list[NewRecord]]:
 
 
 async def import_records(page: PageRequest) -> View:
-    """Append the records of the form's JSON lines, after a confirmation.
+    """Append the records of the form's JSON lines, if the form is confirmed; else return the confirmation page.
 
     Raises:
         InvalidInput: a line is no record, or there are too many. ProtocolError: a batch was refused; earlier ones stay.

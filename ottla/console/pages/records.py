@@ -56,7 +56,9 @@ def parse_criteria(page: PageRequest) -> RecordCriteria:
 
 
 async def _ranges(page: PageRequest, topic: str, limit: int) -> list[ScanRange]:
-    """Return the offset range to scan of each partition that the query selects, as a list with an item for each.
+    """Return the offset range to scan of each partition that the query selects; those without a leader are left out.
+
+    ``limit``: most records for each partition if the query starts at the newest ones.
 
     Raises:
         InvalidInput: the partition or the start is invalid.
@@ -89,7 +91,7 @@ async def _ranges(page: PageRequest, topic: str, limit: int) -> list[ScanRange]:
 
 
 def _skip_to_cursor(page: PageRequest, ranges: list[ScanRange]) -> list[ScanRange]:
-    """Return the ranges from the query's ``next_partition`` and ``next_offset`` on, where the previous page ended.
+    """Return the ranges from the query's ``next_partition`` and ``next_offset`` on, or all without these fields.
 
     Raises:
         InvalidInput: one of them is not a number.
@@ -104,7 +106,7 @@ def _skip_to_cursor(page: PageRequest, ranges: list[ScanRange]) -> list[ScanRang
 
 
 def describe_record(topic: str, found: MatchingRecord, schemas: TopicSchemas) -> Job[dict[str, Any]]:
-    """Return a record's row in a list of records: position, timestamp, and shortened texts of its fields."""
+    """Return a record's row in a list of records: position, timestamp, and shortened texts of its fields, as a job."""
     record = found.record
     headers = [f"{name}: {format_bytes(value, 100)}" for name, value in record.headers[:_MAX_HEADERS]]
     if len(record.headers) > _MAX_HEADERS:
@@ -126,7 +128,10 @@ def describe_record(topic: str, found: MatchingRecord, schemas: TopicSchemas) ->
 
 
 def _describe_part(schemas: TopicSchemas, part: str, raw: bytes | None, limit: int) -> Job[tuple[str, str]]:
-    """Return the text of a key or value, and the schema or the reason for which the schema does not describe it."""
+    """Return the text of a key or value, and a note, as a job.
+
+    The note is the name of its schema, or the reason why the schema does not describe it; empty without a schema.
+    """
     decoded = yield from schemas.decode(part, raw)
     if decoded is None or raw is None:
         return format_bytes(raw, limit), ""
@@ -144,7 +149,7 @@ def _describe_records(topic: str, found: list[MatchingRecord], schemas: TopicSch
 
 
 async def _load_schemas(page: PageRequest, topic: str, found: list[MatchingRecord]) -> TopicSchemas:
-    """Return the schemas for the keys and values of records."""
+    """Return the schemas for the keys and values of records; those that are not cached are loaded."""
     raw = [part for each in found for part in (each.record.key, each.record.value)]
     return await page.node.schemas.load(topic, raw)
 
@@ -164,7 +169,11 @@ async def _scan(page: PageRequest, topic: str, limit: int) -> tuple[RecordScan, 
 
 
 async def _find_undecodable(page: PageRequest, topic: str, scan: RecordScan, limit: int) -> list[MatchingRecord]:
-    """Continue a scan; return about ``limit`` records with a key or value that its schema does not describe."""
+    """Continue a scan until it has ended, about ``limit`` records were found, or a limit of bytes or time is reached.
+
+    Returns:
+        The records with a key or value that its schema does not describe.
+    """
     env, kept, kept_bytes = page.node.local.env, list[MatchingRecord](), 0
     started_ms = env.monotonic_ms()
     while scan.ranges and len(kept) < limit and kept_bytes < MAX_CONSOLE_SCAN_BYTES:
@@ -196,7 +205,10 @@ def _select_undecodable(schemas: TopicSchemas, found: list[MatchingRecord]) -> J
 
 
 async def get_record_list(page: PageRequest) -> View:
-    """Return the live block of the page: records that match the query, and a link to the next ones."""
+    """Return the values of the page's live block: the records that match the query, and a link to the next ones.
+
+    The link is empty if all offsets of the query were scanned.
+    """
     topic, limit = page.text("name"), page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN)
     scan, rows = await _scan(page, topic, limit)
     following = ""
@@ -209,7 +221,7 @@ async def get_record_list(page: PageRequest) -> View:
 
 
 async def get_newest_records(page: PageRequest) -> View:
-    """Return the live block with the newest records; they are read again only if an end offset has changed.
+    """Return the live block with the newest records, or that of the last call if no end offset has changed since.
 
     Raises:
         InvalidInput: the query does not start at the newest records.
@@ -242,7 +254,7 @@ async def get_records(page: PageRequest) -> View:
 
 
 async def get_record(page: PageRequest) -> View:
-    """Return the page of a single record with its value in all formats."""
+    """Return the page of a single record with its value in all formats; InvalidInput if it cannot be found or read."""
     topic, number, offset = page.text("name"), page.number("partition", 0), page.number("offset", 0)
     await find_topic(page, topic)
     part = ScanRange(number, offset, offset + 1)
@@ -270,7 +282,10 @@ async def get_record(page: PageRequest) -> View:
 
 
 def _describe_whole_part(schemas: TopicSchemas, part: str, raw: bytes | None) -> Job[dict[str, Any]]:
-    """Return a key or value for the page of its record: text by its schema if it has one, and a hex dump."""
+    """Return the values of a key or value for the page of its record, as a job: text and hex dump.
+
+    The text is the value decoded by its schema; without one, indented JSON or the bytes as text.
+    """
     out = {"name": part.capitalize(), "size": None if raw is None else len(raw), "hex": format_hex(raw)}
     decoded = yield from schemas.decode(part, raw)
     schema, problem = ("", "") if decoded is None else (decoded.schema, decoded.problem)
@@ -284,7 +299,11 @@ def _describe_whole_part(schemas: TopicSchemas, part: str, raw: bytes | None) ->
 
 
 async def export_records(page: PageRequest) -> HttpResponse:
-    """Return the matching records as a streamed file of JSON lines."""
+    """Return the records that match the query as a file of JSON lines, which are read while it is sent; log the export.
+
+    Raises:
+        InvalidInput: a field is invalid, or the first records cannot be decoded.
+    """
     topic = page.text("name")
     ranges = await _ranges(page, topic, page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN))
     scan = RecordScan(page.node.local.env, page.client, topic, ranges, parse_criteria(page))
@@ -336,7 +355,7 @@ def _group_records(found: list[MatchingRecord]) -> Iterator[list[MatchingRecord]
 
 
 def _join_pieces(pieces: list[bytes]) -> Iterator[bytes]:
-    """Yield pieces of about `_PIECE_CHARS` bytes."""
+    """Yield the same bytes in pieces of about `_PIECE_CHARS` bytes."""
     joined: list[bytes] = []
     size = 0
     for piece in pieces:

@@ -55,7 +55,11 @@ def _parse_settings(text: str) -> dict[str, str]:
 
 
 async def create_topic(page: PageRequest) -> View:
-    """Create the topic of the form, after a confirmation."""
+    """Create the topic of the form, if it is confirmed; else validate it and return the confirmation page.
+
+    Raises:
+        InvalidInput: a field is invalid. ProtocolError: the controller refused the topic.
+    """
     name, partitions = page.text("name"), page.number("partitions", -1, 1, 2**31 - 1)
     replication = page.number("replication", -1, 1, 2**15 - 1)
     settings = _parse_settings(page.fields.get("settings", ""))
@@ -78,7 +82,7 @@ async def create_topic(page: PageRequest) -> View:
 
 
 async def _validate(page: PageRequest, request: ct.CreateTopicsRequest, name: str) -> None:
-    """Let the controller validate a new topic (``validate_only``) before the user confirms it.
+    """Send a request with ``validate_only``, unless the form is confirmed.
 
     Raises:
         ProtocolError: the topic is invalid.
@@ -92,14 +96,22 @@ async def _validate(page: PageRequest, request: ct.CreateTopicsRequest, name: st
 
 
 async def get_new_partitions(page: PageRequest) -> View:
-    """Return the page with the form that adds partitions to the topic in the field ``name``."""
+    """Return the page with the form that adds partitions to the topic in the field ``name``.
+
+    Raises:
+        ProtocolError: the topic does not exist, or the session may not describe it.
+    """
     topic = await find_topic(page, page.text("name"))
     values = {"title": f"Add partitions to {topic.name}", "topic": topic.name, "current": len(topic.partitions)}
     return View("new_partitions.html", values)
 
 
 async def add_partitions(page: PageRequest) -> View:
-    """Increase the number of partitions of a topic, after a confirmation."""
+    """Increase the number of partitions of a topic, if the form is confirmed; else return the confirmation page.
+
+    Raises:
+        InvalidInput: the number is not larger than the present one. ProtocolError: the controller refused it.
+    """
     topic = await find_topic(page, page.text("name"))
     name, current = topic.name or "", len(topic.partitions)
     total = page.number("total", 0, 1, 2**31 - 1)
@@ -125,7 +137,11 @@ async def add_partitions(page: PageRequest) -> View:
 
 
 async def get_setting(page: PageRequest) -> View:
-    """Return the page with the form of one configuration of a topic."""
+    """Return the page with the form of one configuration of a topic.
+
+    Raises:
+        InvalidInput: the topic has no such configuration, or the session may not see it.
+    """
     name, key = page.text("name"), page.text("key")
     settings, problem = await fetch_settings(page, name)
     found = next((row for row in settings if row["name"] == key), None)
@@ -135,7 +151,11 @@ async def get_setting(page: PageRequest) -> View:
 
 
 async def alter_setting(page: PageRequest) -> View:
-    """Set or delete a configuration of a topic, after a confirmation."""
+    """Set or delete a configuration of a topic, if the form is confirmed; else return the confirmation page.
+
+    Raises:
+        InvalidInput: the topic has no such configuration. ProtocolError: the change was refused.
+    """
     name, key, value = page.text("name"), page.text("key"), page.fields.get("value", "")
     removes = page.fields.get("remove") == "yes"
     settings, problem = await fetch_settings(page, name)
@@ -163,13 +183,17 @@ async def alter_setting(page: PageRequest) -> View:
 
 
 async def _count_records(page: PageRequest, topic: MetadataResponseTopic) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the log start offset and the end offset of each partition."""
+    """Return the log start offsets and the end offsets, each by partition; those without a leader are left out."""
     name, numbers = topic.name or "", [p.partition_index for p in topic.partitions]
     return await fetch_offsets(page, name, numbers, EARLIEST), await fetch_offsets(page, name, numbers, LATEST)
 
 
 async def delete_topic(page: PageRequest) -> View:
-    """Delete a topic, after a confirmation."""
+    """Delete the topic of the form, if it is confirmed; else return the confirmation page.
+
+    Raises:
+        ProtocolError: there is no such topic, or the deletion was refused.
+    """
     topic = await find_topic(page, page.text("name"))
     name = topic.name or ""
     starts, ends = await _count_records(page, topic)
@@ -192,7 +216,11 @@ async def delete_topic(page: PageRequest) -> View:
 
 
 async def get_records_to_delete(page: PageRequest) -> View:
-    """Return the page with the form for deletion of a partition's records."""
+    """Return the page with the form for deletion of a partition's records.
+
+    Raises:
+        InvalidInput: no such partition, or it has no leader. ProtocolError: no such topic.
+    """
     topic = await find_topic(page, page.text("name"))
     number = page.number("partition", 0, 0, 2**31 - 1)
     starts, ends = await _count_records(page, topic)
@@ -203,7 +231,13 @@ async def get_records_to_delete(page: PageRequest) -> View:
 
 
 async def delete_records(page: PageRequest) -> View:
-    """Delete the records of a partition before an offset (DeleteRecords), after a confirmation."""
+    """Delete the records of a partition before an offset, if the form is confirmed; else return the confirmation page.
+
+    Without an offset in the form, all records are deleted. Sends DeleteRecords to the leader.
+
+    Raises:
+        InvalidInput: the partition does not exist or has no leader. ProtocolError: the deletion was refused.
+    """
     topic = await find_topic(page, page.text("name"))
     name, number = topic.name or "", page.number("partition", 0, 0, 2**31 - 1)
     starts, ends = await _count_records(page, topic)

@@ -38,7 +38,10 @@ async def find_topic(page: PageRequest, name: str) -> MetadataResponseTopic:
 
 
 async def fetch_log_sizes(page: PageRequest, partitions: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
-    """Return the size in bytes of each replica on this node; empty if the session may not describe them."""
+    """Return the size in bytes of each of the partitions, by topic and number, that has a replica on this node.
+
+    Empty if the session may not describe log directories.
+    """
     requested = [dld.DescribableLogDirTopic(topic, list(numbers)) for topic, numbers in partitions.items()]
     channel = await page.client.bootstrap_channel()
     response = await channel.call(dld.DescribeLogDirsRequest(requested))
@@ -93,7 +96,11 @@ def _sum_sizes(sizes: Mapping[tuple[str, int], int], topic: MetadataResponseTopi
 
 
 async def get_topic_partitions(page: PageRequest) -> View:
-    """Return the live block of the page: partitions of a topic with leader, ISR, offsets and size."""
+    """Return the live block of the page: partitions of a topic with leader, ISR, offsets and size.
+
+    Raises:
+        ProtocolError: the topic does not exist, or the session may not describe it.
+    """
     name = page.text("name")
     topic = await find_topic(page, name)
     shown, paging = paginate(page, topic.partitions)
@@ -122,7 +129,10 @@ def _difference(start: int | None, end: int | None) -> int | None:
 
 
 async def fetch_settings(page: PageRequest, topic: str) -> tuple[list[dict[str, Any]], str]:
-    """Return the configuration of a topic, and an error message that explains an empty one."""
+    """Return a row for each configuration of a topic, sorted by name, and an error message.
+
+    Either the list or the message is empty. Sensitive values are replaced by ``(hidden)``.
+    """
     resource = dcf.DescribeConfigsResource(RESOURCE_TOPIC, topic, None)
     request = dcf.DescribeConfigsRequest([resource], include_synonyms=True, include_documentation=True)
     response = await (await page.client.bootstrap_channel()).call(request)
@@ -143,7 +153,11 @@ async def fetch_settings(page: PageRequest, topic: str) -> tuple[list[dict[str, 
 
 
 async def get_topic(page: PageRequest) -> View:
-    """Return the page with the partitions and settings of the topic in the field ``name``."""
+    """Return the page with the partitions and settings of the topic in the field ``name``.
+
+    Raises:
+        ProtocolError: the topic does not exist, or the session may not describe it.
+    """
     partitions = await get_topic_partitions(page)
     name = page.text("name")
     settings, problem = await fetch_settings(page, name)

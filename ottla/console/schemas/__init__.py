@@ -1,1 +1,1 @@
-"""Schemas of keys and values: Avro and Protobuf, from files or a schema registry."""
+"""Schemas by which the console decodes keys and values: Avro and Protobuf from files, also JSON from a registry."""

@@ -1,7 +1,7 @@
 """Decoder of Avro values by fastavro.
 
-fastavro decodes a value in one step and by recursion in C. So its schema is measured first: the number of values, and
-of levels of values within each other, that a byte may describe limit the size of the values that are decoded.
+fastavro decodes a value in one step and by recursion in C. So its schema is measured first: how many values, and how
+many levels of nested values, a byte may describe. That limits the size of the values that are decoded.
 
 Source: Avro 1.12 specification, binary encoding.
 """
@@ -60,7 +60,9 @@ class _Measure:
         self._nodes = 0
 
     def most_bytes(self) -> int:
-        """Return the largest size of an encoded value, after `measure`, for which the limits suffice.
+        """Return the largest size in bytes of an encoded value that cannot exceed `MAX_DECODED_VALUES` or `MAX_LEVELS`.
+
+        `measure` must have been called with the whole schema.
 
         Values of a schema that is not recursive have fewer levels than the schema has nodes. In others, unions, arrays
         and maps have a byte of their own; of records within each other without one of these in between there are at
@@ -75,7 +77,7 @@ class _Measure:
         return min(most, MAX_LEVELS // (1 + max(path.values(), default=1)))
 
     def measure(self, schema: Any, direct: tuple[str, ...] = ()) -> _Extent:
-        """Return the extent of a schema that fastavro has parsed.
+        """Return the extent of a schema that fastavro has parsed, and add it to what `most_bytes` is computed from.
 
         ``direct``: names of the records around it without a union, array or map in between.
 
@@ -163,7 +165,9 @@ def _simplify(schema: Any, left: Iterator[int]) -> Any:
 
 
 def build_avro_decoder(text: str, references: Mapping[str, str] | None = None) -> Job[AvroDecoder]:
-    """Parse a schema, as a job; ``references`` are those of the named types that it uses, by name, in order.
+    """Parse a schema in JSON and return its decoder, as a job.
+
+    ``references``: schemas of the named types that it uses, by name; one that uses another comes after it.
 
     Raises:
         InvalidSchema: the schema is malformed or too large. ModuleNotFoundError: fastavro is not installed.

@@ -58,7 +58,10 @@ MAX_INDEXES = 16
 
 
 def read_message_indexes(raw: bytes, position: int) -> tuple[tuple[int, ...], int]:
-    """Return the message indexes at a position, which name a message type of a file, and the position after them.
+    """Return the message indexes at a position, and the position after them.
+
+    They name a message type of a file: its index in the file, then that of the type nested in it, and so on. An empty
+    list stands for the first type, and is returned as ``(0,)``.
 
     Raises:
         UndecodableValue: they are malformed.
@@ -78,7 +81,7 @@ def read_message_indexes(raw: bytes, position: int) -> tuple[tuple[int, ...], in
 
 
 def split_descriptor_set(raw: bytes) -> list[tuple[str, bytes]]:
-    """Return the files of an encoded ``FileDescriptorSet``, as `ProtobufSchema` takes them.
+    """Return name and encoded descriptor of each file of an encoded ``FileDescriptorSet``, in its order.
 
     Raises:
         InvalidSchema: the bytes are no such message. ModuleNotFoundError: protobuf is not installed.
@@ -171,9 +174,9 @@ def _simple_name(name: str) -> str:
 
 
 def build_protobuf_schema(files: Iterable[tuple[str, bytes]]) -> Job[ProtobufSchema]:
-    """Build the message types of encoded ``FileDescriptorProto`` messages, as a job; the last one is the main file.
+    """Build and return the schema of encoded ``FileDescriptorProto`` messages, as a job; the last is the main file.
 
-    ``files``: name by which others import the file, empty for the one in it, and the encoded message.
+    ``files``: name by which other files import a file (if empty, its descriptor has the name), and encoded message.
 
     Raises:
         InvalidSchema: a file is malformed, too large or missing. ModuleNotFoundError: protobuf is not installed.
@@ -205,7 +208,7 @@ def build_protobuf_schema(files: Iterable[tuple[str, bytes]]) -> Job[ProtobufSch
 
 
 class ProtobufSchema:
-    """File of message types with the files that it imports."""
+    """Main file of message types with the files that it imports; creates the decoders of the types."""
 
     def __init__(self, pool: Any, file: Any, most_bytes: int) -> None:
         """Create a schema; ``pool`` has the built message types, ``file`` is the descriptor of the main file."""
@@ -215,7 +218,7 @@ class ProtobufSchema:
         self._decoders: dict[str, ProtobufDecoder] = {}
 
     def decoder_by_indexes(self, indexes: tuple[int, ...]) -> ProtobufDecoder:
-        """Return the decoder of a message type of the main file.
+        """Return the decoder of the message type of the main file that message indexes name.
 
         Raises:
             UndecodableValue: there is no such type.
@@ -230,7 +233,7 @@ class ProtobufSchema:
         return self.decoder_by_name(".".join([*package, *names]))
 
     def decoder_by_name(self, name: str) -> ProtobufDecoder:
-        """Return the decoder of a message type; of the first one of the main file for an empty name.
+        """Return the decoder of a message type, which is created at the first call; an empty name: the first type.
 
         Raises:
             UndecodableValue: there is no such type.
@@ -299,7 +302,13 @@ class ProtobufDecoder:
 
 
 def _to_plain(message: Any, left: Iterator[int]) -> Job[dict[str, Any]]:
-    """Return a message as a dict by field names; ``left`` has an item for each value that may still be decoded."""
+    """Return a message as a dict by field names, as a job; keys of maps become strings.
+
+    ``left``: iterator with an item for each value that may still be decoded.
+
+    Raises:
+        UndecodableValue: the message has more values.
+    """
     out: dict[str, Any] = {}
     for field, value in message.ListFields():
         name = f"[{field.full_name}]" if field.is_extension else field.name

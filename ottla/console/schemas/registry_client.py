@@ -27,7 +27,7 @@ AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 
 
 class RegisteredSchema(NamedTuple):
-    """Schema of a registry."""
+    """Schema of a registry: its type, its text, and the texts of the schemas that it uses."""
 
     kind: str
     """``AVRO``, ``PROTOBUF`` or ``JSON``."""
@@ -37,7 +37,9 @@ class RegisteredSchema(NamedTuple):
     """Texts of the schemas that it uses, by the names by which it uses them; the used ones before the using ones."""
 
     def files(self) -> list[tuple[str, bytes]]:
-        """Return the descriptors of a Protobuf schema by name, those that it uses first.
+        """Return name and encoded descriptor of each file of a Protobuf schema, those that it uses first.
+
+        The last one is that of the schema itself; its name is empty.
 
         Raises:
             InvalidSchema: a text is not Base64.
@@ -52,17 +54,17 @@ class RegisteredSchema(NamedTuple):
 
 
 class SchemaRegistryClient:
-    """Client of a schema registry."""
+    """Client of a schema registry over HTTP; nothing is cached."""
 
     def __init__(self, env: Env, url: str) -> None:
         self._env = env
         self._url = url.rstrip("/")
 
     async def fetch(self, schema_id: int) -> RegisteredSchema:
-        """Return the schema with an id.
+        """Request the schema with an id, and the schemas that it uses, and return them.
 
         Raises:
-            InvalidSchema: there is none, or the registry cannot be read.
+            InvalidSchema: there is none, the registry cannot be read, or a limit of this module is exceeded.
         """
         path = f"/schemas/ids/{schema_id}"
         found = await self._get(path)
@@ -76,7 +78,13 @@ class SchemaRegistryClient:
         return RegisteredSchema(kind, _schema_text(found), references)
 
     async def _add_references(self, kind: str, schema: dict[str, Any], out: dict[str, str], left: list[int]) -> None:
-        """Add the schemas that a schema uses; ``left`` has the number of requests that may still be sent."""
+        """Request the schemas that a schema uses, directly or through others, and add their texts to ``out``.
+
+        ``left``: list with the number of requests that may still be sent, which is decreased.
+
+        Raises:
+            InvalidSchema: a reference is malformed or cannot be read, or there are too many.
+        """
         rows = schema.get("references") or []
         if not isinstance(rows, list):
             raise InvalidSchema("malformed references")

@@ -56,7 +56,7 @@ NOT_INSTALLED = "{} is not installed: pip install 'ottla[schemas]'"
 
 
 class DecodedValue(NamedTuple):
-    """Key or value that a schema applies to."""
+    """Result of decoding a key or value by the schema that applies to it: name of the schema, value or problem."""
 
     schema: str
     """Schema, such as ``Avro shop.Order, schema 7`` or ``orders-value.avsc``."""
@@ -67,11 +67,11 @@ class DecodedValue(NamedTuple):
 
 
 class SchemaFile(NamedTuple):
-    """File with a schema."""
+    """Name of a file with a schema, and its time and size, by which a change of the file is noticed."""
 
     name: str
     stamp: tuple[int, int]
-    """Time of the last change and size: others after a change."""
+    """Time of the last change (ns since 1970) and size in bytes: a file with other ones is read again."""
 
 
 class JsonDecoder:
@@ -97,14 +97,14 @@ Decoder = ValueDecoder | ProtobufSchema
 
 
 class Problem(NamedTuple):
-    """Reason for which a schema cannot be used, and the time until which it is not loaded again."""
+    """Reason for which a schema cannot be used, and the monotonic time in ms until which it is not loaded again."""
 
     text: str
     until_ms: float
 
 
 class SchemaCache(Generic[K, V]):
-    """Schemas that were used last, with sources of at most `MAX_CONSOLE_SCHEMA_BYTES`."""
+    """LRU cache of schemas, limited to `MAX_CONSOLE_SCHEMA_BYTES` bytes of their sources."""
 
     def __init__(self) -> None:
         self._rows: OrderedDict[K, tuple[V, int]] = OrderedDict()
@@ -114,7 +114,7 @@ class SchemaCache(Generic[K, V]):
         return len(self._rows)
 
     def get(self, key: K) -> V | None:
-        """Return the schema of a key, which was used now, or None."""
+        """Return the schema of a key, which becomes the last one used; None if it is not cached."""
         if key not in self._rows:
             return None
         self._rows.move_to_end(key)
@@ -130,10 +130,11 @@ class SchemaCache(Generic[K, V]):
 
 
 def _schema_of_file(file_name: str, raw: bytes) -> Job[Decoder]:
-    """Return the decoder of a file, as a job.
+    """Return the decoder for the content of a file, as a job.
 
     Raises:
-        InvalidSchema: the file is malformed. ModuleNotFoundError: the library is not installed.
+        InvalidSchema: the file is malformed or too large. UndecodableValue: it has no message type of its name.
+        ModuleNotFoundError: the library is not installed.
     """
     if len(raw) > MAX_SCHEMA_BYTES:
         raise InvalidSchema(f"more than {MAX_SCHEMA_BYTES:,} bytes")
@@ -170,7 +171,10 @@ class TopicSchemas:
         self._by_id = by_id
 
     def decode(self, part: str, raw: bytes | None) -> Job[DecodedValue | None]:
-        """Return a key or value decoded, or the reason why it could not be; None if no schema applies to it."""
+        """Return a key or value decoded, or the reason why it could not be, as a job; None if it has no schema.
+
+        ``part``: `KEY` or `VALUE`. A schema of a file precedes that of the registry; None is also returned for null.
+        """
         if raw is None:
             return None
         schema_id = _schema_id(raw)
@@ -219,7 +223,11 @@ class SchemaStore:
         self._by_file = SchemaCache[str, tuple[tuple[int, int], Decoder | Problem]]()
 
     async def load(self, topic: str, values: Iterable[bytes | None]) -> TopicSchemas:
-        """Return the schemas for keys and values of a topic; missing ones are loaded, which takes a limited time."""
+        """Return the schemas for keys and values of a topic; those that are not cached are loaded.
+
+        ``values``: keys and values whose ids are looked up in the registry, for at most `LOOKUP_TIMEOUT_S`. A schema
+        that cannot be loaded or used is no error: `TopicSchemas.decode` returns the reason.
+        """
         files = {} if self._directory is None else await self._load_files(self._directory, topic)
         by_id: dict[int, Decoder | Problem] = {}
         if self._registry is not None:
@@ -234,7 +242,10 @@ class SchemaStore:
     async def _load_ids(
         self, registry: SchemaRegistryClient, ids: list[int], out: dict[int, Decoder | Problem]
     ) -> None:
-        """Add the schemas with the given ids to ``out``."""
+        """Add the schemas with the given ids, or the problem of each, to ``out``.
+
+        At most `MAX_CONSOLE_SCHEMA_LOOKUPS` are requested from the registry; the others must be cached.
+        """
         left = MAX_CONSOLE_SCHEMA_LOOKUPS
         for schema_id in ids:
             found = self._by_id.get(schema_id)
@@ -247,7 +258,7 @@ class SchemaStore:
             out[schema_id] = found
 
     async def _load_id(self, registry: SchemaRegistryClient, schema_id: int) -> Decoder | Problem:
-        """Load the schema with an id from the registry."""
+        """Load the schema with an id from the registry; put it, or the reason why it cannot be used, in the cache."""
         found: Decoder | Problem
         size_bytes = 0
         try:
@@ -262,7 +273,10 @@ class SchemaStore:
         return found
 
     async def _load_files(self, directory: str, topic: str) -> dict[str, tuple[str, Decoder | Problem]]:
-        """Return file name and schema for keys and for values of a topic, where the directory has one."""
+        """Return file name and schema of a topic by `KEY` and `VALUE`, for those that have a file.
+
+        If the directory cannot be read, both have a problem.
+        """
         subjects = {f"{topic}-{part}": part for part in (KEY, VALUE)}
         try:
             found = await self._env.in_thread(partial(_find_files, directory, subjects))
@@ -290,7 +304,7 @@ def _load_file(name: str, raw: bytes) -> Job[Decoder | Problem]:
 
 
 def _find_files(directory: str, subjects: Mapping[str, str]) -> dict[str, SchemaFile]:
-    """Return the first file of each subject by ``subjects[subject]``.
+    """Return the file of each subject that has one, the first by name, with ``subjects[subject]`` as its key.
 
     Raises:
         OSError: the directory cannot be read.
@@ -311,6 +325,6 @@ def _find_files(directory: str, subjects: Mapping[str, str]) -> dict[str, Schema
 
 
 def _read_file(path: Path) -> bytes:
-    """Return the content of a file, or its beginning if it is too large for a schema."""
+    """Return the content of a file, or its first `MAX_SCHEMA_BYTES` + 1 bytes."""
     with path.open("rb") as file:
         return file.read(MAX_SCHEMA_BYTES + 1)

@@ -1,4 +1,4 @@
-"""Interface of a decoder of keys or values by a schema, and its limits."""
+"""Interface and limits of the decoders of record keys and values, each of which has a schema."""
 
 from __future__ import annotations
 
