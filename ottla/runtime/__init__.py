@@ -1,1 +1,1 @@
-"""Implementations of the interfaces in `ottla.env` on a real machine."""
+"""Implementations of the interfaces in `ottla.env` on a real machine: clock, files, threads, TCP, TLS, Kerberos."""

@@ -50,7 +50,7 @@ class BlockingStream:
             return 0
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Send the chunks with one system call or more; the thread is blocked until all bytes are sent."""
+        """Send the chunks, joined; the thread is blocked until the system has accepted all bytes."""
         self._sock.sendall(b"".join(chunks))
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class BlockingNetwork:
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
     ) -> StreamListener:
         """Raise OSError: a blocking environment has no listeners."""
-        raise OSError("a blocking environment serves nobody")
+        raise OSError("a blocking environment has no listeners")
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
         """Open a connection, with TLS if ``tls`` is given, within 30 s.
@@ -92,7 +92,7 @@ class _NoDeadline:
 
 
 class BlockingEnv(SystemEnv):
-    """`Env` of blocking calls: every awaitable has completed when it is returned."""
+    """`Env` of blocking calls: coroutines that use it never suspend, so that `run_blocking` can run them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,11 +107,11 @@ class BlockingEnv(SystemEnv):
         time.sleep(seconds)  # noqa: ASYNC251 - nothing else waits
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
-        """Return a context manager without a timeout: sockets have their own timeouts."""
+        """Return a context manager that never expires, whatever ``seconds`` is: sockets have their own timeouts."""
         return nullcontext(_NoDeadline())
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """Run ``work`` in the calling thread."""
+        """Return an awaitable that calls ``work`` in the calling thread, which it blocks, and returns its result."""
 
         async def now() -> T:
             return work()
@@ -119,12 +119,16 @@ class BlockingEnv(SystemEnv):
         return now()
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Run ``work`` in the calling process."""
+        """Return an awaitable of ``work(context, argument)``, called in this process, whose thread it blocks."""
         return self.in_thread(lambda: work(WorkerContext(self.disk, monotonic_s, sleep_blocking), argument))
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends, such as one that uses a `BlockingEnv`; return its result."""
+    """Run a coroutine that never suspends, such as one that uses a `BlockingEnv`; return its result.
+
+    Raises:
+        AssertionError: it has suspended. Otherwise any exception of the coroutine.
+    """
     try:
         work.send(None)
     except StopIteration as done:

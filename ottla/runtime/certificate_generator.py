@@ -52,7 +52,7 @@ _VALIDITY = ["-days", str(VALIDITY_DAYS)]
 
 
 def generate_authority() -> GeneratedAuthority:
-    """Return a new certificate authority.
+    """Generate and return a certificate authority, valid for `VALIDITY_DAYS`; its files are removed again.
 
     Raises:
         InvalidTlsConfig: the openssl command is missing or fails.
@@ -65,7 +65,9 @@ def generate_authority() -> GeneratedAuthority:
 
 
 def generate_certificate(authority: GeneratedAuthority, hosts: Iterable[str]) -> str:
-    """Return a private key with a certificate for ``hosts`` that the authority signed, as PEM.
+    """Generate a private key and a certificate for ``hosts`` (names and IP addresses), which the authority signs.
+
+    The result is both as PEM, valid for servers and clients for `VALIDITY_DAYS`; no file remains.
 
     Raises:
         InvalidTlsConfig: the openssl command is missing or fails.

@@ -28,7 +28,10 @@ _TEXTS = {12: "utf-8", **dict.fromkeys((18, 19, 20, 22, 26), "latin-1"), 28: "ut
 
 
 def format_subject(certificate: Any) -> str | None:
-    """Return the subject in a result of `ssl.SSLSocket.getpeercert` as RFC 2253 text; None without a certificate."""
+    """Return the subject in a result of `ssl.SSLSocket.getpeercert` as RFC 2253 text, such as ``CN=alice,O=Example``.
+
+    The last part of the certificate's subject comes first. None: the peer has no certificate, or it was not verified.
+    """
     if not certificate:
         return None
     return ",".join(
@@ -71,7 +74,11 @@ def parse_subject(der: bytes) -> list[list[tuple[str, str]]]:
 
 
 def _values(raw: bytes) -> list[tuple[int, bytes]]:
-    """Return the consecutive DER-encoded ASN.1 values in ``raw`` as (tag, content)."""
+    """Return the consecutive DER-encoded ASN.1 values in ``raw`` as (tag, content).
+
+    Raises:
+        ValueError, IndexError: a value is malformed.
+    """
     out, pos = [], 0
     while pos < len(raw):
         tag, size, pos = raw[pos], raw[pos + 1], pos + 2

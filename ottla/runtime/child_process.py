@@ -25,7 +25,9 @@ NICENESS = 10
 
 
 async def run_in_child_process(work: Callable[[WorkerContext, A], T], argument: A) -> T:
-    """Run ``work(context, argument)`` in a child process, which is killed on cancellation; return its result.
+    """Run ``work(context, argument)`` in a child process, wait for its end, and return its result.
+
+    The child is terminated on cancellation. ``work``, argument and result must be picklable.
 
     Raises:
         ChildDied: the child ended without a result; OSError: it could not be started; and any exception of ``work``.
@@ -47,7 +49,10 @@ async def run_in_child_process(work: Callable[[WorkerContext, A], T], argument: 
 
 
 def _exit_with_parent(parent: int) -> None:
-    """Exit the child once the process ``parent`` has ended: it must not write while the next node runs the same job."""
+    """Exit this child process once the process ``parent`` has ended; called in a thread of its own.
+
+    The child must not write to files while the next node does the same work.
+    """
     never = threading.Event()
     while os.getppid() == parent:
         never.wait(0.2)

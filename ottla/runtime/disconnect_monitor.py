@@ -25,7 +25,7 @@ class DisconnectMonitor:
         self._callbacks: dict[int, Callable[[], None]] = {}
 
     def watch(self, fd: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once when the peer of ``fd`` disconnects.
+        """Call ``callback`` once, on the event loop, when the peer of the socket ``fd`` disconnects; return at once.
 
         Without a free descriptor the connection is not monitored: the next read or write detects the disconnection.
         """
@@ -37,7 +37,7 @@ class DisconnectMonitor:
             self._callbacks[fd] = callback
 
     def unwatch(self, fd: int) -> None:
-        """Stop monitoring a descriptor; must be called before the descriptor is closed."""
+        """Stop monitoring a descriptor, if it is monitored; must be called before the descriptor is closed."""
         if self._callbacks.pop(fd, None) is not None:
             self._unregister(fd)
 

@@ -24,7 +24,10 @@ MEMORY_GROWTH_BYTES = 128 * 1024 * 1024
 
 
 def freeze_garbage_collector() -> None:
-    """Exempt all current objects (of the start) from garbage collection, and make full collections rare."""
+    """Exempt all present objects of the process from garbage collection, and make full collections rare.
+
+    Called once the node has started.
+    """
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_AFTER)
 

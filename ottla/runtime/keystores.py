@@ -32,7 +32,9 @@ class _JksEntries(NamedTuple):
 
 
 def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]:
-    """Return the key of a key store with its certificates as PEM, and the key's password if it is still encrypted.
+    """Return the first key of a key store with its certificates as PEM, and the password of the key in this PEM.
+
+    The password is None if the key is not encrypted, as for PKCS12 and JKS.
 
     Raises:
         InvalidTlsConfig: the store is malformed, has no key, or the password is wrong; OSError: the file cannot be
@@ -56,7 +58,7 @@ def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]
 
 
 def load_certificates_pem(store: TlsStore) -> str:
-    """Return the certificates of a trust store as PEM.
+    """Return the trusted certificates of a trust store as PEM, one after the other.
 
     Raises:
         InvalidTlsConfig: the store is malformed, or the password is wrong; OSError: the file cannot be read.

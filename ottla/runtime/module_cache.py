@@ -85,7 +85,7 @@ class ModuleCache:
         return len(self._cached)
 
     def fill_job(self) -> Iterator[None]:
-        """Add all modules that are not imported yet to the cache and install the importer, as a job.
+        """Install the importer, and add all modules that are not imported yet to the cache; yields after each module.
 
         Raises:
             OSError: a file cannot be read; the next call continues with it.
@@ -104,7 +104,7 @@ class ModuleCache:
                 yield
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """Return the import spec of a cached module; None if the module is not in the cache."""
+        """Return the import spec of a cached module, for Python's import; None if the module is not in the cache."""
         kept = self._cached.get(name)
         if kept is None:
             return None
@@ -125,7 +125,7 @@ class ModuleCache:
         return importlib.import_module(name)
 
     def get_code(self, name: str) -> CodeType:
-        """Return the code object of a cached module, from the cache file instead of the module's own files."""
+        """Return the code object of a cached module from the cache; it stays cached. KeyError for another module."""
         kept = self._cached[name]
         assert self._store is not None
         raw = zlib.decompress(self._store.read(kept.location))
@@ -148,7 +148,13 @@ def _modules(directory: str, package: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _read(store: _MemoryFile, path: str, *, is_package: bool) -> CachedModule:
-    """Read a module's bytecode, or its source if there is no valid bytecode, into the store."""
+    """Copy a module's bytecode, or its source if there is no valid bytecode, to ``store``; return its cache entry.
+
+    ``path``: source file of the module.
+
+    Raises:
+        OSError: the source file cannot be read, or memory is short.
+    """
     cached = importlib.util.cache_from_source(path)
     stat = os.stat(path)
     try:
@@ -171,7 +177,11 @@ MODULE_CACHE = ModuleCache(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 
 
 async def cache_modules() -> None:
-    """Fill the module cache after a node's start; retry every `RETRY_S` while descriptors or memory are short."""
+    """Fill the module cache of this process after a node's start, and yield to other tasks after each module.
+
+    While descriptors or memory are short it is tried again every `RETRY_S`, up to `ATTEMPTS` times. Other errors are
+    logged and leave the cache as it is: imports then read files.
+    """
     for _ in range(ATTEMPTS):
         try:
             for _ in MODULE_CACHE.fill_job():

@@ -34,7 +34,7 @@ def _boot_time_s() -> float:
 
 
 def read_process_stats() -> ProcessStats:
-    """Return the current resource usage of the process; 0 for values that cannot be read."""
+    """Return the current resource usage of this process; 0 for values that ``/proc`` does not have."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     fields = _read("/proc/self/stat").rpartition(")")[2].split()
     started_s = resident = virtual = 0.0

@@ -32,7 +32,11 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Write all of ``data`` at ``offset``; a short write is continued until the system reports an error."""
+        """Write all of ``data`` at ``offset``; a short write is continued until the system reports an error.
+
+        Raises:
+            OSError: the write failed; a part of ``data`` may be written.
+        """
         done = os.pwrite(self._fd, data, offset)
         if done == len(data):
             return
@@ -41,15 +45,15 @@ class RealFile:
             done += os.pwrite(self._fd, view[done:], offset + done)
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Return up to ``size_bytes`` bytes from ``offset`` on."""
+        """Return ``size_bytes`` bytes from ``offset`` on; fewer, or none, at the end of the file."""
         return os.pread(self._fd, size_bytes, offset)
 
     def truncate(self, size_bytes: int) -> None:
-        """Set the length of the file to ``size_bytes``."""
+        """Set the length of the file to ``size_bytes``; a longer file ends with zeros."""
         os.ftruncate(self._fd, size_bytes)
 
     def fsync(self) -> None:
-        """Make data and length of the file durable."""
+        """Make data and length of the file durable; blocks until the disk has them."""
         os.fsync(self._fd)
 
     def close(self) -> None:
@@ -68,7 +72,10 @@ class RealFile:
 
 
 def open_private(path: str) -> int:
-    """Create or empty a file and make it accessible by its owner only; return a descriptor for writing."""
+    """Create or empty a file and make it accessible by its owner only; return a descriptor for writing.
+
+    A path that is not a regular file, such as a terminal, is only opened.
+    """
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         if stat.S_ISREG(os.fstat(number).st_mode):  # not a terminal
@@ -93,7 +100,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 class LockFile(RealFile):
-    """Locked file; `close` releases the lock."""
+    """File that `RealDisk.lock` has locked for this process; `close` releases the lock."""
 
     __slots__ = ("_key",)
 
@@ -125,7 +132,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _unless_missing(error: OSError) -> None:
-    """Raise ``error`` of a directory that cannot be listed, unless the directory does not exist."""
+    """Raise ``error``, unless it is FileNotFoundError; callback of `os.walk` for directories that cannot be listed."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
@@ -147,7 +154,7 @@ class RealDisk:
         return file
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory exists at ``path``."""
+        """Return whether a file or directory exists at ``path``; False for a broken symbolic link."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
@@ -155,7 +162,7 @@ class RealDisk:
         return os.path.isdir(path)
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted."""
+        """Return the names of files and directories in a directory, sorted."""
         return sorted(os.listdir(path))
 
     def list_files(self, path: str) -> list[str]:
@@ -180,7 +187,7 @@ class RealDisk:
         os.replace(old, new)
 
     def unlink(self, path: str) -> None:
-        """Remove a file."""
+        """Remove a file or a symbolic link; FileNotFoundError if it is missing."""
         os.unlink(path)
 
     def rmtree(self, path: str) -> None:
@@ -211,17 +218,17 @@ class RealDisk:
             os.close(fd)
 
     def stat(self, path: str) -> FileStat:
-        """Return size and modification time of a file or directory, by one system call."""
+        """Return size (bytes) and modification time (ms since 1970) of a file or directory, by one system call."""
         found = os.stat(path)
         return FileStat(found.st_size, found.st_mtime_ns // 1_000_000)
 
     def usage(self, path: str) -> tuple[int, int]:
-        """Return total and available bytes of the file system (``statvfs``)."""
+        """Return total bytes of the file system of ``path``, and those available to normal users (``statvfs``)."""
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, path: str) -> File | None:
-        """Create and lock the file at ``path``; return it, or None if the lock is held already.
+        """Create the file at ``path`` if it is missing, and lock it; return it, or None if it is locked already.
 
         It is an fcntl record lock like Kafka's (Java's ``FileChannel.lock``), so that Kafka and Ottla exclude each
         other. Such a lock belongs to the process: a second one in the same process would be granted too, and closing
@@ -239,7 +246,11 @@ class RealDisk:
             return LockFile(fd)
 
     def private(self) -> PrivateDisk:
-        """Return a private disk for the metadata log, with descriptors reserved until it is closed."""
+        """Return a disk for the metadata log, which works even while the process has no free descriptors.
+
+        Opens `RESERVED_DESCRIPTORS` descriptors for it, which `close` of the disk releases. New files are accessible by
+        their owner only.
+        """
         reserve = DescriptorReserve(RESERVED_DESCRIPTORS)
         return PrivateDisk(DescriptorReservingDisk(reserve), reserve.close)
 
@@ -250,7 +261,7 @@ sync, and one each for two concurrent threads."""
 
 
 class DescriptorReserve:
-    """Reserve of open descriptors (of ``/dev/null``), one of which is closed when a call fails without a descriptor."""
+    """Reserve of open descriptors of ``/dev/null``, which a caller closes one by one when the process has none left."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -265,7 +276,7 @@ class DescriptorReserve:
                 self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
     def release_descriptor(self) -> bool:
-        """Close a descriptor of the reserve; return False if it is empty."""
+        """Close a descriptor of the reserve, so that the process has a free one; return False if there was none."""
         with self._guard:
             if not self._held:
                 return False
@@ -274,11 +285,11 @@ class DescriptorReserve:
 
     @property
     def is_full(self) -> bool:
-        """True if no descriptor of the reserve is in use."""
+        """True if all descriptors of the reserve are open, so that none has been released."""
         return len(self._held) == self._count
 
     def close(self) -> None:
-        """Close all descriptors and stop refilling the reserve."""
+        """Close all descriptors of the reserve; `fill` opens none any more."""
         with self._guard:
             self._count = 0
             while self._held:

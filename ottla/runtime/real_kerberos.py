@@ -99,7 +99,9 @@ class RealGssInitiator(_GssContext):
         super().__init__(gss, context)
 
     def step(self, token: bytes) -> bytes:
-        """Process a token of the service, empty at first; return the token to send, possibly empty.
+        """Process a token of the service (empty at first); return the token to send to it, empty if there is none.
+
+        Sets `is_established` once the context is complete. May send a request to the KDC, and blocks meanwhile.
 
         Raises:
             InvalidTicket: the KDC issued no ticket for the service, or the peer is another service.
@@ -113,14 +115,16 @@ class RealGssInitiator(_GssContext):
 
 
 class RealGssAcceptor(_GssContext):
-    """Server side of a context with one client."""
+    """Server side of a context with one client; `client` is its principal, empty before the context is established."""
 
     def __init__(self, library: Any, credentials: Any) -> None:
         super().__init__(library, library.SecurityContext(creds=credentials, usage="accept"))
         self.client = ""
 
     def accept(self, token: bytes) -> bytes:
-        """Process a token of the client; return the token to send, possibly empty.
+        """Process a token of the client; return the token to send to it, empty if there is none.
+
+        Sets `client` (principal) and `is_established` once the context is complete.
 
         Raises:
             InvalidTicket: the token is malformed, for another service, or expired.

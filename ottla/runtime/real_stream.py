@@ -62,7 +62,10 @@ class RealStream:
         self.local: tuple[str, int] = (unmap_ipv4(name[0]), name[1])
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive available bytes into ``buffer``, waiting up to ``timeout_s``; return their number, 0 as `Stream`."""
+        """Receive available bytes into ``buffer``, waiting for the first one up to ``timeout_s``; return their number.
+
+        0: the peer has closed the connection, or ``timeout_s`` has expired.
+        """
         self._sends_until_yield += 1
         # a peer that always has more data must not starve other connections
         if self._sends_until_yield >= _SENDS_UNTIL_YIELD:
@@ -84,7 +87,11 @@ class RealStream:
                     return 0
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Send chunks in order: small ones are joined, file ranges are sent with ``sendfile``."""
+        """Send chunks in order: bytes and small file ranges are joined, large ones are sent with ``sendfile``.
+
+        Raises:
+            OSError: the connection failed. FileReadError, FileTruncatedError: a file range cannot be read.
+        """
         if len(chunks) == 1 and type(data := chunks[0]) is bytes:
             await self._send_bytes(data)
             return
@@ -131,7 +138,10 @@ class RealStream:
         return not self._slow_sends_remaining and self._threads is not None and self._threads.available_tokens > 0
 
     def byte_counts(self) -> tuple[int, int] | None:
-        """Return the bytes received and sent as the kernel counts them; None where it does not (only Linux does)."""
+        """Return the bytes received, and those sent that the peer has acknowledged, as Linux counts them.
+
+        None: the system does not count them, or the connection is closed.
+        """
         option = getattr(socket, "TCP_INFO", None)
         if option is None or not sys.platform.startswith("linux"):
             return None
@@ -145,7 +155,7 @@ class RealStream:
         return received, acknowledged
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once when the peer closes or resets the connection."""
+        """Call ``callback`` once when the peer closes or resets the connection; never if it is closed here already."""
         if self._sock.fileno() >= 0:
             self._hangups.watch(self._sock.fileno(), callback)
 
@@ -197,7 +207,10 @@ class RealStream:
         return done
 
     def detach(self) -> socket.socket:
-        """Stop monitoring the socket and return it to the caller, who owns it then; no task may be waiting for it."""
+        """Stop monitoring the socket for disconnection and return it, open and in non-blocking mode.
+
+        The caller must close it, and must not use this object any more. No task may be waiting for the socket.
+        """
         self._hangups.unwatch(self._sock.fileno())
         return self._sock
 

@@ -32,7 +32,10 @@ class ServiceNotifier:
         return int(limit_us) / 2_000_000
 
     def notify(self, state: str) -> None:
-        """Send ``state`` to systemd: ``READY=1``, ``STOPPING=1`` or ``WATCHDOG=1``, optionally ``STATUS=...`` lines."""
+        """Send ``state`` to systemd: ``READY=1``, ``STOPPING=1`` or ``WATCHDOG=1``, optionally ``STATUS=...`` lines.
+
+        Does nothing without systemd; an error is logged and not raised.
+        """
         if not self._address:
             return
         try:

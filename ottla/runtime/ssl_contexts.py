@@ -58,7 +58,7 @@ class _QuietCallback:
 
 
 def _record_sni_host(sock: Any, name: str | None, context: ssl.SSLContext) -> None:
-    """Store the server name (SNI) that a client requests; it is the name it expects in the brokers' certificates."""
+    """Store the server name (SNI) that a client requests on ``sock``, for `sni_host`; callback of the ssl module."""
     sock.dialled_as = name
 
 
@@ -101,7 +101,7 @@ def _common(context: ssl.SSLContext, tls: TlsConfig) -> None:
 
 
 def _openssl_cipher(name: str) -> str:
-    """Return OpenSSL's name of a cipher suite in Java's form (``TLS_RSA_WITH_AES_256_GCM_SHA384``)."""
+    """Return OpenSSL's name of a cipher suite in Java's form (``TLS_RSA_WITH_AES_256_GCM_SHA384``); else the name."""
     exchange, has_with, rest = name.removeprefix("TLS_").partition("_WITH_")
     if not has_with:
         return name

@@ -36,7 +36,7 @@ class SystemEnv:
         return time.time_ns() // 1_000_000
 
     def uuid(self) -> bytes:
-        """Return a random UUID of version 4, as ``Uuid.randomUuid``.
+        """Return a random UUID of version 4 (16 bytes), as Kafka's ``Uuid.randomUuid``.
 
         Its base64 text does not start with ``-``, which command line tools would parse as an option.
         """

@@ -38,7 +38,7 @@ between. Each event loop has its own lock, since a program may run nodes in seve
 
 
 def _handshake_lock() -> trio.Lock:
-    """Return the handshake lock of the current event loop."""
+    """Return the current event loop's lock for single steps of TLS handshakes; create it at the first call."""
     try:
         return _HANDSHAKE_LOCK.get()
     except LookupError:
@@ -78,6 +78,8 @@ class TlsStream(RealStream):
     async def handshake(self) -> str | None:
         """Perform the TLS handshake; return the subject of the peer's certificate, None without a certificate.
 
+        The host of `local` becomes the server name (SNI) that a client has requested, if it has.
+
         Raises:
             OSError: the handshake failed, or the certificate is not trusted. trio.ClosedResourceError: `close` was
             called.
@@ -102,7 +104,10 @@ class TlsStream(RealStream):
             await trio.lowlevel.wait_readable(self._sock)
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive the bytes of one TLS record, or of several full ones, as `RealStream.receive_into`."""
+        """Receive the bytes of one TLS record, or of several full ones, into ``buffer``, and return their number.
+
+        0: the peer has closed the connection, or ``timeout_s`` has expired before the first byte.
+        """
         self._sends_until_yield += 1
         if self._sends_until_yield >= 64:
             self._sends_until_yield = 0
@@ -164,7 +169,7 @@ class TlsStream(RealStream):
             offset += piece.size_bytes
 
     def close(self) -> None:
-        """Send a TLS close_notify if that does not block, which tells the peer that no data is missing, and close."""
+        """Send a TLS close_notify if that does not block, and close; by it the peer sees that no data is missing."""
         if self._sock.fileno() >= 0:
             with suppress(OSError, ValueError):
                 self._tls.unwrap()
@@ -172,7 +177,7 @@ class TlsStream(RealStream):
 
 
 def _read_from_page_cache(piece: FileSlice, kept: bytearray) -> memoryview | None:
-    """Read a file range from the page cache into ``kept`` and return it; None if it is not cached completely."""
+    """Read a file range into ``kept`` and return that part of it; None if the page cache does not have all bytes."""
     into = memoryview(kept)[: piece.size_bytes]
     try:
         count = os.preadv(piece.file.fileno(), [into], piece.offset, os.RWF_NOWAIT)
