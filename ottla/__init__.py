@@ -44,7 +44,7 @@ __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - names of a table
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module of a public name at its first use, and return the name's value."""
+    """Import the module of a public name at its first use, and return its value; AttributeError for another name."""
     if name not in _MODULES:
         raise AttributeError(f"module 'ottla' has no attribute {name!r}")
     value = getattr(import_module(_MODULES[name]), name)

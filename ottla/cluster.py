@@ -54,11 +54,11 @@ separate, since a controller's port is stored in its directory, while a restarte
 
 
 class ClusterFailed(Exception):
-    """Raised if a node fails to start; the message has the node id and the node's last log line."""
+    """Raised if the cluster cannot start; for a node that fails, the message has its id and its last log line."""
 
 
 def free_ports(host: str, count: int, among: range) -> list[int]:
-    """Return ``count`` different ports of the range ``among`` without a listener.
+    """Return ``count`` different ports of the range ``among`` without a listener; fewer if it has no more.
 
     Raises:
         OSError: the address does not belong to this machine.
@@ -121,7 +121,7 @@ class ClusterNode(FaultControls):
         return None if self._process is None else self._process.poll()
 
     def start(self, settings: Mapping[str, str]) -> None:
-        """Write the properties file and start the process; `wait` waits until the node is ready."""
+        """Write ``settings`` to the properties file and start the process; return before the node is ready."""
         with open(open_private(self.config), "w", encoding="utf-8") as file:
             file.write(dumps_settings(settings))
         command = [sys.executable, "-m", "ottla.cli.main", "serve", "--config", self.config]
@@ -142,7 +142,7 @@ class ClusterNode(FaultControls):
         finished.set()
 
     def wait(self) -> None:
-        """Wait until the node accepts connections of clients.
+        """Wait until the node that was started accepts connections of clients.
 
         Raises:
             ClusterFailed: the process ended, or is not ready within `START_WITHIN_S`.
@@ -163,7 +163,7 @@ class ClusterNode(FaultControls):
                 self._process.send_signal(number)
 
     def wait_end(self) -> None:
-        """Wait until the process ends; kill it after `STOP_WITHIN_S`."""
+        """Wait until the process ends; after `STOP_WITHIN_S` kill it with SIGKILL."""
         if self._process is not None:
             try:
                 self._process.wait(STOP_WITHIN_S)
@@ -173,7 +173,7 @@ class ClusterNode(FaultControls):
 
 
 class Cluster(ClusterFaultControls):
-    """Cluster of nodes that run as processes of this machine.
+    """Cluster of nodes that run as processes of this machine; `start` or ``with`` starts them.
 
     Args:
         nodes: number of nodes.
@@ -235,7 +235,7 @@ class Cluster(ClusterFaultControls):
         return security_setup.client_config(made, kind, self.bootstrap_servers)
 
     def write_client_files(self) -> list[str]:
-        """Write client settings in each form into the data directory; return a line for each, none without security."""
+        """Write files with client settings into the data directory, if it has security; return a text for each file."""
         if self._secured is None:
             return []
         return security_setup.write_client_files(self._secured, self._data_dir, self.bootstrap_servers)
@@ -326,7 +326,7 @@ class Cluster(ClusterFaultControls):
                 format_directories([directory], directory, plan, machine.now_ms(), machine.uuid)
 
     def _settings_of(self, node: ClusterNode) -> dict[str, str]:
-        """Return the settings of a node; settings of the user take precedence."""
+        """Return the broker settings of a node: defaults, over them those of the user, over them identity and ports."""
         copies, least = str(min(len(self.nodes), 3)), str(min(len(self.nodes), 2))
         controllers = ",".join(format_address(x.host, x.controller_port) for x in self.nodes)
         name, secured = "PLAINTEXT", dict[str, str]()
@@ -357,7 +357,7 @@ class Cluster(ClusterFaultControls):
         }
 
     def kill(self, node_id: int) -> None:
-        """Kill a node with SIGKILL and wait for the end of its process."""
+        """Kill a node with SIGKILL, if it runs, and wait for the end of its process."""
         self.node(node_id).signal(signal.SIGKILL)
         self.node(node_id).wait_end()
 

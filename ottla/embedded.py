@@ -47,7 +47,7 @@ class BrokerFailed(Exception):
 
 
 class Broker(FaultControls):
-    """Embedded node, broker and controller in one.
+    """Embedded node, broker and controller in one; `start`, ``with`` or ``async with`` starts it.
 
     Args:
         data_dir: path of the data directory; None: a temporary directory that is removed afterwards.
@@ -124,17 +124,17 @@ class Broker(FaultControls):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Append records to a topic, as `BlockingClient.produce`."""
+        """Append a record for each value and wait for the acknowledgements, as `BlockingClient.produce`."""
         self.client.produce(topic, *values, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
 
     def records(self, topic: str, *, committed: bool = False) -> list[TopicRecord]:
-        """Return all records of a topic, as `BlockingClient.records`."""
+        """Return all records of a topic by partition and offset, as `BlockingClient.records`."""
         return self.client.records(topic, committed=committed)
 
     def expect(
         self, topic: str, count: int, *, timeout_s: float = WAIT_TIMEOUT_S, committed: bool = False
     ) -> list[TopicRecord]:
-        """Wait until a topic has at least ``count`` records, as `BlockingClient.expect`."""
+        """Wait until a topic has at least ``count`` records; return all of them, as `BlockingClient.expect`."""
         return self.client.expect(topic, count, timeout_s=timeout_s, committed=committed)
 
     def wait_for(
@@ -145,7 +145,7 @@ class Broker(FaultControls):
 
     @property
     def is_running(self) -> bool:
-        """True from start to stop, unless the node has stopped by itself."""
+        """True from start to stop, unless the node has stopped by itself; False in a forked child process."""
         if self._owner_pid != os.getpid():
             return False
         if self._child is not None:
@@ -153,7 +153,7 @@ class Broker(FaultControls):
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> Broker:
-        """Start the node, and wait until it accepts connections of clients.
+        """Start the node, wait until it accepts connections of clients, and return this object.
 
         Raises:
             BrokerFailed: the node runs already, or cannot start.
@@ -192,7 +192,7 @@ class Broker(FaultControls):
         return self
 
     def _secure(self, directory: str) -> None:
-        """Create certificates and a user, or read the ones that an earlier start created."""
+        """Create certificates and a user, or read the ones that an earlier start created; else raise BrokerFailed."""
         tls, mechanism = self._security
         try:
             self._secured = security_setup.ensure_security_setup(directory, (self.host,), tls=tls, mechanism=mechanism)
@@ -253,7 +253,7 @@ class Broker(FaultControls):
         self.port = int(line.split("started: ")[1].split(",")[0].rpartition(":")[2])
 
     def _write_settings(self) -> str:
-        """Write the settings to a file of mode 0600 and return its path: all users can see a process's arguments."""
+        """Write the settings to a new file of mode 0600 and return its path, since all users can see arguments."""
         number, path = tempfile.mkstemp(prefix="ottla-", suffix=".properties")
         with open(number, "w", encoding="utf-8") as file:
             file.write(dumps_settings(self.settings))
@@ -283,7 +283,7 @@ class Broker(FaultControls):
             shutil.rmtree(temporary, ignore_errors=True)
 
     def _shut_down(self) -> None:
-        """Stop the thread or the child process of the node."""
+        """Stop the thread or the child process of the node, and wait until it has ended; the data stay."""
         if self._owner_pid != os.getpid():  # in a forked child: owned by the parent process
             self._thread = self._child = self._temporary = None
             return
@@ -365,7 +365,7 @@ class AsyncBroker(AsyncFaultControls):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Append records to a topic, as `BlockingClient.produce`."""
+        """Append a record for each value and wait for the acknowledgements, as `BlockingClient.produce`."""
         await run_in_thread(
             lambda: self.broker.produce(
                 topic, *values, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
@@ -373,13 +373,13 @@ class AsyncBroker(AsyncFaultControls):
         )
 
     async def records(self, topic: str, *, committed: bool = False) -> list[TopicRecord]:
-        """Return all records of a topic, as `BlockingClient.records`."""
+        """Return all records of a topic by partition and offset, as `BlockingClient.records`."""
         return await run_in_thread(lambda: self.broker.records(topic, committed=committed))
 
     async def expect(
         self, topic: str, count: int, *, timeout_s: float = WAIT_TIMEOUT_S, committed: bool = False
     ) -> list[TopicRecord]:
-        """Wait until a topic has at least ``count`` records, as `BlockingClient.expect`."""
+        """Wait until a topic has at least ``count`` records; return all of them, as `BlockingClient.expect`."""
         return await run_in_thread(lambda: self.broker.expect(topic, count, timeout_s=timeout_s, committed=committed))
 
     async def wait_for(

@@ -74,7 +74,11 @@ def pytest_report_header() -> str:
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Scope:
-    """Return the scope of the fixtures of the embedded broker, from the option ``ottla_scope``."""
+    """Return the scope of the fixtures of the embedded broker, from the option ``ottla_scope``; called by pytest.
+
+    Raises:
+        UsageError: the option has another value than `SCOPES`.
+    """
     value = config.getini("ottla_scope")
     if value not in SCOPES:
         raise pytest.UsageError(f"ottla_scope: {value} (choose from {', '.join(SCOPES)})")
@@ -94,7 +98,11 @@ def _number(config: pytest.Config, name: str) -> int:
 
 
 def _settings(config: pytest.Config) -> dict[str, str]:
-    """Return the broker settings of the option ``ottla_settings``."""
+    """Return the broker settings of the option ``ottla_settings``, lines of ``KEY=VALUE``, by their keys.
+
+    Raises:
+        UsageError: a line has no equals sign.
+    """
     out = {}
     for item in config.getini("ottla_settings"):
         key, separator, value = item.partition("=")
@@ -117,7 +125,7 @@ def kafka_broker_options(pytestconfig: pytest.Config) -> dict[str, Any]:
 
 @pytest.fixture(scope=_scope)
 def kafka_broker(kafka_broker_options: dict[str, Any]) -> Iterator[Broker | None]:
-    """Yield the embedded broker; None if ``OTTLA_TEST_BOOTSTRAP`` names another cluster."""
+    """Start the embedded broker, yield it, and stop it; None if ``OTTLA_TEST_BOOTSTRAP`` names another cluster."""
     if os.environ.get(EXTERNAL):
         yield None
         return
@@ -130,7 +138,10 @@ def kafka_broker(kafka_broker_options: dict[str, Any]) -> Iterator[Broker | None
 
 @pytest.fixture(scope=_scope)
 def kafka_client(kafka_broker: Broker | None) -> BlockingClient:
-    """Client of the cluster under test: ``produce``, ``records``, ``expect``, ``wait_for``, ``create_topic``."""
+    """Client of the cluster under test: ``produce``, ``records``, ``expect``, ``wait_for``, ``create_topic``.
+
+    The tests that use it fail if an external cluster cannot be reached.
+    """
     if kafka_broker is not None:
         return kafka_broker.client
     # lazy: 47.0 ms, 2865 kB
@@ -233,7 +244,7 @@ def kafka_group(kafka_client: BlockingClient, request: pytest.FixtureRequest) ->
 
 
 def _delete(work: Callable[[], None], subject: str) -> None:
-    """Call ``work`` to delete a topic or group of a test; warn if it remains."""
+    """Call ``work`` to delete a topic or group of a test; warn if that fails, unless ``subject`` does not exist."""
     # lazy: 2.6 ms, 74 kB
     from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
