@@ -1,4 +1,4 @@
-"""Sections of the page of limits: the order of its rows, and the rows of settings."""
+"""Sections of the page of limits ``docs/reference/limits.md``: the order of its rows, and the texts of settings."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ differences from Kafka that are not listed here.
 """
 
 BEFORE_LOGIN = """\
-Nothing but ApiVersions, SaslHandshake and SaslAuthenticate is decoded on a listener that asks for a login.
+Only ApiVersions, SaslHandshake and SaslAuthenticate are decoded on a listener that requires authentication.
 
-sasl.server.max.receive.size bytes | a frame before the login is complete, and while somebody logs in again | the
-connection ends, and the log says so. A frame takes memory only as its bytes arrive
+sasl.server.max.receive.size bytes | a frame before the authentication is complete, and during a re-authentication | the
+connection is closed, and a message is logged. A frame takes memory only as its bytes arrive
 
 broker.config.limits.AUTHENTICATION_TIMEOUT_MS
 
 broker.config.limits.MAX_PRE_AUTH_BYTES
 
-ottla.runtime.tls_stream._HANDSHAKE_LOCK turns | the steps of TLS handshakes, of all that come in | the others wait;
-everybody who is connected gets a turn in between
+ottla.runtime.tls_stream._HANDSHAKE_LOCK turns | steps of the TLS handshakes of all connections | the other steps wait;
+requests are served in between
 
-connection.failed.authentication.delay.ms time | how long a failed login is held | it is answered then, and the
-connection ends
+connection.failed.authentication.delay.ms time | delay of the response to a failed authentication | the response is sent
+then, and the connection is closed
 
 broker.config.limits.MAX_INVALID_UTF8_BYTES
 
-client.scram.MAX_MESSAGE_BYTES bytes | a message of SCRAM | counts as none: the login fails
+client.scram.MAX_MESSAGE_BYTES bytes | a message of SCRAM | the authentication fails
 
 controller.limits.MAX_SCRAM_FIELD_BYTES
 
@@ -51,36 +51,37 @@ escaped
 """
 
 CONNECTIONS = """\
-max.connections count | connections, of all listeners for clients together and of each one | who comes then waits,
-unread, until another one leaves. The brokers' own listener lets its own in all the same: then who has been silent for
-longest elsewhere is hung up on
+max.connections count | connections, of all listeners for clients together and of each one | a further connection is not
+read until another one is closed. The inter-broker listener accepts further ones nevertheless: then the connection of
+another listener that was idle for longest is closed
 
-max.connections.per.ip count | connections from one address; `max.connections.per.ip.overrides` names other numbers |
-who comes then is hung up on
+max.connections.per.ip count | connections from one address; `max.connections.per.ip.overrides` names other numbers | a
+further connection is closed
 
 max.connection.creation.rate count | new connections in a second, of all listeners together and of each one | each waits
-until the rate is back at it, {broker.config.limits.MAX_CONNECTION_THROTTLE_MS} at most. Who is over a quota of its
-address (`connection_creation_rate`) waits as long, unread, and is hung up on
+until the rate is back at the limit, {broker.config.limits.MAX_CONNECTION_THROTTLE_MS} at most. A connection above the
+quota of its address (`connection_creation_rate`) waits as long, is not read, and is closed
 
-connections.max.idle.ms time | how long a connection may ask nothing, or read nothing of its answer | it is hung up on;
-a negative number is no limit
+connections.max.idle.ms time | time in which a connection sends no request, or reads nothing of a response | it is
+closed; a negative number is no limit
 
-connections.max.reauth.ms endless | how long a login counts; a token may end before | the connection ends with its next
-request, unless that begins to log in again; {broker.config.limits.MIN_REAUTHENTICATION_INTERVAL_MS} may, sooner it is
-ILLEGAL_SASL_STATE
+connections.max.reauth.ms endless | validity of an authentication; a token may expire earlier | the connection is closed
+at its next request, unless that begins a re-authentication; {broker.config.limits.MIN_REAUTHENTICATION_INTERVAL_MS} is
+possible, an earlier one gets ILLEGAL_SASL_STATE
 
-broker.network.connection._KEPT_BUFFER_BYTES bytes | the buffer a connection keeps between its requests | a larger one
-is let go once all in it is answered, and the next one begins with {broker.network.connection._FIRST_BUFFER_BYTES bytes}
+broker.network.connection._KEPT_BUFFER_BYTES bytes | the receive buffer that a connection keeps between requests | a
+larger one is released when its requests are served, and the next one begins with
+{broker.network.connection._FIRST_BUFFER_BYTES bytes}
 
-jobs.time_slice.SLICE_MS time | how long a connection's requests, or one of them that has many rows, have the loop |
-others get their turn, then it goes on
+jobs.time_slice.SLICE_MS time | time for which the requests of a connection, or one request with many rows, run on the
+event loop | other tasks run, then they continue
 
 broker.config.limits.MAX_QUOTA_COUNTERS
 """
 
 REQUESTS = """\
-socket.request.max.bytes bytes | a request | the connection ends, and the log says so. A request takes memory only as
-its bytes arrive
+socket.request.max.bytes bytes | a request | the connection is closed, and a message is logged. A request takes memory
+only as its bytes arrive
 
 wire.limits.MAX_STRING_BYTES
 
@@ -90,20 +91,20 @@ wire.limits.BUDGET_FREE_BYTES
 
 wire.limits.BUDGET_FREE_RETAINED_BYTES
 
-message.max.bytes bytes | a batch of records, of which a request has one for each partition; a topic's own
-`max.message.bytes` | MESSAGE_TOO_LARGE. So it is for a batch that is packed anew, as soon as it has grown so large
+message.max.bytes bytes | a record batch, of which a request has one for each partition; `max.message.bytes` of a topic
+takes precedence | MESSAGE_TOO_LARGE, also for a batch that is compressed anew, as soon as it has become that large
 
-log.log_validator.PIECE_BYTES bytes | what is unpacked at a time of a batch whose records are looked at before they are
-taken | others get their turn before the next piece, and nothing of it is kept but what is packed anew
+log.log_validator.PIECE_BYTES bytes | uncompressed bytes at a time of a batch whose records are validated before the
+append | other tasks run before the next piece, and only what is compressed anew stays in memory
 
 wire.limits.MAX_DECOMPRESSED_BYTES
 
-wire.record_batch.records.PIECE_BYTES bytes | what is kept unpacked at a time of a batch in which ListOffsets by time
-looks | others get their turn before the next piece
+wire.record_batch.records.PIECE_BYTES bytes | uncompressed bytes at a time of a batch in which ListOffsets searches by
+timestamp | other tasks run before the next piece
 
-wire.record_batch.compression.MAX_COMPRESSION_RATIOS packed | what compressed records may unpack to, by gzip, snappy,
-lz4 and zstd, as far as the number of records goes that a batch says it has | INVALID_RECORD for more than would fit
-then. Kafka, which goes through all records of a batch, counts them
+wire.record_batch.compression.MAX_COMPRESSION_RATIOS packed | assumed size of uncompressed records, by gzip, snappy, lz4
+and zstd, with which the record count of a batch header is compared | INVALID_RECORD for more records than fit into it.
+Kafka decompresses all batches and counts the records
 
 broker.config.limits.MAX_CONCURRENT_DECOMPRESSIONS
 
@@ -111,8 +112,8 @@ wire.limits.SNAPPY_MAX_RATIO
 
 log.limits.MAX_RECORD_ERRORS_PER_BATCH
 
-fetch.max.bytes bytes | records in the answer to a fetch | less is sent; the first batch is, whatever its size. A share
-fetch divides it among its partitions
+fetch.max.bytes bytes | records in the response to Fetch | fewer are sent; the first batch is sent, whatever its size.
+ShareFetch divides it among its partitions
 
 broker.config.limits.MAX_DESCRIBED_PARTITIONS
 """
@@ -155,7 +156,7 @@ broker.config.limits.MAX_SYNC_GROUP_ASSIGNMENTS
 
 group.share.max.size count | members of a share group | GROUP_MAX_SIZE_REACHED
 
-offset.metadata.max.bytes chars | the note beside a committed position | OFFSET_METADATA_TOO_LARGE for that partition
+offset.metadata.max.bytes chars | the metadata of a committed offset | OFFSET_METADATA_TOO_LARGE for that partition
 
 broker.config.limits.MAX_PATTERN_BYTES
 
@@ -165,33 +166,34 @@ broker.config.limits.MAX_STREAMS_TASKS
 
 broker.config.limits.MAX_SHARE_MEMBER_ID_CHARS
 
-group.share.max.share.sessions count | sessions of share fetches, with
-{broker.config.limits.MAX_CACHED_SHARE_PARTITIONS} partitions in all of them | SHARE_SESSION_LIMIT_REACHED, which
-whoever asks is told once its `max_wait_ms` is over. Kafka counts sessions alone
+group.share.max.share.sessions count | share sessions, with
+{broker.config.limits.MAX_CACHED_SHARE_PARTITIONS} partitions in all of them | SHARE_SESSION_LIMIT_REACHED, which is
+returned after `max_wait_ms`. Kafka counts sessions only
 
 broker.config.limits.MAX_SHARE_SESSION_PARTITIONS
 
-group.share.partition.max.record.locks count | records of a partition that a share group has in flight; its own
-`share.partition.max.record.locks` | no new ones are handed out until the first are done with. Whole record batches are
-handed out, the last one beyond it
+group.share.partition.max.record.locks count | records of a partition that a share group has in flight;
+`share.partition.max.record.locks` of a group takes precedence | no further records are acquired until the first ones
+are acknowledged. Whole record batches are acquired, the last one beyond the limit
 
 broker.config.limits.MAX_SHARE_BATCH_CUTS
 
 broker.config.limits.MAX_WRITTEN_SHARE_BATCHES
 
-transaction.max.timeout.ms time | the time a producer may want for a transaction | INVALID_TRANSACTION_TIMEOUT. A
-transaction that is open for longer than it wanted is aborted
+transaction.max.timeout.ms time | the transaction timeout that a producer requests | INVALID_TRANSACTION_TIMEOUT. A
+transaction that is open for longer than its timeout is aborted
 
-max.incremental.fetch.session.cache.slots count | fetch sessions | the one that is idle for longest gives way if nobody
-used it for {broker.config.limits.MIN_FETCH_SESSION_EVICTION_MS}, and a reader's to a follower in any case; else the
-fetch is answered without a session
+max.incremental.fetch.session.cache.slots count | fetch sessions | the session that was idle for longest is evicted if
+it was not used for {broker.config.limits.MIN_FETCH_SESSION_EVICTION_MS}, and a consumer's session for a follower's in
+any case; else the response has no session
 
 broker.config.limits.MAX_FETCH_SESSION_PARTITIONS
 
 broker.config.limits.MAX_RENEWERS
 
-telemetry.max.bytes bytes | metrics a client pushes at once, packed and unpacked | TELEMETRY_TOO_LARGE; INVALID_RECORD
-where they only unpack to more, or a value has more than {broker.config.limits.MAX_METRIC_FIELDS} fields
+telemetry.max.bytes bytes | metrics that a client pushes at once, compressed and uncompressed | TELEMETRY_TOO_LARGE;
+INVALID_RECORD if only the uncompressed metrics are larger, or a value has more than
+{broker.config.limits.MAX_METRIC_FIELDS} fields
 
 broker.config.limits.MAX_CLIENT_METRICS_INSTANCES
 
@@ -261,9 +263,9 @@ broker.config.limits.MAX_METRICS_GROUP_OFFSETS
 """
 
 SECTIONS = {
-    "Before somebody has logged in": BEFORE_LOGIN,
+    "Before authentication": BEFORE_LOGIN,
     "Connections": CONNECTIONS,
     "A request": REQUESTS,
     "Topics, settings, access rules": METADATA,
-    "Groups, transactions, and what is remembered of clients": GROUPS,
+    "Groups, transactions, and state of clients": GROUPS,
 }
