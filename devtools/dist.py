@@ -29,7 +29,11 @@ READY = "Kafka Server started: "
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build into ``dist/``, print the hashes, and check on demand."""
+    """Build into ``dist/`` or ``--out``, print the hashes, and check the result with ``--check``.
+
+    Returns:
+        Exit status: 1 if two builds differ, or the first record took longer than ``--within``; else 0.
+    """
     parser = argparse.ArgumentParser("python -m devtools.dist", description=__doc__)
     parser.add_argument("--check", action="store_true", help="build twice, install the wheel, serve a record")
     parser.add_argument(
@@ -58,7 +62,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build(out: Path, backend: Path) -> dict[str, str]:
-    """Build both distributions and the documentation of the commit; return the SHA-256 of each file."""
+    """Build source distribution, wheel and documentation of the commit ``HEAD`` into ``out``.
+
+    ``backend``: folder with the installed build backend.
+
+    Returns:
+        SHA-256 of each file, in hexadecimal, by its name.
+    """
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or _git("log", "-1", "--format=%ct"))
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +95,11 @@ def build(out: Path, backend: Path) -> dict[str, str]:
 
 
 def _build_site(tree: Path, archive: Path, epoch: int) -> None:
-    """Build the documentation site of a source tree into an archive with one folder."""
+    """Build the documentation site of a source tree into ``archive`` (.tar.gz), in which it is one folder.
+
+    Raises:
+        SystemExit: Sphinx fails or warns.
+    """
     site, raw = tree.parent / "site", tree.parent / "site.tar"
     command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "-d", str(tree.parent / "doctrees"), "docs"]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
@@ -98,7 +112,7 @@ def _build_site(tree: Path, archive: Path, epoch: int) -> None:
 
 
 def _install_backend(folder: Path) -> None:
-    """Install the pinned build backend into a folder."""
+    """Install the pinned build backend into a folder by pip; SystemExit if that fails."""
     pinned = ROOT / "packaging" / "build-requirements.txt"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     done = subprocess.run([*command, "--target", folder, "-r", pinned], capture_output=True, text=True, check=False)
@@ -107,7 +121,10 @@ def _install_backend(folder: Path) -> None:
 
 
 def _run_build(kind: str, tree: Path, out: Path, backend: Path, epoch: int) -> None:
-    """Build with the backend that is installed in a folder."""
+    """Build the distribution ``kind`` (``--sdist`` or ``--wheel``) of ``tree`` into ``out``; SystemExit if it fails.
+
+    ``backend``: folder with the build backend. ``epoch``: time of all files, in seconds since 1970.
+    """
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONPATH": str(backend)}
     command = [sys.executable, "-m", "build", kind, "--no-isolation", "--outdir", str(out), str(tree)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -116,7 +133,10 @@ def _run_build(kind: str, tree: Path, out: Path, backend: Path, epoch: int) -> N
 
 
 def rewrite_archive(source: Path, target: Path, epoch: int) -> None:
-    """Copy a source distribution; members are sorted, their times, owners and modes are fixed."""
+    """Write the tar archive ``source`` to ``target`` as .tar.gz with sorted members and fixed times, owners and modes.
+
+    ``epoch``: time of all members, in seconds since 1970.
+    """
     with (
         tarfile.open(source) as read,
         target.open("wb") as file,
@@ -131,7 +151,11 @@ def rewrite_archive(source: Path, target: Path, epoch: int) -> None:
 
 
 def first_message(wheel: Path) -> float:
-    """Install a wheel into an empty environment, serve, write a record and read it; return the seconds."""
+    """Install a wheel into an empty environment, start a node, write a record and read it; return the time in seconds.
+
+    Raises:
+        SystemExit: another record was read. CalledProcessError, TimeoutExpired: a command failed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
         venv.create(Path(folder, "venv"), with_pip=True)
@@ -152,7 +176,7 @@ def first_message(wheel: Path) -> float:
 
 
 def _exchange(ottla: Path, address: str) -> None:
-    """Write a record and read it."""
+    """Write a record to the node at ``address`` and read it by the command line tool; SystemExit if it is another."""
     to = ("--bootstrap-server", address)
     subprocess.run([ottla, "produce", "greetings", *to], input="hello\n", text=True, check=True, timeout=30)
     consume = [ottla, "consume", "greetings", "--from-beginning", "--exit", *to]

@@ -1,4 +1,4 @@
-"""Work in forks of this process: a few at a time, each with a limit of processor time and memory."""
+"""Pool of forks of this process, for mutation tests: each fork has limits of processor time and memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _fork(work: Callable[[], int], cpu_s: float, output: str) -> int:
 
 
 class ForkPool:
-    """Pool of forks with a limit; each ends by itself or is killed at its deadline."""
+    """Pool of at most ``jobs`` forks at a time; each ends by itself or is killed at its deadline."""
 
     def __init__(self, jobs: int) -> None:
         self._jobs, self._running = jobs, dict[int, tuple[float, Callable[[int | None], None]]]()
@@ -56,13 +56,21 @@ class ForkPool:
         done: Callable[[int | None], None],
         output: str = os.devnull,
     ) -> None:
-        """Run `work` in a fork as soon as fewer than `jobs` run; `done` gets its status, None after a timeout."""
+        """Wait until fewer than `jobs` forks run, start a fork, and return without waiting for its end.
+
+        Args:
+            work: called in the fork; its result is the exit status.
+            limit_s: limit of its processor time in seconds; it is killed 15 s after as much time by the clock.
+            done: called in this process, by a later call of `start` or `finish`, with the exit status (negative for a
+                signal), or with None if the fork was killed at the deadline.
+            output: file for standard output and standard error of the fork.
+        """
         while len(self._running) >= self._jobs:
             self._poll()
         self._running[_fork(work, limit_s, output)] = (time.monotonic() + 15 + limit_s, done)
 
     def finish(self) -> None:
-        """Wait for all."""
+        """Wait until all forks have ended, and call their `done` functions."""
         while self._running:
             self._poll()
 
@@ -80,6 +88,6 @@ class ForkPool:
 
 
 def _end_group(pid: int) -> None:
-    """Kill the fork and its descendants."""
+    """Kill a fork and its descendants, which are the process group ``pid``; do nothing if there are none."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)

@@ -22,9 +22,11 @@ INTERNED = 100_000
 
 
 def main() -> None:
-    """Measure a plan: `base` is imported first, then in a fork for each case `importer`, then `targets`, measured.
+    """Read a plan (JSON) from standard input, measure its imports, and print a list of (ms, bytes), one for each case.
 
-    The time is processor time, the least of `ROUNDS` forks; the memory is what `tracemalloc` counts after a collection.
+    ``base``: modules that are imported first, in this process. ``cases``: pairs of an importing module and its target
+    modules, which are imported in this order in a fork; only the targets are measured. The time is processor time, the
+    least of `ROUNDS` forks; the memory is what `tracemalloc` counts after a collection.
     """
     plan = json.load(sys.stdin)
     for name in plan["base"]:
@@ -41,7 +43,7 @@ def main() -> None:
 
 
 def run_fork(importer: str, targets: list[str], *, is_traced: bool) -> float:
-    """Import in a fork of this process.
+    """Import modules in a fork of this process, and return the cost.
 
     Args:
         importer: module that is imported before the measurement.
@@ -73,7 +75,11 @@ def run_fork(importer: str, targets: list[str], *, is_traced: bool) -> float:
 
 
 def measure(importer: str, targets: list[str], *, is_traced: bool) -> float:
-    """Import `targets` in this process; return seconds of processor time, or bytes."""
+    """Import `importer`, then `targets`, in this process.
+
+    Returns:
+        Processor time in seconds of the imports of `targets`, or with `is_traced` the memory that they keep, in bytes.
+    """
     import_module(importer)
     gc.collect()
     if is_traced:

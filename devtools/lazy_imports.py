@@ -46,28 +46,28 @@ SLACK_KB, SLACK_MS = 12, 1.5
 
 
 class LazyImport(NamedTuple):
-    """A function-level import, or several that directly follow one another."""
+    """A function-level import statement, or several that directly follow one another."""
 
     path: Path
     lineno: int
     targets: tuple[str, ...]
     """Modules, and for a table of modules one name that ends in ``.*``."""
     comment: tuple[float, int] | None
-    """Milliseconds and kilobytes as the comment states them."""
+    """Milliseconds and kilobytes as the comment states them; None without a comment."""
 
     @property
     def place(self) -> str:
-        """Return path and line."""
+        """Path relative to the root, and line, such as ``broker/node.py:12``."""
         return f"{self.path.relative_to(ROOT)}:{self.lineno}"
 
     @property
     def importer(self) -> str:
-        """Return the name of the module that imports."""
+        """Name of the module that imports."""
         return module_name(self.path)
 
 
 class Cost(NamedTuple):
-    """Measured cost of an import."""
+    """Measured cost of an import: processor time, and memory in units of 1,024 bytes."""
 
     ms: float
     kb: int
@@ -149,7 +149,7 @@ def _groups(statements: list[ast.stmt], lines: list[str]) -> Iterator[tuple[int,
 
 
 def _targets(statement: ast.stmt) -> list[str]:
-    """Return the modules that a statement imports."""
+    """Return the names of the modules that a statement imports; empty if it is no import."""
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]
     if not isinstance(statement, ast.ImportFrom):
@@ -159,7 +159,10 @@ def _targets(statement: ast.stmt) -> list[str]:
 
 
 def _computed_target(argument: ast.expr) -> list[str]:
-    """Return the module, or the table of modules, that a call of ``import_module`` imports."""
+    """Return the module that a call of ``import_module`` imports, or ``PACKAGE.*`` for a name that is computed.
+
+    Empty if it is not a module of Ottla.
+    """
     if isinstance(argument, ast.Constant):
         name = str(argument.value)
         return [name] if name.split(".", maxsplit=1)[0] == "ottla" else []
@@ -171,7 +174,7 @@ def _computed_target(argument: ast.expr) -> list[str]:
 
 
 def expand(target: str) -> list[str]:
-    """Return the modules of a target."""
+    """Return the modules of a target: itself, or all modules below the package of ``PACKAGE.*``."""
     if not target.endswith(".*"):
         return [target]
     package = target[:-2]
@@ -181,7 +184,7 @@ def expand(target: str) -> list[str]:
 
 
 def start_modules() -> list[str]:
-    """Start a node that stands alone, end it, and return the modules that it imported, in order."""
+    """Start a single node in a process, stop it, and return the names of the modules that it imported, in order."""
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-c", START, f"{directory}/data"]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as node:
@@ -193,7 +196,7 @@ def start_modules() -> list[str]:
 
 
 def measure(found: list[LazyImport]) -> list[Cost]:
-    """Return the cost of each import."""
+    """Measure each import in other processes; return the costs in the same order, `UNKNOWN` without the library."""
     alone = start_modules()
     costs: dict[int, Cost] = {}
     for base in ([], alone):
@@ -218,7 +221,10 @@ def _is_process(importer: str, alone: list[str]) -> bool:
 
 
 def is_accurate(comment: tuple[float, int], cost: Cost) -> bool:
-    """Return True if a comment states a cost, within the noise of a measurement and the speed of a machine."""
+    """Return True if a comment states a cost, within the noise of a measurement and the speed of a machine.
+
+    Also True for `UNKNOWN`. ``comment``: ms and kB.
+    """
     if cost is UNKNOWN:
         return True
     ms, kb = comment
@@ -227,7 +233,10 @@ def is_accurate(comment: tuple[float, int], cost: Cost) -> bool:
 
 
 def write_comment(each: LazyImport, cost: Cost) -> None:
-    """Correct the comment of an import, or put one on the line above; its reason stays."""
+    """Write a cost into the comment of an import, in its file; add the comment on the line above if there is none.
+
+    The reason in the comment stays. An added line moves later imports of the file.
+    """
     lines = each.path.read_text().split("\n")
     at = each.lineno - 1
     for i in (at, at - 1):
@@ -242,7 +251,11 @@ def write_comment(each: LazyImport, cost: Cost) -> None:
 
 
 def main() -> int:
-    """List the imports with cost and comment; return 1 where a comment is missing or wrong."""
+    """Measure and print the imports with their costs and comments; correct the comments with ``--write``.
+
+    Returns:
+        Exit status: 1 if a comment is missing or wrong and was not corrected, else 0.
+    """
     parser = argparse.ArgumentParser("devtools.lazy_imports", description=__doc__)
     parser.add_argument("--write", action="store_true", help="correct the comments")
     parser.add_argument("paths", nargs="*", default=[""], help="beginnings of paths, such as broker/groups")

@@ -71,7 +71,7 @@ PYTEST += ["--assert=plain"]  # pytest would load our modules with its own loade
 
 
 class BaselineRun(NamedTuple):
-    """Results of the tests before any change: tests by executed line, and their durations."""
+    """Results of the tests without a mutant: tests by file and executed line, durations in s, and failing tests."""
 
     covering_tests: dict[str, dict[int, set[str]]]
     seconds: dict[str, float]
@@ -79,7 +79,7 @@ class BaselineRun(NamedTuple):
 
 
 class MutantResult(NamedTuple):
-    """Mutant, and True if a test failed."""
+    """Result of the tests of a mutant: ``killed`` is True if one failed or the time was up; ``why`` is the reason."""
 
     mutant: Mutant
     killed: bool
@@ -87,21 +87,21 @@ class MutantResult(NamedTuple):
 
 
 def unit_files(unit: str) -> list[str]:
-    """Return the unit's sources, from the repository's root."""
+    """Return the paths of the modules of a unit (package or file), without tests, relative to the repository's root."""
     start = ROOT / unit
     found = [start] if start.is_file() else sorted(start.rglob("*.py"))
     return [str(p.relative_to(ROOT)) for p in found if "tests" not in p.relative_to(ROOT).parts]
 
 
 def unit_tests(unit: str) -> list[str]:
-    """Return the test files of the unit's package, and the golden peer file."""
+    """Return the test files of the unit's top package, and that of the golden answers, relative to the root."""
     capacity = ROOT / unit.split("/", maxsplit=1)[0]
     found = sorted(p for p in capacity.rglob("test_*.py") if p.parent.name == "tests")
     return [str(p.relative_to(ROOT)) for p in [*found, GOLDEN] if p.exists()]
 
 
 def load_equivalent_mutants() -> dict[tuple[str, str, str], str]:
-    """Return (path, old line, new line) -> reason. The file has those four in lines, then an empty one."""
+    """Return the reason of each equivalent mutant by (path, old line, new line), from the file `EQUIVALENT`."""
     out = {}
     for block in EQUIVALENT.read_text().split("\n\n"):
         lines = [line for line in block.splitlines() if not line.startswith("#")]
@@ -121,7 +121,7 @@ def all_mutants(unit: str) -> list[Mutant]:
 
 
 def choose_mutants(unit: str, count: int, seed: int) -> list[Mutant]:
-    """Return so many mutants by the seed, each kind as often as the others while it has any left."""
+    """Return ``count`` mutants drawn by the seed, or all if there are fewer; kinds are drawn equally often at first."""
     rng = random.Random(f"{seed} {unit}")
     by_kind = {kind: [c for c in all_mutants(unit) if c.kind == kind] for kind in KINDS}
     for pool in by_kind.values():
@@ -146,7 +146,7 @@ def _pytest(arguments: list[str], folder: Path, plugins: list[Any] | None = None
 
 
 def _with(change: Mutant) -> None:
-    """Load all modules unchanged except one."""
+    """Make later imports in this process compile the mutant instead of its file; other modules are unchanged."""
     target, real = ROOT / change.path, SourceFileLoader.get_code
     source = change.apply_to(target.read_bytes())
 
@@ -159,7 +159,7 @@ def _with(change: Mutant) -> None:
 
 
 def _watched(test_file: str, paths: list[str], folder: Path) -> BaselineRun:
-    """Run one test file and record the lines of the sources ``paths`` that each test passes."""
+    """Run one test file in this process; return the lines of ``paths`` that each test executes, and its duration."""
     import coverage
 
     measured = [str(ROOT / path) for path in paths]
@@ -195,7 +195,10 @@ def _watched(test_file: str, paths: list[str], folder: Path) -> BaselineRun:
 
 
 def run_baseline(paths: list[str], test_files: list[str], pool: ForkPool, folder: Path) -> BaselineRun:
-    """Run the unit's tests unchanged, each file in a fork of its own, so that caches are separate."""
+    """Run the tests without a mutant, each file in a fork, so that caches are separate; return the results.
+
+    Tests that fail are printed and get no duration; a file that cannot be run ends the program (SystemExit).
+    """
     all_seen = BaselineRun({}, {}, [])
     for number, test_file in enumerate(test_files):
         kept = folder / f"seen-{number}"
@@ -225,7 +228,7 @@ def run_baseline(paths: list[str], test_files: list[str], pool: ForkPool, folder
 
 
 def tests_for(change: Mutant, seen: BaselineRun, spans: dict[int, range]) -> list[str]:
-    """Return the tests that pass the changed line, the fastest first; all of them where it runs at import."""
+    """Return the tests that execute the changed statement, the fastest first; all tests if an import executes it."""
     by_line = seen.covering_tests.get(change.path, {})
     passing = set[str]()
     for line in spans.get(change.lineno, range(change.lineno, change.lineno + 1)):
@@ -244,7 +247,7 @@ def _fastest_first(seen: BaselineRun, tests: set[str]) -> list[str]:
 
 
 def _pass_unchanged(seen: BaselineRun, path: str, pool: ForkPool, folder: Path) -> None:
-    """Run all tests without a change: a failure caused by the fork itself would count as a killed mutant."""
+    """Run all tests in a fork without a mutant; SystemExit if one fails, as it would count as a killed mutant."""
     nothing, output = Mutant(path, "nothing", 1, 0, 0, ""), folder / "unchanged.out"
 
     def work() -> int:
@@ -262,7 +265,10 @@ def _pass_unchanged(seen: BaselineRun, path: str, pool: ForkPool, folder: Path) 
 def run_mutants(
     paths: list[str], which: list[Mutant], test_files: list[str], pool: ForkPool, folder: Path
 ) -> Iterator[MutantResult]:
-    """Test each mutant; ``paths`` are all sources that have mutants."""
+    """Run the baseline, then the tests of each mutant of `which`; yield the results in the order of their ends.
+
+    ``paths``: all sources that have mutants.
+    """
     seen = run_baseline(paths, test_files, pool, folder)
     _pass_unchanged(seen, which[0].path, pool, folder)
     spans = {path: statement_spans((ROOT / path).read_bytes()) for path in {c.path for c in which}}
@@ -291,7 +297,7 @@ def run_mutants(
 
 
 def load(package: str, paths: list[str]) -> None:
-    """Import the modules that a fork needs and no mutant changes: not those of the sources ``paths``."""
+    """Import the modules that a fork needs and no mutant of ``paths`` changes: libraries, and the lower packages."""
     for name in PRELOADED_MODULES:
         import_module(name)
     for capacity in LOWER_UNITS.get(package, ()):
@@ -303,14 +309,17 @@ def load(package: str, paths: list[str]) -> None:
 
 
 def _name(path: str) -> str:
-    """Return a source's import name."""
+    """Return the import name of a source file, such as ``ottla.log.segment``."""
     return "ottla." + path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
 def run(
     units: Sequence[str], which: list[Mutant], jobs: int, test_files: list[str] | None = None
 ) -> list[MutantResult]:
-    """Test the mutants of units of one package, whose tests run unchanged only once, in a process of its own."""
+    """Test the mutants of units of one package in forks of this process, at most `jobs` at a time; return the results.
+
+    The baseline of the package's tests runs once for all units.
+    """
     paths = [path for unit in units for path in unit_files(unit)]
     load(_package_of(units[0]), paths)
     folder = Path(tempfile.mkdtemp(prefix="mutate-"))
@@ -330,7 +339,7 @@ def _package_of(unit: str) -> str:
 
 
 def report(unit: str, results: list[MutantResult]) -> str:
-    """Print survivors as small differences, then killed/total by module."""
+    """Return a report: the surviving mutants as differences, then killed/total of each module and of the unit."""
     out = []
     for result in sorted(results):
         if not result.killed:
@@ -347,13 +356,13 @@ def report(unit: str, results: list[MutantResult]) -> str:
 
 
 def by_module(results: list[MutantResult]) -> list[tuple[str, int, int]]:
-    """Return (path, killed, made) of each file."""
+    """Return (path, number of killed mutants, number of mutants) of each file, sorted by path."""
     made, killed = Counter(r.mutant.path for r in results), Counter(r.mutant.path for r in results if r.killed)
     return [(path, killed[path], made[path]) for path in sorted(made)]
 
 
 def write(unit: str, results: list[MutantResult], seed: int) -> None:
-    """Replace the unit's part of the page of scores."""
+    """Replace the unit's section of the page of scores, `PAGE`."""
     killed = sum(r.killed for r in results)
     part = (
         f"## {unit}\n\n{killed} of {len(results)} noticed (seed {seed}).\n\n| file | noticed | made |\n|---|---|---|\n"
@@ -366,7 +375,7 @@ def write(unit: str, results: list[MutantResult], seed: int) -> None:
 
 
 def main() -> None:
-    """Run `python -m devtools.mutate [UNIT or file]...`; without arguments all units, one after the other."""
+    """Test mutants of the given units or files, or of all units; print reports, and update the page on ``--write``."""
     parser = argparse.ArgumentParser(prog="python -m devtools.mutate", description=__doc__)
     parser.add_argument(
         "units", nargs="*", default=UNITS, help="a package, a subpackage of broker, or one file; all units if none"

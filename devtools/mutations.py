@@ -43,7 +43,7 @@ KINDS = ("comparison", "constant", "dropped", "result", "condition", "arithmetic
 
 
 class Mutant(NamedTuple):
-    """Mutation: bytes [start, end) of the file become `text`."""
+    """Mutant of the file `path`: its bytes [start, end), in line `lineno` (from 1), become `text`."""
 
     path: str
     kind: str
@@ -53,11 +53,11 @@ class Mutant(NamedTuple):
     text: str
 
     def apply_to(self, source: bytes) -> bytes:
-        """Return the whole file with the change in it."""
+        """Return the content of the file, given as ``source``, with the change."""
         return source[: self.start] + self.text.encode() + source[self.end :]
 
     def source_diff(self, source: bytes) -> tuple[str, str]:
-        """Return the changed line, before and after, without its indentation; of several only the first is shown."""
+        """Return the changed lines before and after, each as one line with single spaces."""
         first, last = source.rfind(b"\n", 0, self.start) + 1, source.find(b"\n", self.end)
         before = source[first : last if last >= 0 else len(source)].decode()
         after = (source[first : self.start] + self.text.encode() + source[self.end : last]).decode()
@@ -73,7 +73,7 @@ def find_mutants(path: str, source: bytes) -> list[Mutant]:
 
 
 def statement_spans(source: bytes) -> dict[int, range]:
-    """Return, for each line, the lines of its innermost statement; of a compound one those of its head only."""
+    """Return, for each line (from 1), the lines of its innermost statement; of a compound one those of its head."""
     spans: dict[int, range] = {}
     for node in ast.walk(ast.parse(source)):  # outer statements come first
         if isinstance(node, ast.stmt):
@@ -268,7 +268,7 @@ def _is_silent(call: ast.Call) -> bool:
 
 
 def _is_no_number(side: ast.expr) -> bool:
-    """Return True for a text, or an alternative of types (`int | None`)."""
+    """Return True for an operand that is a string, a collection, or a type as in `int | None`: no arithmetic."""
     if isinstance(side, ast.Constant):
         return not isinstance(side.value, int | float)
     if isinstance(side, ast.Name):

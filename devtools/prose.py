@@ -1,4 +1,4 @@
-"""Measures of the prose of the project: opening words of docstrings, counted words, words a page no longer uses.
+"""Measures of the prose of the project: pronouns that open docstrings, and rates of words that the rules replace.
 
 `python -m devtools.prose [PATH...]` prints the measures of each package, `--show NAME` the places of one measure.
 """
@@ -53,7 +53,7 @@ class ProseText:
 
 
 def _attributes(body: list[ast.stmt]) -> Iterator[ast.Constant]:
-    """Yield the strings below an assignment, which describe it."""
+    """Yield the strings that directly follow an assignment in a module or class, which describe it."""
     for before, node in pairwise(body):
         if (
             isinstance(before, ast.Assign | ast.AnnAssign)
@@ -99,7 +99,10 @@ def comments(path: str, source: str) -> Iterator[ProseText]:
 
 
 def files(*suffixes: str) -> list[str]:
-    """Return the names of the project's files that end in one of `suffixes`."""
+    """Return the paths of the project's files that end in one of `suffixes`, sorted, relative to its root.
+
+    Files that git ignores are left out.
+    """
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     return sorted({name for name in listed if name.endswith(suffixes) and (ROOT / name).is_file()})
@@ -107,7 +110,7 @@ def files(*suffixes: str) -> list[str]:
 
 @cache
 def texts(name: str) -> tuple[ProseText, ...]:
-    """Return the docstrings and comments of a module."""
+    """Return the docstrings and comments of the module at path `name`, relative to the root; cached."""
     source = (ROOT / name).read_text()
     return (*docstrings(name, source), *comments(name, source))
 
@@ -140,7 +143,7 @@ def per_thousand(items: Iterable[ProseText], pattern: re.Pattern[str]) -> float:
 
 
 def sentence_lengths(page: str) -> list[int]:
-    """Return the words of each sentence of a Markdown page, without code, tables, headings and quotations."""
+    """Return the number of words of each sentence of a Markdown page, without code, tables and headings."""
     text = re.sub(r"^```.*?^```|<!--.*?-->", "", page, flags=re.DOTALL | re.MULTILINE)
     lengths = []
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*+>|#]|\d+\.) ?)", text):
@@ -152,7 +155,7 @@ def sentence_lengths(page: str) -> list[int]:
 
 
 def package(name: str) -> str:
-    """Return the part of the tree that a module is counted in."""
+    """Return the group in which the module at a path is counted, such as ``broker``, ``ottla/cli`` or ``tests``."""
     if is_test(name):
         return "compat_tests" if name.startswith("compat_tests") else "tests"
     parts = name.split("/")
@@ -160,7 +163,7 @@ def package(name: str) -> str:
 
 
 def main() -> None:
-    """Print the measures."""
+    """Print the measures of each package, or the places of one measure with ``--show``."""
     parser = argparse.ArgumentParser()
     parser.add_argument("paths", nargs="*", default=[""])
     parser.add_argument("--show", choices=["pronoun", "replaced", *COUNTED])

@@ -34,7 +34,7 @@ Each row is the last complete run, with its commit.
 
 
 class Campaign(NamedTuple):
-    """Long run, of the simulator if it has seeds, else of pytest."""
+    """Long test run: of the simulator if it has ``seeds``, else of pytest with environment variables ``settings``."""
 
     name: str
     description: str
@@ -42,7 +42,7 @@ class Campaign(NamedTuple):
     seeds: int = 0
     settings: str = ""
     expected_violations: str = ""
-    """Violation that some seeds must find, and no other: Kafka violates the guarantee, too."""
+    """Names of violations, separated by spaces, that seeds may find, at least one of them: Kafka has them, too."""
 
 
 DELAY_VIOLATIONS = (
@@ -282,7 +282,7 @@ CAMPAIGNS = (
 
 
 class CampaignOutcome(NamedTuple):
-    """Result of a campaign."""
+    """Result of a campaign: what was run, a line of text for each finding, and the duration in seconds."""
 
     summary: str
     failures: list[str]
@@ -290,7 +290,7 @@ class CampaignOutcome(NamedTuple):
 
 
 def run_simulator(campaign: Campaign, first: int, seeds: int, jobs: int) -> CampaignOutcome:
-    """Run seeds of the simulator over some processes."""
+    """Run ``seeds`` seeds of the simulator from ``first`` on, in ``jobs`` processes; print and return the findings."""
     began = time.monotonic()
     pieces = [(seed, min(PIECE, first + seeds - seed)) for seed in range(first, first + seeds, PIECE)]
 
@@ -313,7 +313,7 @@ def run_simulator(campaign: Campaign, first: int, seeds: int, jobs: int) -> Camp
 
 
 def evaluate_outcome(campaign: Campaign, outcome: CampaignOutcome) -> CampaignOutcome:
-    """Return True if a run with a planted fault failed as expected."""
+    """Return the outcome with expected violations counted in the summary, not as failures; a lack of them is one."""
     if not campaign.expected_violations:
         return outcome
     counted: Counter[str] = Counter()
@@ -331,7 +331,7 @@ def evaluate_outcome(campaign: Campaign, outcome: CampaignOutcome) -> CampaignOu
 
 
 def run_pytest(campaign: Campaign) -> CampaignOutcome:
-    """Run a campaign of pytest, with its output shown."""
+    """Run a campaign of pytest in a child process, print its output, and return the outcome."""
     began = time.monotonic()
     settings = dict(each.split("=") for each in campaign.settings.split())
     command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", *campaign.arguments.split()]
@@ -347,14 +347,14 @@ def run_pytest(campaign: Campaign) -> CampaignOutcome:
 
 
 def read_results() -> Iterator[tuple[str, str]]:
-    """Yield the rows of the page, by campaign."""
+    """Yield name and Markdown row of each campaign that is on the page `PAGE`."""
     for line in PAGE.read_text().splitlines() if PAGE.exists() else ():
         if match := re.match(r"\| ([a-z-]+) \| ", line):
             yield match[1], line
 
 
 def write(campaign: Campaign, outcome: CampaignOutcome) -> None:
-    """Put a result into the page, in place of the last one."""
+    """Write the result of a campaign to the page `PAGE`, with the commit, in place of its last result."""
     others = ["--", ".", f":!{PAGE.relative_to(ROOT)}"]
     requests = (["git", "describe", "--always"], ["git", "status", "--porcelain", "-uno", *others])
     commit, changed = (subprocess.run(x, check=True, cwd=ROOT, capture_output=True, text=True).stdout for x in requests)
@@ -367,7 +367,7 @@ def write(campaign: Campaign, outcome: CampaignOutcome) -> None:
 
 
 def main() -> int:
-    """Run the given campaigns."""
+    """Run the given campaigns, or all, print results, and with ``--write`` update the page; return 1 for findings."""
     parser = argparse.ArgumentParser("python -m devtools.soak", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(each.name for each in CAMPAIGNS))
     parser.add_argument("--seeds", type=int, help="so many of the simulator's")

@@ -1,1 +1,1 @@
-"""Generators of pages and figures of the documentation."""
+"""Generators of pages, traces and pictures of the documentation under ``docs/``."""

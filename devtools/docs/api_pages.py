@@ -1,4 +1,4 @@
-"""Reference page of each API, from its messages, its `ApiSpec` and an example frame of the encoder.
+"""Generator of the reference page of each API from its messages, its `ApiSpec` and an example frame of the encoder.
 
 Fields, version history, flow and errors come from the attribute docstrings of the message module
 (`ottla.wire.codec.explain`); versions, listeners, quota, forwarding and permissions from `ApiSpec`.
@@ -90,12 +90,12 @@ QUOTAS = {
 
 
 def page_name(key: ApiKey) -> str:
-    """Return the name of the page of an API below `docs/reference`."""
+    """Return the path of the page of an API below `docs/reference`, such as ``apis/Fetch.md``."""
     return f"apis/{key.api_name}.md"
 
 
 def structs_of(cls: type[Message]) -> Iterator[type[Message]]:
-    """Yield a message class and the classes of the structs inside it."""
+    """Yield a message class and the classes of the structs inside it, at any depth."""
     yield cls
     for spec in fields_of(cls):
         if spec.struct is not None:
@@ -149,7 +149,7 @@ def _is_condition(cls: type[Message], sentence: str, code_count: int) -> bool:
 
 
 def _condition(sentence: str, code: str) -> str:
-    """Return a sentence as one on its own, without the code in front of it."""
+    """Return a condition as a sentence of its own, without the error code at its beginning."""
     text = sentence.strip().rstrip(";.,")
     text = text.removeprefix(f"0, or {code} ").removeprefix(f"{code}: ").removeprefix(f"{code} ")
     return f"{text[:1].upper()}{text[1:]}."
@@ -177,7 +177,7 @@ def _endpoint(name: str, endpoint: Endpoint, spec: ApiSpec) -> Iterator[str]:
 
 
 def _denials(spec: ApiSpec) -> dict[str, str]:
-    """Return the error codes of a principal without permission."""
+    """Return the error codes that a principal without permission gets, each with a text that names the permissions."""
     out: dict[str, list[str]] = {}
     for permission in spec.permissions:
         if (spec.key, permission.operation, permission.resource) in WITHOUT_OWN_CODE:
@@ -187,7 +187,7 @@ def _denials(spec: ApiSpec) -> dict[str, str]:
 
 
 def _facts(spec: ApiSpec) -> Iterator[str]:
-    """Yield the facts of an `ApiSpec`: listeners, authorization, forwarding, quota."""
+    """Yield Markdown lines with the facts of an `ApiSpec`: key, versions, listeners, permissions, forwarding, quota."""
     schema = request_spec(spec.key)
     newest = schema.versions.high - (1 if schema.latest_unstable else 0)
     yield f"- **API key**: {int(spec.key)}"
@@ -219,7 +219,7 @@ def _facts(spec: ApiSpec) -> Iterator[str]:
 
 
 def _forwarding_errors(spec: ApiSpec) -> dict[str, str]:
-    """Return the error codes of a request that a broker forwards to the active controller."""
+    """Return the error codes of forwarding to the active controller, with conditions; empty if it is not forwarded."""
     if spec.forwarding is None:
         return {}
     moved = "A broker does not return this error: it finds the active controller and sends the request again."
@@ -273,14 +273,14 @@ def _examples(spec: ApiSpec) -> Iterator[str]:
 
 
 def purpose(key: ApiKey) -> str:
-    """Return the purpose of an API: the first line of its message module, without the name."""
+    """Return the purpose of an API: the docstring of its message module, without the name of the API."""
     doc = sys.modules[request_class(key).__module__].__doc__ or ""
     text = " ".join(doc.split()).partition("): ")[2]
     return text[:1].upper() + text[1:]
 
 
 def api_page(spec: ApiSpec) -> str:
-    """Return the page of an API."""
+    """Return the Markdown text of the page of an API."""
     request, response = request_class(spec.key), response_class(spec.key)
     served = Versions(spec.min_version, spec.max_version)
     explanation = explain(request)
@@ -301,7 +301,7 @@ def api_page(spec: ApiSpec) -> str:
 
 
 def errors_page(specs: tuple[ApiSpec, ...]) -> str:
-    """Return the page of all error codes with the APIs that have them on their pages."""
+    """Return the Markdown text of the page of all error codes, with links to the APIs that have them on their pages."""
     users: dict[str, list[str]] = {}
     for spec in specs:
         for code in {*error_texts(spec.key), *_denials(spec), *_forwarding_errors(spec)}:

@@ -34,7 +34,7 @@ RANGE = re.compile(r"\b([PRCS])-(\d{1,3}) (?:to|through) (?:\1-)?(\d{1,3})\b")
 
 
 class Behaviour(NamedTuple):
-    """A numbered rule of Kafka: the page that describes it, and its title."""
+    """A numbered rule of Kafka in ``docs/reference/behaviours``: the page that describes it, and its title."""
 
     page: str
     title: str
@@ -51,7 +51,7 @@ class Reference(NamedTuple):
 
 
 def read_behaviours() -> dict[str, Behaviour]:
-    """Return the behaviours of all pages by their identifiers, for example R-246.
+    """Return the behaviours of all `PAGES` by their identifiers, for example R-246.
 
     Raises:
         ValueError: an identifier occurs twice, or its anchor has another number.
@@ -66,7 +66,7 @@ def read_behaviours() -> dict[str, Behaviour]:
 
 
 def find_identifiers(text: str) -> Iterator[str]:
-    """Yield the identifiers that a text names; "S-331 to S-333" names three."""
+    """Yield the identifiers of behaviours that a text names; "S-331 to S-333" names three. Some may be repeated."""
     for kind, first, last in RANGE.findall(text):
         yield from (f"{kind}-{number}" for number in range(int(first) + 1, int(last)))
         yield f"{kind}-{last}"
@@ -99,7 +99,7 @@ def find_references(path: Path) -> Iterator[Reference]:
 
 
 def render_page() -> str:
-    """Return the page: for each behaviour, the tests that are marked with it and the modules that name it."""
+    """Return the Markdown page: for each behaviour, the tests marked with it and the modules that name it."""
     tests: dict[str, dict[str, None]] = {}
     modules: dict[str, dict[str, None]] = {}
     for path in python_files():

@@ -1,7 +1,7 @@
-"""Generator of the diagrams and traces in ``docs/explanation/broker-failure.md``, by rules and simulator.
+"""Generator of the diagrams and traces in ``docs/explanation/broker-failure.md``, by the controller and the simulator.
 
-``python -m devtools.docs.broker_failure`` writes it into the page: into each block that begins so: ```` ```text NAME
-````, or with ``mermaid`` for ``text``. ``python -m devtools.docs.broker_failure NAME`` prints one.
+``python -m devtools.docs.broker_failure`` writes them into the blocks of the page that begin with ```` ```text NAME
+```` or ```` ```mermaid NAME ````; with an argument NAME it prints one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ HEARTBEAT_FIELDS = (
 def outcome(
     now: BrokerControlState, caught_up: bool, fence: bool, stop: bool, leads: bool, waits: bool
 ) -> BrokerControlState:
-    """Return the state of a broker after a heartbeat."""
+    """Return the state that the controller gives to a broker in state ``now`` after a heartbeat.
+
+    The other arguments are in the order of `HEARTBEAT_FIELDS`; ``waits``: in a controlled shutdown, other brokers have
+    not read the metadata up to its offset.
+    """
     contacts = BrokerHeartbeatState(registration_offsets={1: 10})
     broker = m.RegisterBrokerRecord(1, broker_epoch=10, fenced=now is BrokerControlState.FENCED)
     other = m.RegisterBrokerRecord(2, broker_epoch=11, fenced=False)
@@ -71,7 +75,10 @@ def outcome(
 
 
 def edges() -> Iterator[tuple[BrokerControlState, BrokerControlState, str]]:
-    """Return the transitions of states, with the common conditions of their heartbeats."""
+    """Yield the transitions (state, next state, conditions) of a broker by heartbeats, found by trying all heartbeats.
+
+    The conditions are the inputs that are equal in all heartbeats that lead to the next state.
+    """
     for now in (BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerControlState.CONTROLLED_SHUTDOWN):
         led: dict[BrokerControlState, list[tuple[bool, ...]]] = {}
         for wishes in product((False, True), repeat=len(HEARTBEAT_FIELDS)):
@@ -87,7 +94,7 @@ def edges() -> Iterator[tuple[BrokerControlState, BrokerControlState, str]]:
 
 
 def broker_state_diagram() -> list[str]:
-    """Return the diagram of a broker's states in the controller."""
+    """Return the lines of a Mermaid diagram of the states that a broker has in the controller."""
     names = {state: state.value.title().replace(" ", "") for state in BrokerControlState}
     out = ["stateDiagram-v2", f"    [*] --> {names[BrokerControlState.FENCED]}: registration"]
     out += [f"    {names[now]} --> {names[after]}: {why}" for now, after, why in edges()]
@@ -100,7 +107,10 @@ def broker_state_diagram() -> list[str]:
 
 
 class BrokerFailureTrace(ClusterScenario):
-    """Three nodes, a topic with a partition led by each, and one that dies."""
+    """Scenario of the simulator: three nodes, each of which leads a partition of a topic, and the failure of one node.
+
+    ``dies`` is called with the scenario and the name of that node. The changes of the metadata are in `trace_text`.
+    """
 
     def __init__(self, dies: Callable[[BrokerFailureTrace, str], None]) -> None:
         super().__init__(SEED, only_late=True)
@@ -114,7 +124,7 @@ class BrokerFailureTrace(ClusterScenario):
         self._received: set[Any] = set()
 
     async def run(self) -> None:
-        """Create the topic; then n1 dies, and comes back."""
+        """Create the topic, then let one broker fail and return; trace the metadata for `TRACE_S` of virtual time."""
         async with trio.open_nursery() as everything:
             for lives in self.lifecycles.values():
                 everything.start_soon(self._live, lives)
@@ -133,7 +143,7 @@ class BrokerFailureTrace(ClusterScenario):
             everything.cancel_scope.cancel()
 
     def _victim(self) -> str:
-        """Return a broker that is not the active controller: its failure is another scenario."""
+        """Return the name of a node that is not the active controller, whose failure is another scenario."""
         active = {number for number, parts in self.live_nodes().items() if parts.controller.is_active}
         return next(name for name, number in self.numbers.items() if number not in active)
 
@@ -143,11 +153,11 @@ class BrokerFailureTrace(ClusterScenario):
             await trio.sleep(GONE_S)
 
     def add(self, text: str) -> None:
-        """Format a line."""
+        """Append a line to the trace, with the time in ms since the failure."""
         self.trace_text.append(f"{(self.simulation.now_s() - self._since_s) * 1000:7.0f} ms  {text}")
 
     async def _listen(self) -> None:
-        """Format the changes of the metadata, as soon as the first node has them."""
+        """Add each change of brokers and partitions to the trace, as soon as a node has it, until cancelled."""
         while True:
             image = self.image()
             for number, known in sorted(image.brokers.items()):
@@ -166,7 +176,7 @@ class BrokerFailureTrace(ClusterScenario):
 
 
 def kill_broker(run: BrokerFailureTrace, name: str) -> None:
-    """Kill the process of a node."""
+    """Kill the simulated process of a node, and add that to the trace."""
     process = run.lifecycles[name].process
     assert process is not None
     run.add(f"broker {run.numbers[name]} is killed")
@@ -174,14 +184,17 @@ def kill_broker(run: BrokerFailureTrace, name: str) -> None:
 
 
 def isolate_broker(run: BrokerFailureTrace, name: str) -> None:
-    """Isolate a node for a while."""
+    """Cut a node off the simulated network for `GONE_S`, and add that to the trace."""
     host = run.simulation.host(name)
     host.inbound_cut_until = host.outbound_cut_until = run.simulation.now_s() + GONE_S
     run.add(f"broker {run.numbers[name]} is isolated from the network for {GONE_S:.0f} s")
 
 
 def trace_of(dies: Callable[[BrokerFailureTrace, str], None]) -> Callable[[], list[str]]:
-    """Return a trace, made in a process with fixed hash seeds."""
+    """Return a function that runs the scenario with the failure ``dies`` and returns the lines of its trace.
+
+    The scenario runs in a process with ``PYTHONHASHSEED=0``, so that the trace is always the same.
+    """
 
     def on_event() -> list[str]:
         if os.environ.get("PYTHONHASHSEED") == "0":
@@ -210,7 +223,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 
 
 def render_page(text: str) -> str:
-    """Return the page with every block generated again.
+    """Return the text of the page with all generated blocks replaced by new ones; ``text`` is the present page.
 
     Raises:
         KeyError: A block has an unknown name.
@@ -219,7 +232,7 @@ def render_page(text: str) -> str:
 
 
 def main() -> None:
-    """Write the blocks, or print one."""
+    """Write all generated blocks into the page, or print the one that the command line names."""
     if len(sys.argv) > 1:
         logging.disable(logging.CRITICAL)
         sys.stdout.write("".join(f"{line}\n" for line in MAKERS[sys.argv[1]]()))

@@ -1,4 +1,4 @@
-"""Configuration reference: an index of all settings, and a page for each topic, generated from the tables of keys."""
+"""Generator of the configuration reference from the tables of keys: an index of all settings, a page for each topic."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHORT_UPDATE_MODES = {READ_ONLY: "read-only", CLUSTER_WIDE: "cluster-wide", PER_
 
 
 class Setting(NamedTuple):
-    """Setting as the reference describes it."""
+    """Setting as the reference describes it: type, default (None: there is none), valid values, update mode, effect."""
 
     name: str
     type: str
@@ -100,7 +100,7 @@ def group_settings() -> Iterator[Setting]:
 
 
 def client_metrics_settings() -> Iterator[Setting]:
-    """Yield the settings of client-metrics subscriptions."""
+    """Yield the settings of client-metrics subscriptions (KIP-714)."""
     update = "dynamic, per subscription"
     yield Setting("metrics", "LIST", "", "-", update, CLIENT_METRICS_DOCS["metrics"])
     yield Setting("interval.ms", "INT", "300000", "100..3600000", update, CLIENT_METRICS_DOCS["interval.ms"])
@@ -108,14 +108,14 @@ def client_metrics_settings() -> Iterator[Setting]:
 
 
 def topic_of(name: str) -> str:
-    """Return the page of a broker setting: that of the longest prefix in the table."""
+    """Return the key in `TOPICS` of the page of a broker setting: that of the longest prefix of its name."""
     prefixes = [prefix for prefix in TOPIC_OF_PREFIX if name.startswith(prefix)]
     assert prefixes, f"no page for {name}: add it to TOPIC_OF_PREFIX"
     return TOPIC_OF_PREFIX[max(prefixes, key=len)]
 
 
 def _entry(setting: Setting) -> Iterator[str]:
-    """Yield the entry of a setting."""
+    """Yield the Markdown lines of a setting on its page."""
     yield from ("", f"### {setting.name}", "")
     if setting.no_effect:
         yield from wrap(f"**No effect**: {setting.no_effect}. The value is accepted and returned by DescribeConfigs.")
@@ -131,7 +131,7 @@ def _entry(setting: Setting) -> Iterator[str]:
 
 
 def topic_page(topic: str) -> str:
-    """Return the page of the settings of a topic."""
+    """Return the Markdown page of one topic of the reference (a key in `TOPICS`), such as ``storage``."""
     title, intro = TOPICS[topic]
     lines = [f"# {title}", NOTE, "", *wrap(intro), "", "## Settings of nodes"]
     for setting in sorted(broker_settings()):
@@ -160,7 +160,7 @@ def _index_row(setting: Setting, page: str) -> str:
 
 
 def index_page() -> str:
-    """Return the page that lists all settings."""
+    """Return the Markdown text of ``docs/reference/config.md``, which lists all settings of nodes."""
     settings = sorted(broker_settings())
     honoured = sum(not setting.no_effect for setting in settings)
     lines = ["# Configuration", NOTE, ""]

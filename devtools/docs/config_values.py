@@ -1,4 +1,4 @@
-"""Types, units, defaults and valid values of settings in words."""
+"""Texts of the configuration reference for types, units, defaults and valid values of settings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def describe_type(name: str, kind: str) -> str:
 
 
 def describe_default(name: str, default: str | None) -> str:
-    """Return the default of a setting, large numbers with a readable form beside them."""
+    """Return the default of a setting as Markdown, large numbers also in a readable form; ``none`` for None."""
     if default is None:
         return "none"
     if default == "<required>":

@@ -67,7 +67,7 @@ class Box(NamedTuple):
 
     @property
     def centre(self) -> tuple[float, float]:
-        """Centre of the box."""
+        """Point (x, y) in the middle of the box."""
         return self.x + self.width / 2, self.y + self.height / 2
 
     def border(self, towards: tuple[float, float]) -> tuple[float, float]:
@@ -84,7 +84,10 @@ def _box(column: str, row: str, width: str, height: str) -> Box:
 
 
 def _arrow(start: Box, end: Box, text: str) -> Iterator[str]:
-    """Yield a straight arrow between two boxes: vertical or horizontal where they overlap."""
+    """Yield SVG elements of a straight arrow between two boxes, vertical or horizontal where they overlap.
+
+    A text that is not empty is beside the arrow.
+    """
     left, right = max(start.x, end.x), min(start.x + start.width, end.x + end.width)
     top, bottom = max(start.y, end.y), min(start.y + start.height, end.y + end.height)
     (x1, y1), (x2, y2) = start.border(end.centre), end.border(start.centre)
@@ -102,7 +105,7 @@ def _arrow(start: Box, end: Box, text: str) -> Iterator[str]:
 
 
 def block_diagram(source: str, title: str) -> str:
-    """Render a block diagram.
+    """Return the SVG picture of a block diagram, whose source has one element in each line.
 
     Raises:
         ValueError: a line has an unknown element.
@@ -161,7 +164,10 @@ def _middle(row: int) -> float:
 
 
 def _arc(first: int, second: int, number: str) -> Iterator[str]:
-    """Yield the arc of a transition: on the right if it leads down, on the left if it leads up."""
+    """Yield SVG elements of the arc of a transition from row ``first`` to row ``second``, and its number.
+
+    The arc is on the right if it leads down, on the left if it leads up.
+    """
     down = first <= second
     side = STATE_LEFT + STATE_WIDTH if down else STATE_LEFT
     bulge = (22 + 34 * abs(second - first)) * (1 if down else -1)
@@ -178,7 +184,7 @@ def _arc(first: int, second: int, number: str) -> Iterator[str]:
 
 
 def state_diagram(mermaid: str, title: str) -> str:
-    """Render a state diagram: states in a column, transitions as arcs, their labels numbered below."""
+    """Return the SVG picture of a state diagram: states in a column, transitions as arcs, numbered labels below."""
     edges = _transitions(mermaid)
     states = list(dict.fromkeys(name for edge in edges for name in edge[:2] if name != "[*]"))
     body: list[str] = []
@@ -217,7 +223,7 @@ def state_diagram(mermaid: str, title: str) -> str:
 
 
 def pictures() -> dict[Path, str]:
-    """Return the text of each picture by its file."""
+    """Return the SVG text of each picture of the documentation by its file; nothing is written."""
     out = {}
     for source in sorted(FOLDER.glob("*.txt")):
         out[source.with_suffix(".svg")] = block_diagram(source.read_text(), source.stem.replace("-", " "))
@@ -229,7 +235,7 @@ def pictures() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Write the pictures."""
+    """Write all pictures of the documentation to ``docs/diagrams``."""
     for path, text in pictures().items():
         path.write_text(text)
 

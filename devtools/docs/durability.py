@@ -1,7 +1,7 @@
-"""Generator of the figures in ``docs/explanation/replication.md``, by the state machine.
+"""Generator of the figures in ``docs/explanation/replication.md``, by the state machine of a partition's leader.
 
-``python -m devtools.docs.durability`` writes it into the page: into each block that begins so: ```` ```text NAME ````,
-or with ``mermaid`` for ``text``.
+``python -m devtools.docs.durability`` writes them into the blocks of the page that begin with ```` ```text NAME ```` or
+```` ```mermaid NAME ````.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EPOCH, IMAGE = 4, 10
 
 
 def leader_state(isr: tuple[int, ...] = (1, 2, 3), log_end: int = 7) -> LeaderState:
-    """Return the state of a leader, broker 1; 2 and 3 follow and have all records."""
+    """Return the state of a partition's leader, broker 1, whose followers 2 and 3 have fetched up to ``log_end``."""
     leading = LeaderState.start_epoch(1, EPOCH, IMAGE, (1, 2, 3), CommittedIsr(isr), log_end, 0)
     for broker in (2, 3):
         leading.update_follower(broker, 70, log_end, 0, log_end, 0)
@@ -35,7 +35,10 @@ def leader_state(isr: tuple[int, ...] = (1, 2, 3), log_end: int = 7) -> LeaderSt
 
 
 def trace() -> list[str]:
-    """Return the trace of record 7 with ``min.insync.replicas=2``."""
+    """Return a trace from Produce of record 7 to its response: log end offsets and high watermark after each step.
+
+    ``min.insync.replicas`` is 2.
+    """
     leading, log_end = leader_state(), 7
     out = [f"{'':<50} {'log end offsets at the leader':<30} high watermark"]
 
@@ -92,7 +95,7 @@ WAYS_IN: dict[type[IsrState], Callable[[LeaderState], None]] = {
 
 
 def states() -> list[str]:
-    """Return the states of the in-sync set: each event is tried in each of them."""
+    """Return the lines of a Mermaid diagram of the states of the ISR at the leader, found by trying all events."""
     out = ["stateDiagram-v2", "    [*] --> CommittedIsr: leader elected"]
     for state, way_in in WAYS_IN.items():
         into: dict[str, list[str]] = {}
@@ -114,12 +117,12 @@ MAKERS: dict[str, Callable[[], list[str]]] = {"trace": trace, "states": states}
 
 
 def render_page(text: str) -> str:
-    """Return the page with every block generated again."""
+    """Return the text of the page with all generated blocks replaced by new ones; ``text`` is the present page."""
     return BLOCK.sub(lambda b: f"```{b[1]} {b[2]}\n" + "".join(f"{x}\n" for x in MAKERS[b[2]]()) + "```", text)
 
 
 def main() -> None:
-    """Write the blocks."""
+    """Write all generated blocks into the page."""
     PAGE.write_text(render_page(PAGE.read_text()))
 
 

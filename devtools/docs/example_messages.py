@@ -335,7 +335,7 @@ class ExampleBuilder:
         self.version = version
 
     def build(self, cls: type[Message], parent: str = "") -> Message:
-        """Return an example of a message, or of a struct in the field ``parent``.
+        """Return an example of the message class ``cls``, or of the struct ``cls`` in the field ``parent``.
 
         Fields that the version lacks and tagged fields have their default.
         """
@@ -385,7 +385,7 @@ def _scalar(name: str, kind: str) -> Any:
 
 
 def example_message(cls: type[Message], version: int) -> Message:
-    """Return an example of a message in a version."""
+    """Return an example of a message class for a version, which must be one of its versions."""
     spec = spec_of(cls)
     assert version in spec.versions, f"{cls.__name__} has no version {version}"
     return ExampleBuilder(version).build(cls)

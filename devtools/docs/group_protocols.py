@@ -1,6 +1,6 @@
-"""Generator of the traces in ``docs/explanation/group-protocols.md``, by the state machines.
+"""Generator of the traces in ``docs/explanation/group-protocols.md``, by the state machines of the coordinators.
 
-``python -m devtools.docs.group_protocols`` writes it into the page: into each block that begins so: ```` ```text NAME
+``python -m devtools.docs.group_protocols`` writes them into the blocks of the page that begin with ```` ```text NAME
 ````.
 """
 
@@ -42,7 +42,7 @@ def _places(numbers: Any) -> str:
 
 
 def _response_text(answer: Any) -> str:
-    """Return the response to a member of a classic group."""
+    """Return the response to a member of a classic group as text: error code, assignment, or ``waits`` for None."""
     if answer is None:
         return "waits"
     if answer.error_code:
@@ -55,7 +55,7 @@ def _response_text(answer: Any) -> str:
 
 
 def classic() -> list[str]:
-    """Trace a classic group: all members stop, and the leader assigns the partitions."""
+    """Return the trace of a classic group: all members stop, and the leader assigns the partitions."""
     stage, out, ids = GroupShardFixture(), [], {"a": "c-id-a", "b": "c-id-b"}
 
     def show(label: str, answer: Any) -> None:
@@ -86,7 +86,7 @@ def classic() -> list[str]:
 
 
 def consumer() -> list[str]:
-    """Trace a consumer group: each member revokes only partitions assigned to others."""
+    """Return the trace of a consumer group: each member revokes only partitions that others get."""
     shard, out = ConsumerGroupShard(TOPIC), []
     a, b = ConsumerMemberClient(shard, "a"), ConsumerMemberClient(shard, "b")
 
@@ -109,7 +109,7 @@ def consumer() -> list[str]:
 
 
 def share() -> list[str]:
-    """Trace a share group: a partition may have several members."""
+    """Return the trace of a share group: a partition may have several members."""
     stage, out = shares.ShareGroupShard({"t": 1}), []
 
     def show(label: str, answer: Any) -> None:
@@ -128,7 +128,7 @@ def share() -> list[str]:
 
 
 def records() -> list[str]:
-    """Trace the states of the records of one share partition."""
+    """Return the trace of one share partition: the state of its four records after each step."""
     held = SharePartition(0, (), SharePartitionLimits(max_delivery_count=2, lock_duration_ms=LOCK_MS))
     out: list[str] = []
     letters = {
@@ -175,7 +175,7 @@ def records() -> list[str]:
 
 
 def tasks() -> list[str]:
-    """Trace a streams group: as consumers, but with tasks, and each step is an epoch."""
+    """Return the trace of a streams group: as a consumer group, but with tasks, and each step is an epoch."""
     stage, out = streams.StreamsGroupShard(TOPIC), []
     a, b = streams.StreamsThreadClient(stage, "a"), streams.StreamsThreadClient(stage, "b")
 
@@ -207,7 +207,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 
 
 def render_page(text: str) -> str:
-    """Return the page with every block generated again."""
+    """Return the text of the page with all generated blocks replaced by new ones; ``text`` is the present page."""
 
     def made(match: re.Match[str]) -> str:
         return f"```text {match[1]}\n" + "".join(f"{line}\n" for line in MAKERS[match[1]]()) + "```"
@@ -216,7 +216,7 @@ def render_page(text: str) -> str:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write all generated blocks into the page."""
     PAGE.write_text(render_page(PAGE.read_text()))
 
 

@@ -1,7 +1,6 @@
-"""Generator of the bytes in ``docs/explanation/on-disk-format.md``, by the code that writes the files.
+"""Generator of the hex dumps in ``docs/explanation/on-disk-format.md``, by the code that writes the files.
 
-``python -m devtools.docs.hexdumps`` writes them into the page: each block that begins with three backticks and ``text
-FILE``.
+``python -m devtools.docs.hexdumps`` writes them into the blocks of the page that begin with ```` ```text FILE ````.
 """
 
 from __future__ import annotations
@@ -28,7 +27,10 @@ BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
 
 
 def example_files() -> dict[str, bytes]:
-    """Return a data directory with one partition: a plain record, an aborted transaction, a clean stop."""
+    """Return the files of a data directory by their paths in it, after a clean stop; they are only in memory.
+
+    Its partition has a plain record and an aborted transaction of two records.
+    """
     memory = MemoryDisk(random.Random(1), lambda: NOW)
     directory = LogDirectory(memory.session(), "/data")
     directory.lock()
@@ -61,7 +63,7 @@ def example_files() -> dict[str, bytes]:
 
 
 def format_file(name: str, raw: bytes) -> list[str]:
-    """Return a file as the page shows it: its fields, or its text."""
+    """Return the lines of a file on the page: its fields with their bytes, or its text; ``name`` decides the format."""
     spans = file_spans(raw, "." + name.rpartition(".")[2])
     if spans is not None:
         return list(field_dump.format_spans(list(spans), raw))
@@ -71,7 +73,7 @@ def format_file(name: str, raw: bytes) -> list[str]:
 
 
 def render_page(text: str) -> str:
-    """Return the page with every block generated again.
+    """Return the text of the page with all generated blocks replaced by new ones; ``text`` is the present page.
 
     Raises:
         KeyError: A block names an unknown file.
@@ -83,7 +85,7 @@ def render_page(text: str) -> str:
 
 
 def main() -> None:
-    """Write the blocks."""
+    """Write all generated blocks into the page."""
     PAGE.write_text(render_page(PAGE.read_text()))
 
 

@@ -70,13 +70,16 @@ FORMS: dict[str, Callable[[Any], str]] = {
 
 
 def form_of(name: str) -> str:
-    """Return the form in which the page shows a constant: its unit, which is the end of its name."""
+    """Return the key in `FORMS` for a constant, by the unit at the end of its name; ``count`` without a unit."""
     return next((form for suffix, form in _SUFFIXES if name.endswith(suffix)), "count")
 
 
 @cache
 def documented_limits(module: str) -> dict[str, tuple[str, str]]:
-    """Return the bound and its consequence for each constant of a limits module ("" for a part of another)."""
+    """Return two texts for each constant of a limits module, from its docstring: what it bounds, and the consequence.
+
+    ``module``: name without ``ottla.``. The second text is empty for a constant that only supports another one.
+    """
     out: dict[str, tuple[str, str]] = {}
     body = ast.parse(inspect.getsource(import_module(f"ottla.{module}"))).body
     for node, after in pairwise(body):
@@ -88,7 +91,7 @@ def documented_limits(module: str) -> dict[str, tuple[str, str]]:
 
 
 def _value(source: str) -> Any:
-    """Return the default of a setting, or the value of a constant."""
+    """Return the default of the broker setting ``source``, or the value of the constant ``MODULE.NAME``."""
     if source in BROKER_KEYS:
         assert source in BROKER_DOCS, f"{source} has no effect"
         return int(BROKER_KEYS[source].default or 0)
@@ -133,7 +136,7 @@ def _section(title: str, text: str) -> Iterator[str]:
 
 
 def limits_page() -> str:
-    """Return the page of limits."""
+    """Return the Markdown text of ``docs/reference/limits.md``."""
     lines = ["# Limits", NOTE, "", INTRO]
     for title, text in SECTIONS.items():
         lines += _section(title, text)

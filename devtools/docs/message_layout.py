@@ -15,7 +15,10 @@ HEX_BYTES = 16
 
 
 def wrap(text: str, indent: int = 0, first: str = "") -> list[str]:
-    """Return a text as lines of at most `WIDTH` characters, the first of which starts with ``first``."""
+    """Return a text as lines of at most `WIDTH` characters, indented by ``indent`` spaces.
+
+    The first line starts with ``first``, such as ``- ``, instead of the indentation. Longer words are not broken.
+    """
     space = " " * indent
     return textwrap.wrap(
         text,
@@ -28,7 +31,7 @@ def wrap(text: str, indent: int = 0, first: str = "") -> list[str]:
 
 
 def _within(versions: Versions, served: Versions) -> str:
-    """Return a range of versions inside those served, or ``""`` if it covers all of them."""
+    """Return the served versions in ``versions`` as text: ``""`` for all of them, ``none`` if there are none."""
     low, high = max(versions.low, served.low), min(versions.high, served.high)
     if low > high:
         return "none"
@@ -47,7 +50,7 @@ def _type_name(spec: FieldSpec) -> str:
 
 
 def _properties(spec: FieldSpec, served: Versions) -> str:
-    """Return type, versions, nullability and tag of a field."""
+    """Return type, versions, nullability and tag of a field as text, without what holds for all served versions."""
     out = [f"*{_type_name(spec)}*"]
     versions = _within(spec.versions, served)
     if versions:
@@ -62,7 +65,7 @@ def _properties(spec: FieldSpec, served: Versions) -> str:
 
 
 def field_list(cls: type[Message], served: Versions, indent: int = 0) -> Iterator[str]:
-    """Yield a nested Markdown list of the fields that exist in one of the versions served."""
+    """Yield the lines of a nested Markdown list of the fields that exist in one of the versions ``served``."""
     explanation = explain(cls)
     start = " " * indent + "- "
     for spec in fields_of(cls):
@@ -77,7 +80,7 @@ def field_list(cls: type[Message], served: Versions, indent: int = 0) -> Iterato
 
 
 def annotated_bytes(spans: list[FieldSpan], raw: bytes) -> list[str]:
-    """Return a code block with the bytes of a message, and beside them the field that they hold."""
+    """Return the lines of a Markdown code block with the bytes of each field in hexadecimal, its name and its value."""
     return ["```text", *map(_shorten, format_spans(spans, raw, HEX_BYTES)), "```"]
 
 

@@ -1,4 +1,4 @@
-"""Reference page of the metrics, from the table of families."""
+"""Generator of the reference page of the metrics from the table of metric families."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _row(family: MetricFamily) -> str:
 
 
 def metrics_page() -> str:
-    """Return the page."""
+    """Return the Markdown text of ``docs/reference/metrics.md``."""
     lines = ["# Metrics", "", "<!-- written by python -m devtools.docs.reference -->", "", INTRODUCTION.rstrip()]
     for section in SECTIONS:
         lines += ["", f"## {section.title}", "", "| name | type | unit | labels | meaning |", "|---|---|---|---|---|"]

@@ -1,4 +1,4 @@
-"""Generator of the tables and the scenario in ``docs/explanation/controller-quorum.md``, by the state machine.
+"""Generator of the table and the traces in ``docs/explanation/controller-quorum.md``, by the Raft state machine.
 
 ``python -m devtools.docs.quorum`` writes them into the page: into each block that begins with ```` ```text NAME ````.
 """
@@ -19,12 +19,12 @@ SEED = 4
 
 
 def state_label(state: type[EpochState]) -> str:
-    """Return the name of a state as Raft has it, such as Follower."""
+    """Return the name of a state of a node in the quorum, such as Follower."""
     return state.__name__.removesuffix("State").removeprefix("Raft")
 
 
 class QuorumTrace(SimulatedQuorum):
-    """Quorum of three nodes that records its steps."""
+    """Simulated quorum of three nodes that records state changes, elections and requests except Fetch."""
 
     def __init__(self) -> None:
         super().__init__(SEED, 3, loss=0, kraft_version=1)
@@ -34,21 +34,21 @@ class QuorumTrace(SimulatedQuorum):
         self._since_ms = 0.0
 
     def start_recording(self) -> list[str]:
-        """Start to record; return the list of the following lines."""
+        """Start a new trace, with times from now on; return its list of lines, to which later steps append."""
         self.trace_text, self._since_ms = [], self.now_ms
         return self.trace_text
 
     def add(self, number: int, text: str) -> None:
-        """Format a line."""
+        """Append a line about node ``number`` to the trace, with the time in ms since its start."""
         self.trace_text.append(f"{self.now_ms - self._since_ms:6.0f} ms  node {number}  {text}")
 
     def add_distinct(self, number: int, text: str) -> None:
-        """Format a line, unless it repeats an earlier request."""
+        """Append a line about node ``number`` to the trace, unless it has that line already, at any time."""
         if not any(line.endswith(f"node {number}  {text}") for line in self.trace_text):
             self.add(number, text)
 
     def step(self, number: int, event: RaftEvent) -> None:
-        """Run an event, and record the changes of the node."""
+        """Let node ``number`` handle an event, and add changes of its state, epoch and high watermark to the trace."""
         machine = self.hosts[number].machine
         before = None if machine is None else (type(machine.state), machine.epoch, machine.high_watermark)
         super().step(number, event)
@@ -76,7 +76,10 @@ class QuorumTrace(SimulatedQuorum):
         super()._send(host, peer, request)  # type: ignore[arg-type]
 
     def elected(self, but: int = 0) -> int:
-        """Wait until another node leads and has committed its first record; return its id."""
+        """Run the simulation until a node leads and has committed its whole log; return its id.
+
+        ``but``: id of a node that does not count, the former leader; 0 for none.
+        """
 
         def done() -> bool:
             return any(n != but and self.hosts[n].committed >= self.hosts[n].log.end_offset for n in self.leaders())
@@ -86,7 +89,7 @@ class QuorumTrace(SimulatedQuorum):
 
 
 def states() -> list[str]:
-    """Return the transitions between the states."""
+    """Return a text table of the states of a node in the quorum: stored or not, and the possible next states."""
     out = [f"{'state':<12} {'on disk':<8} may become"]
     for state, following in LEGAL_TRANSITIONS.items():
         names = sorted(state_label(x) for x in following if x is not state)
@@ -95,7 +98,7 @@ def states() -> list[str]:
 
 
 def election() -> list[str]:
-    """Trace three nodes that were never started before."""
+    """Return the trace of the first election of three new nodes."""
     scenario = QuorumTrace()
     lines = scenario.start_recording()
     scenario.start_all()
@@ -104,7 +107,7 @@ def election() -> list[str]:
 
 
 def quorum_with_leader() -> tuple[QuorumTrace, int, list[str]]:
-    """Return a trace of three nodes with a leader, the leader, and the lines recorded from now on."""
+    """Return a simulated quorum that has had a leader for five seconds, its id, and the list of later trace lines."""
     scenario = QuorumTrace()
     scenario.start_all()
     first = scenario.elected()
@@ -113,7 +116,7 @@ def quorum_with_leader() -> tuple[QuorumTrace, int, list[str]]:
 
 
 def killed() -> list[str]:
-    """Trace a kill of the leader."""
+    """Return the trace from a kill of the leader to the next election."""
     scenario, first, lines = quorum_with_leader()
     scenario.add(first, "is killed")
     scenario.crash(first)
@@ -122,7 +125,7 @@ def killed() -> list[str]:
 
 
 def stopped() -> list[str]:
-    """Trace a stop of the leader."""
+    """Return the trace from a clean stop of the leader, which resigns, to the next election."""
     scenario, first, lines = quorum_with_leader()
     scenario.add(first, "shuts down")
     scenario.step(first, Resign())
@@ -139,7 +142,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 
 
 def render_page(text: str) -> str:
-    """Return the page with every block generated again.
+    """Return the text of the page with all generated blocks replaced by new ones; ``text`` is the present page.
 
     Raises:
         KeyError: A block has an unknown name.
@@ -148,7 +151,7 @@ def render_page(text: str) -> str:
 
 
 def main() -> None:
-    """Write the blocks."""
+    """Write all generated blocks into the page."""
     PAGE.write_text(render_page(PAGE.read_text()))
 
 

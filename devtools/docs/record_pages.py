@@ -1,4 +1,4 @@
-"""Reference pages of stored records: fields, version history and an example of the encoder for each record."""
+"""Generator of the reference pages of stored records: fields, version history and an example of each record."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def example_version(cls: type[Message]) -> int:
 
 
 def _prefix(cls: type[Message], framing: str, version: int) -> list[tuple[str, int, bytes]]:
-    """Return the fields in front of those of a record: name, value and bytes."""
+    """Return name, value and bytes of the fields in front of those of a record, which ``framing`` defines."""
     spec = spec_of(cls)
     match framing:
         case "metadata" | "remote":
@@ -96,7 +96,10 @@ def _prefix(cls: type[Message], framing: str, version: int) -> list[tuple[str, i
 
 
 def example_record(cls: type[Message], framing: str) -> tuple[bytes, list[FieldSpan]]:
-    """Return the bytes of an example record and its fields."""
+    """Return the bytes of an example of a record, and the byte ranges and values of its fields.
+
+    The bytes include the prefix that ``framing`` (see `RecordPage`) defines.
+    """
     version = example_version(cls)
     raw, spans = b"", []
     for name, value, data in _prefix(cls, framing, version):
@@ -112,7 +115,7 @@ def example_record(cls: type[Message], framing: str) -> tuple[bytes, list[FieldS
 
 
 def quorum_state_text() -> str:
-    """Return a quorum-state file as a node writes it."""
+    """Return the JSON text of a quorum-state file as a node writes it; the file is in memory."""
     disk = MemoryDisk(random.Random(1), lambda: 0).session()
     disk.makedirs("/log")
     QuorumStateFile(HardState(5, 2, ReplicaKey(2, DIRECTORY_ID))).write(disk, f"/log/{QUORUM_STATE}")
@@ -138,7 +141,7 @@ def _section(cls: type[Message], framing: str) -> Iterator[str]:
 
 
 def record_page(page: RecordPage) -> str:
-    """Return a page of records."""
+    """Return the Markdown text of the page of the records of one message module."""
     classes = records_of(page)
     doc = sys.modules[classes[0].__module__].__doc__ or ""
     lines = [f"# {page.title}", NOTE, "", *wrap(doc), "", *wrap(FRAMINGS[page.framing]), ""]
@@ -154,7 +157,7 @@ def record_page(page: RecordPage) -> str:
 
 
 def index_page() -> str:
-    """Return the list of all pages of records."""
+    """Return the Markdown text of ``docs/reference/records/README.md``, which lists all pages of records."""
     lines = ["# Stored records", NOTE, ""]
     lines += wrap(
         "This page lists the records that Kafka and Ottla store, for a reader of a data directory. Each page has "

@@ -28,27 +28,27 @@ NOTE = "<!-- written by python -m devtools.docs.reference -->"
 
 
 def _listeners(spec: ApiSpec) -> str:
-    """Return the types of listeners that serve an API, and whether brokers forward it."""
+    """Return a table cell with the types of listeners that serve an API, and ``forwarded`` if brokers forward it."""
     ends = {"broker": spec.broker, "controller": spec.controller}
     listeners = " and ".join(name for name, endpoint in ends.items() if endpoint is not None)
     return f"{listeners}, forwarded" if spec.broker is not None and spec.forwarding is not None else listeners
 
 
 def _quota(spec: ApiSpec) -> str:
-    """Return the client quota of an API."""
+    """Return a table cell with what an API counts for client quotas."""
     if isinstance(spec.quota, MutationQuota):
         return f"time, and partitions changed; strict from v{spec.quota.strict_since}"
     return spec.quota.value
 
 
 def _permissions(spec: ApiSpec) -> str:
-    """Return the permissions that a broker checks, and for a forwarded request those of the controller."""
+    """Return a table cell with the permissions that a request of an API may need, at a broker or at the controller."""
     permissions = [f"{permission.operation.name} {permission.resource.name}" for permission in spec.permissions]
     return ", ".join(name.lower().replace("_", " ") for name in dict.fromkeys(permissions))
 
 
 def api_row(spec: ApiSpec) -> str:
-    """Return the row of an API on the reference page."""
+    """Return the Markdown row of an API on the page of all APIs."""
     schema = request_spec(spec.key)
     newest = schema.versions.high - (1 if schema.latest_unstable else 0)
     cells = (
@@ -64,7 +64,7 @@ def api_row(spec: ApiSpec) -> str:
 
 
 def apis() -> str:
-    """Return every API: its versions, the listeners that serve it, its quota and the permissions it needs."""
+    """Return the Markdown page of all APIs: versions, listeners, quota and permissions of each."""
     lines = [
         "# APIs and versions",
         NOTE,
@@ -85,7 +85,7 @@ def apis() -> str:
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
-    """Return the parser that a command makes for its arguments."""
+    """Return the argument parser that a command of ``ottla`` creates; the command is called with ``--help``."""
     shown: list[argparse.ArgumentParser] = []
 
     def keep(parser: argparse.ArgumentParser, file: object = None) -> None:
@@ -106,7 +106,7 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
 
 
 def help_screens() -> Iterator[tuple[str, list[str]]]:
-    """Yield each command and subcommand with the lines of its help."""
+    """Yield the name of each command and subcommand, such as ``ottla topic create``, with the lines of its help."""
     for command in COMMANDS:
         for parser in _parsers(_parser(command)):
             with mock.patch.dict(os.environ, COLUMNS="100"):
@@ -114,7 +114,7 @@ def help_screens() -> Iterator[tuple[str, list[str]]]:
 
 
 def cli() -> str:
-    """Return every help screen."""
+    """Return the Markdown page of all commands, with the help screen of each."""
     lines = [
         "# Commands",
         NOTE,
@@ -159,7 +159,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def main() -> None:
-    """Write the pages."""
+    """Write all generated pages to ``docs/reference``."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     for name, page in PAGES.items():
         (WHERE / name).parent.mkdir(exist_ok=True)

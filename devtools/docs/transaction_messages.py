@@ -1,7 +1,7 @@
 """Trace of one transaction across three nodes, for ``docs/explanation/exactly-once.md``.
 
-``python -m devtools.docs.transaction_messages`` prints it. Three nodes of the simulator: n1 and n2 lead a partition
-each, n3 coordinates. Concurrent messages have one fixed order.
+``python -m devtools.docs.transaction_messages`` prints it. The nodes are simulated: n1 and n2 lead a partition each, n3
+is the transaction coordinator. Concurrent messages have one fixed order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STEP_TEXTS = {
 
 
 def describe_request(request: Any) -> str | None:
-    """Return a request as text; empty for one that is not of transactions."""
+    """Return a request of a transaction as text; None for any other request."""
     match request:
         case ip.InitProducerIdRequest():
             return "InitProducerId"
@@ -61,7 +61,11 @@ def describe_request(request: Any) -> str | None:
 
 
 def describe_response(answer: Any) -> str:
-    """Return a response as text."""
+    """Return the response to a request of a transaction as text: its first error code, and epoch or offset.
+
+    Raises:
+        AssertionError: it is another response.
+    """
     match answer:
         case ip.InitProducerIdResponse() | et.EndTxnResponse():
             return f"{_name(answer.error_code)}, epoch {answer.producer_epoch}"
@@ -81,16 +85,16 @@ def _name(code: int) -> str:
 
 
 class TransactionTrace(ClusterScenario):
-    """Three nodes without faults, and one transaction."""
+    """Scenario of the simulator: three nodes without faults, and one transaction; messages are in `trace_text`."""
 
     def __init__(self) -> None:
         super().__init__(SEED, transactions=2, only_late=True)
         self.fault_plan.fault_kinds = []
         self.trace_text: list[list[str]] = [[]]
-        """What was said between two steps of the coordinator."""
+        """Lines of the trace, in groups: a step of the coordinator, then the messages up to the next step."""
 
     async def run(self) -> None:
-        """Create the topics, then run the transaction."""
+        """Create the topics, then run the transaction, and stop the nodes two seconds of virtual time later."""
         async with trio.open_nursery() as everything:
             for lives in self.lifecycles.values():
                 everything.start_soon(self._live, lives)
@@ -112,7 +116,7 @@ class TransactionTrace(ClusterScenario):
             self.trace_text += [[f"{f'n{node_id}':<16} {STEP_TEXTS[step]}"], []]
 
     def on_message(self, channel: Any, text: str, *, answers: bool) -> None:
-        """Record a request or response."""
+        """Add a request of a channel, or with ``answers`` the response to it, to the trace."""
         here, there = channel.stream._owner.host.name, channel.stream.peer
         ends = f"{there} -> {here}" if answers else f"{here} -> {there}"
         self.trace_text[-1].append(f"{ends:<16} {text}")
@@ -130,7 +134,10 @@ class TransactionTrace(ClusterScenario):
 
 
 def trace_messages() -> list[str]:
-    """Return the trace, line by line."""
+    """Run the scenario and return the lines of its trace; needs ``PYTHONHASHSEED=0`` to be the same each time.
+
+    Replaces `Channel.call` in this process.
+    """
     run = TransactionTrace()
     call = Channel.call
 

@@ -1,7 +1,7 @@
-"""Generator of the figures in ``docs/explanation/exactly-once.md``, by the state machine.
+"""Generator of the figures in ``docs/explanation/exactly-once.md``, by the transaction coordinator's state machine.
 
-``python -m devtools.docs.transactions`` writes it into the page: into each block that begins so: ```` ```text NAME
-````, or with ``mermaid`` for ``text``.
+``python -m devtools.docs.transactions`` writes them into the blocks of the page that begin with ```` ```text NAME ````
+or ```` ```mermaid NAME ````.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NEVER_ON_DISK = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})
 
 
 def state_diagram() -> list[str]:
-    """Return the diagram of the states in the log."""
+    """Return the lines of a Mermaid diagram of the transaction states that are stored in ``__transaction_state``."""
     out = ["stateDiagram-v2", "    [*] --> Empty"]
     for state in S:
         if state not in NEVER_ON_DISK:
@@ -44,7 +44,7 @@ def state_diagram() -> list[str]:
 
 
 def message_trace() -> list[str]:
-    """Return the messages between three simulated nodes, from a process with fixed hash seeds."""
+    """Return the trace of `transaction_messages`, which runs in a process with ``PYTHONHASHSEED=0``."""
     done = subprocess.run(
         [sys.executable, "-m", "devtools.docs.transaction_messages"],
         cwd=ROOT,
@@ -57,7 +57,7 @@ def message_trace() -> list[str]:
 
 
 def state_table() -> list[str]:
-    """Return the transitions between the states."""
+    """Return a text table of all transaction states: stored or not, may expire or not, and the possible next states."""
     out = [f"{'state':<18} {'on disk':<8} {'may expire':<11} may become"]
     for state in S:
         after = ", ".join(x.state_name for x in S if state in VALID_PREVIOUS_STATES[x])
@@ -68,7 +68,7 @@ def state_table() -> list[str]:
 
 
 def transaction_trace() -> list[str]:
-    """Return a transaction of two partitions, and a retry."""
+    """Return the trace of a coordinator: a transaction of two partitions, repeated EndTxn requests, a late batch."""
     node, out = TransactionCoordinatorNode(), []
 
     def show(label: str, pending: PendingBrokerRequest) -> None:
@@ -109,7 +109,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 
 
 def render_page(text: str) -> str:
-    """Return the page with every block generated again."""
+    """Return the text of the page with all generated blocks replaced by new ones; ``text`` is the present page."""
 
     def made(match: re.Match[str]) -> str:
         lines = MAKERS[match[2]]()
@@ -119,7 +119,7 @@ def render_page(text: str) -> str:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write all generated blocks into the page."""
     PAGE.write_text(render_page(PAGE.read_text()))
 
 

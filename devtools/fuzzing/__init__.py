@@ -1,1 +1,1 @@
-"""Fuzzing of the parsers of untrusted bytes."""
+"""Fuzzing of the coordinators: drawn records in their internal topics, and drawn requests."""

@@ -1,4 +1,4 @@
-"""Coordinators of each internal topic, in virtual time, over a log of drawn records."""
+"""Fixtures with the coordinators of each internal topic, for the fuzzing by `invalid_records`."""
 
 from __future__ import annotations
 
@@ -99,7 +99,10 @@ def _runner(*tasks: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[None
 
 
 def group_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
-    """Return coordinators of `__consumer_offsets`."""
+    """Return a fixture with a group coordinator over `__consumer_offsets`, not started; all groups are in partition 0.
+
+    ``nursery``: for tasks of the share partition manager.
+    """
     stage = _stage(OFFSETS_TOPIC, **RETENTION)
     env: Any = stage.env
     timers = Timers(env)
@@ -151,7 +154,10 @@ def group_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
 
 
 def transaction_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
-    """Return coordinators of `__transaction_state` that write markers to "t" and "u"."""
+    """Return a fixture with a transaction coordinator over `__transaction_state`, not started.
+
+    It writes markers to "t" and "u". All transactional ids are in partition 0. ``nursery`` is not used.
+    """
     stage = _stage(TRANSACTIONS_TOPIC, transactional_id_expiration_ms="60000")
     env: Any = stage.env
     timers, ids = Timers(env), ProducerIdSequence()
@@ -193,7 +199,11 @@ def transaction_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
 
 
 def share_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
-    """Return coordinators of `__share_group_state`, and the leader of "t" that reads its share partitions there."""
+    """Return a fixture with a share coordinator over `__share_group_state`, and the leader of the partitions of "t".
+
+    Neither is started. The leader reads and writes the state of its share partitions by this coordinator; ``nursery``
+    runs its tasks.
+    """
     stage = _stage(SHARE_TOPIC)
     for number in range(3):
         replica = stage.hosted.replicas["t", number]

@@ -1,7 +1,7 @@
 """Records of internal topics that no coordinator writes, drawn by seed, and coordinators that load them.
 
-A `Case` is one log of drawn records. It is loaded, gets requests, and is idle for a while, in virtual time. With any
-records the node stays alive, and a second partition of the topic, without any of them, serves.
+A case is one log of drawn records. A coordinator loads it, gets requests, and is idle for a while, in virtual time.
+With any records the node must stay alive, and the coordinator of a second partition, without such records, must serve.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ Classes = Mapping[int, tuple[type[Message], type[Message]]]
 
 
 class InternalTopic(NamedTuple):
-    """Types of the records of an internal topic, and values with which some of the drawn ones match each other."""
+    """Types of the records of an internal topic, as pairs of key and value class by type, and sample values.
+
+    The generator reuses field values of ``samples``, so that some of the drawn records refer to the same objects.
+    """
 
     classes: Classes
     samples: Callable[[random.Random], list[Message]]
@@ -107,7 +110,7 @@ _INT16 = struct.Struct(">h")
 
 
 class RandomBatchOfRecords(NamedTuple):
-    """Contents of a log."""
+    """Drawn record batch: its bytes, the origin with which it is appended, and the number of its records."""
 
     raw: bytes
     origin: AppendOrigin
@@ -115,7 +118,7 @@ class RandomBatchOfRecords(NamedTuple):
 
 
 class RandomRecordGenerator:
-    """Generator of the records of one internal topic."""
+    """Generator, by a seed, of records and batches of one internal topic; most of them are well-formed."""
 
     def __init__(self, seed: int, topic: InternalTopic) -> None:
         self.odd = RandomRequestGenerator(seed)
@@ -129,7 +132,10 @@ class RandomRecordGenerator:
             self._classes = {kind: two for kind, two in self._classes.items() if two[0].__module__ == module}
 
     def record(self) -> tuple[bytes | None, bytes | None]:
-        """Draw the key and the value of a record; few do not parse."""
+        """Draw key and value of a record, encoded with type and version; a null value is a tombstone.
+
+        A few do not parse, or are null keys.
+        """
         rng = self._rng
         for sample in self._samples(rng):
             self.odd.learn_from(sample)
@@ -157,7 +163,10 @@ class RandomRecordGenerator:
         return low, high
 
     def _torn(self, raw: bytes | None) -> bytes | None:
-        """Return bytes that were cut, lengthened or changed, or that have an unknown type or version."""
+        """Return bytes that were cut, lengthened or changed, or that have an unknown type or version; None for null.
+
+        One in five is returned unchanged.
+        """
         rng = self._rng
         if raw is None or rng.random() < 0.2:
             return raw
@@ -177,7 +186,7 @@ class RandomRecordGenerator:
                 return None
 
     def batch(self) -> RandomBatchOfRecords:
-        """Draw a batch of one or several records."""
+        """Draw a batch of 1 to 8 records, some of them compressed, transactional or with a wrong header field."""
         rng = self._rng
         count = rng.choice((1, 1, 2, 4, 8))
         some = [r.NewRecord(*self.record(), rng.choice((0, -1, 1_000_000))) for _ in range(count)]
@@ -207,7 +216,11 @@ class RandomRecordGenerator:
 
 
 class CoordinatorFixture(NamedTuple):
-    """Coordinators of one internal topic: partition 0 holds the drawn records, partition 1 none."""
+    """Coordinators of one internal topic of two partitions: 0 gets the drawn records, 1 none.
+
+    ``run`` is their main task. ``lead``, ``resign`` and ``advance`` are called with a partition that the node leads
+    from now on, does not lead any more, or whose high watermark has advanced. ``apis`` are those of the requests.
+    """
 
     broker_fixture: HandlerFixture
     topic: str
@@ -225,7 +238,7 @@ class CoordinatorFixture(NamedTuple):
 
 
 class FuzzingResult:
-    """Results of the cases so far."""
+    """Counters of the cases so far, and counts of the failures and closed connections by their exceptions."""
 
     def __init__(self) -> None:
         self.cases = self.records = self.requests = 0
@@ -236,13 +249,17 @@ class FuzzingResult:
         self.invalid = 0
 
     def count_failure(self, error: errors.CoordinatorStateError, topic: str, partition: int, event: str) -> None:
-        """Count a failure of a coordinator, in place of `errors.report_failure`."""
+        """Count a failure of the coordinator of partition 0; callback in place of `errors.report_failure`.
+
+        Raises:
+            AssertionError: the coordinator of another partition failed.
+        """
         assert partition == 0, f"another shard of {topic} failed at {event}"
         self.failed[f"{topic} {event}: {error_location(error.__cause__)}"] += 1
 
 
 def error_location(error: BaseException | None) -> str:
-    """Return an exception and the line that raised it."""
+    """Return a text with the type of an exception, the file and line that raised it, and its message."""
     assert error is not None
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -253,7 +270,7 @@ def error_location(error: BaseException | None) -> str:
 
 @contextlib.contextmanager
 def limited(seconds: int) -> Iterator[None]:
-    """Raise an exception when the body takes longer on the processor."""
+    """Limit the processor time of a ``with`` statement: after ``seconds``, AssertionError is raised in its body."""
 
     def over(*_: object) -> None:
         raise AssertionError(f"not done within {seconds} s")
@@ -270,7 +287,10 @@ def limited(seconds: int) -> Iterator[None]:
 async def send_random_requests(
     coordinators: CoordinatorFixture, odd: RandomRequestGenerator, found: FuzzingResult
 ) -> None:
-    """Send random requests, as a client with a connection that ends with an exception of the handler."""
+    """Call the handler of one drawn request of the coordinators, and count the result in ``found``.
+
+    An exception with which a node closes the connection is counted; a broken invariant is raised.
+    """
     key = odd.rng.choice(coordinators.apis)
     version = odd.rng.randint(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version)
     request = odd.generate(request_class(key), version)
@@ -297,7 +317,11 @@ async def send_random_requests(
 
 
 async def run_log(coordinators: CoordinatorFixture, records: RandomRecordGenerator, found: FuzzingResult) -> None:
-    """Load one log of drawn records, then send requests and wait; more records are written meanwhile."""
+    """Run one case: load a log of drawn records, then send requests and wait; more records may be written meanwhile.
+
+    Raises:
+        AssertionError: the coordinator of partition 1 does not serve at the end.
+    """
     rng, hosted = records.odd.rng, coordinators.broker_fixture.hosted.replicas
     poisoned, sound = hosted[coordinators.topic, 0], hosted[coordinators.topic, 1]
 
@@ -334,7 +358,11 @@ async def run_log(coordinators: CoordinatorFixture, records: RandomRecordGenerat
 def run_seed(
     seed: int, make: Callable[[trio.Nursery], CoordinatorFixture], topic: InternalTopic, found: FuzzingResult
 ) -> None:
-    """Run the case of a seed."""
+    """Run the case of a seed on a virtual clock and count it in ``found``; ``make`` creates the coordinators.
+
+    Raises:
+        AssertionError: a coordinator broke an invariant, or the case took more than `LONGEST_S` of processor time.
+    """
     records = RandomRecordGenerator(seed, topic)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Plausible requests to a coordinator: of members of the new kinds of groups, with drawn ids and epochs."""
+"""Plausible requests of members of consumer, share and streams groups, with drawn ids and epochs, for fuzzing."""
 
 from __future__ import annotations
 
