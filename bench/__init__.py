@@ -1,1 +1,1 @@
-"""Benchmarks of Ottla and Apache Kafka, in one run."""
+"""Benchmarks of Ottla, most of them beside Apache Kafka in the same run; each module is a program."""

@@ -42,7 +42,10 @@ LISTENERS = {"broker": BROKER_APIS, "controller": CONTROLLER_APIS}
 
 
 class ArrayPause(NamedTuple):
-    """Longest pause during one request."""
+    """Longest pauses of the event loop during one request in s, as `bench.pauses` defines them, and its duration.
+
+    ``name`` is listener, array and kind of elements; ``task`` is the trio task with the longest step by CPU time.
+    """
 
     computed_s: float
     held_s: float
@@ -53,16 +56,16 @@ class ArrayPause(NamedTuple):
 
 
 class MeasuredNode(Protocol):
-    """Node of `bench.pauses.NodeChildProcess`."""
+    """Interface of `bench.pauses.NodeChildProcess`, which must not be imported here."""
 
     port: int
     controller_port: int
 
     def query(self, command: str = "report") -> dict[str, Any]:
-        """Return the measurements since the last query."""
+        """Return the measurements since the last query, and reset them."""
 
     def kill(self) -> None:
-        """End the node."""
+        """Kill the process of the node."""
 
 
 Start = Callable[[Path, int, dict[str, str]], MeasuredNode]
@@ -86,7 +89,7 @@ def settings_of(port: int, controller_port: int) -> dict[str, str]:
 
 
 def start_node(start: Start, where: Path) -> MeasuredNode:
-    """Format and start a node; create a topic and the coordinators."""
+    """Format and start a node below ``where`` by ``start``, with topics and all coordinators, and return it."""
     port, controller_port = free_port(), free_port()
     settings = settings_of(port, controller_port)
     file = where / "server.properties"
@@ -108,7 +111,10 @@ def start_node(start: Start, where: Path) -> MeasuredNode:
 
 
 def _is_answered(port: int, raw: bytes) -> bool:
-    """Send a request and read the response; return False when the connection was closed."""
+    """Send a request frame over a new connection and discard the response; return False if there is none.
+
+    The connection was closed then, or there was no response within `TIMEOUT_S`.
+    """
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), 10) as sock:
         sock.settimeout(TIMEOUT_S)
         sock.sendall(raw)
@@ -142,7 +148,10 @@ def _measured(
 def measure_arrays(
     start: Start, elements: int, names: Collection[str], kinds: Collection[str] = KINDS
 ) -> list[ArrayPause]:
-    """Measure and print; return the pauses, the longest first."""
+    """Measure requests with long arrays at new nodes, print each, and return the pauses, the longest by CPU first.
+
+    ``names``: beginnings of API names; empty for all. ``kinds``: kinds of elements.
+    """
     pauses: list[ArrayPause] = []
     print(f"{'milliseconds':64} {'elements':>8} {'held':>8} {'computed':>8} {'late':>8}  took  by")
     for listener, apis in LISTENERS.items():
@@ -172,7 +181,10 @@ def measure_arrays(
 
 
 def _measure_subscriptions(start: Start) -> list[ArrayPause]:
-    """Measure a classic member that joins a consumer group: its topics are an array in bytes of its request."""
+    """Measure and print JoinGroup of a classic member in a consumer group, with a long subscription; return the pauses.
+
+    The topics are an array within the bytes of its protocol metadata.
+    """
     pauses = []
     for letters, count in ((4, 340_000), (4, 80_000), (40, 50_000), (40, 12_000)):
         with tempfile.TemporaryDirectory() as where:

@@ -28,26 +28,26 @@ TOGETHER = 10
 
 
 class BuildUnderTest(OttlaProcess):
-    """Node of a source tree."""
+    """Node that runs the code of the source tree ``tree``."""
 
     def __init__(self, tree: Path, data_dir: Path) -> None:
         super().__init__(data_dir)
         self._tree = tree
 
     def command(self) -> list[str]:
-        """Return the command with that tree's packages."""
+        """Return the command of the process, with ``PYTHONPATH`` of that tree."""
         return ["env", f"PYTHONPATH={self._tree}", *super().command()]
 
 
 def produce_frame() -> bytes:
-    """Return a Produce request with a record of 100 bytes."""
+    """Return the frame of a Produce request (acks=all) with one record of 100 bytes for the topic ``small``."""
     raw = records.build_batch([records.NewRecord(None, bytes(100), int(time.time() * 1000))])
     data = p.TopicProduceData("small", partition_data=[p.PartitionProduceData(0, raw)])
     return encode_request(ApiKey.PRODUCE, 9, 1, "bench", p.ProduceRequest(None, -1, 10_000, [data]))
 
 
 def fetch_frame() -> bytes:
-    """Return a Fetch request of the first record."""
+    """Return the frame of a Fetch request for the first record of the topic ``small``."""
     part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1)
     request = f.FetchRequest(
         max_wait_ms=500, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("small", partitions=[part])]
@@ -56,7 +56,11 @@ def fetch_frame() -> bytes:
 
 
 def measure_requests(node: BuildUnderTest, frame: bytes, requests: int) -> tuple[float, float]:
-    """Return (microseconds of broker CPU per request, requests per second)."""
+    """Send ``frame`` ``requests`` times over one connection, `TOGETHER` at a time.
+
+    Returns:
+        Microseconds of broker CPU per request, and requests per second.
+    """
     client = RawClient(node.port)
     before, began = cpu_s(node.pid), time.monotonic()
     for _ in range(requests // TOGETHER):
@@ -69,7 +73,7 @@ def measure_requests(node: BuildUnderTest, frame: bytes, requests: int) -> tuple
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure this build and the other one in rounds, and print the medians and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tree", type=Path, help="the other build")
     parser.add_argument("--rounds", type=int, default=7)

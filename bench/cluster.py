@@ -30,7 +30,7 @@ WARM_S = 15.0
 
 
 class ClusterRound(NamedTuple):
-    """Run the load tool once against three nodes."""
+    """Result of one run of Kafka's producer load tool against three nodes: rate, latency, CPU times, duration."""
 
     records_a_second: float
     brokers_cpu_s: float
@@ -40,7 +40,7 @@ class ClusterRound(NamedTuple):
 
 
 class ThreeNodeCluster:
-    """Cluster of three nodes."""
+    """Running cluster of three nodes, of Kafka or of Ottla by ``name``."""
 
     def __init__(self, name: str, nodes: Sequence[NodeProcess]) -> None:
         self.name = name
@@ -48,7 +48,10 @@ class ThreeNodeCluster:
         self.bootstrap = ",".join(node.bootstrap for node in nodes)
 
     def load(self, records: int, size: int, a_second: int = -1, warmup: int = 0) -> ClusterRound:
-        """Run the tool once; its output covers the records behind the warm-up."""
+        """Produce ``records`` records of ``size`` bytes with acks=all by Kafka's load tool; return the result.
+
+        ``a_second``: limit of records per second; -1: none. ``warmup``: first records, not in rate and latency.
+        """
         before, tool, began = self.cpu_s(), children_cpu_s(), time.monotonic()
         text = java_tool(
             "ProducerPerformance",
@@ -66,11 +69,11 @@ class ThreeNodeCluster:
         return ClusterRound(float(rate[1]), self.cpu_s() - before, float(p99[1]), children_cpu_s() - tool, took_s)
 
     def cpu_s(self) -> float:
-        """Return the processor time of the three nodes."""
+        """Return the CPU time in s of the three nodes since their starts."""
         return sum(cpu_s(node.pid) for node in self.nodes)
 
     def memory_mb(self) -> float:
-        """Return the memory of the three nodes, shared pages counted by their share."""
+        """Return the memory of the three nodes in MB, shared pages counted by their share (Pss)."""
         return sum(resident_bytes(node.pid) for node in self.nodes) / 1e6
 
     def make(self) -> None:
@@ -83,7 +86,7 @@ class ThreeNodeCluster:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return a process's share of the memory (Pss)."""
+    """Return the memory of a process in bytes, shared pages counted by their share (Pss)."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
     assert found is not None, text
@@ -92,7 +95,7 @@ def resident_bytes(pid: int) -> int:
 
 @contextmanager
 def stopping_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
-    """Stop all processes."""
+    """Stop all nodes at the end of a ``with`` statement."""
     try:
         yield
     finally:
@@ -101,7 +104,7 @@ def stopping_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
 
 
 def print_round(name: str, label: str, one: ClusterRound) -> None:
-    """Print a line for a round."""
+    """Print a line with the figures of a round of the cluster ``name``."""
     print(
         f"{name:6} {label:9}: {one.records_a_second:9,.0f}/s, brokers' cpu {one.brokers_cpu_s:5.2f} s, "
         f"p99 {one.p99_ms:4.0f} ms, tool {one.tool_cpu_s:5.2f} s",
@@ -110,12 +113,12 @@ def print_round(name: str, label: str, one: ClusterRound) -> None:
 
 
 def median(rounds: Sequence[ClusterRound], field: str) -> float:
-    """Return the median of one figure."""
+    """Return the median of the field ``field`` over the rounds."""
     return statistics.median(getattr(one, field) for one in rounds)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure both clusters, cold and then in rounds, and print each run, the memory and the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--size", type=int, default=100)

@@ -122,7 +122,7 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class CommandTimes(NamedTuple):
-    """Measured times of a command line, and the statuses of its rounds."""
+    """Times of the rounds of a command line, their exit statuses, and the error output of the first that failed."""
 
     command: str
     times_s: list[float]
@@ -184,7 +184,7 @@ def commit_offsets(node: NodeProcess) -> None:
 
 
 def measure(line: str, values: dict[str, str], rounds: int) -> CommandTimes:
-    """Run a command line for some rounds."""
+    """Run a command line ``rounds`` times, with ``values`` for the names in braces, and return the times."""
     times, cpu_times, statuses, error = [], [], set(), ""
     for number in range(rounds):
         words = shlex.split(line.format(n=number, **values))
@@ -200,13 +200,13 @@ def measure(line: str, values: dict[str, str], rounds: int) -> CommandTimes:
 
 
 def _children_cpu_s() -> float:
-    """Return the CPU time of the child processes that have ended."""
+    """Return the CPU time in s of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def main() -> int:
-    """Measure and print; return 1 if a command fails or takes too long."""
+    """Measure all commands against a new node and print their times; return 1 if one fails or takes too long."""
     parser = argparse.ArgumentParser("bench.commands", description=__doc__)
     parser.add_argument("--kafka", action="store_true", help="against Apache Kafka")
     parser.add_argument("--rounds", type=int, default=ROUNDS)

@@ -27,7 +27,10 @@ WAIT_S = 600
 
 
 def fill(peer: RawClient, records: int, keys: int) -> None:
-    """Produce batches of 200 records of about 100 bytes."""
+    """Create the compacted topic `TOPIC`, and produce ``records`` records of about 100 bytes with ``keys`` random keys.
+
+    Cleaning does not start: the minimum dirty ratio is 1.
+    """
     settings = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES), "min.cleanable.dirty.ratio": "1.0"}
     configs = [ct.CreatableTopicConfig(k, v) for k, v in settings.items()]
     peer.call(
@@ -49,13 +52,17 @@ def fill(peer: RawClient, records: int, keys: int) -> None:
 
 
 def start_compaction(peer: RawClient) -> None:
-    """Lower the dirty ratio, so that the log is cleaned."""
+    """Lower the minimum dirty ratio of the topic, so that the cleaner starts; return at once."""
     change = ia.AlterConfigsResource(2, TOPIC, [ia.AlterableConfig("min.cleanable.dirty.ratio", 0, "0.01")])
     peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
 
 
 def wait_until_compacted(node: NodeProcess) -> float:
-    """Wait until the log is compacted; return the seconds."""
+    """Wait until the cleaner checkpoint has the topic; return the time of the wait in s.
+
+    Raises:
+        TimeoutError: it has not after `WAIT_S`.
+    """
     began = time.perf_counter()
     path = node.data_dir / "cleaner-offset-checkpoint"
     while not (path.exists() and f"{TOPIC} 0 " in path.read_text()):
@@ -66,7 +73,7 @@ def wait_until_compacted(node: NodeProcess) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the cleaners of Kafka and Ottla, or with ``--beside`` their effect on a producer; print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--keys", type=int, default=200_000)

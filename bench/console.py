@@ -53,7 +53,7 @@ class ConsoleBenchmarkNode(OttlaProcess):
         self.console_port, self.metrics_port = free_port(), free_port()
 
     def command(self) -> list[str]:
-        """Return the command, with the listeners of console and metrics."""
+        """Return the command of the process, with the listeners of console and metrics if the node has them."""
         command = [*super().command(), "--set", "log.retention.check.interval.ms=1000"]
         command += ["--set", "log.segment.delete.delay.ms=1000"]
         if self.has_console:
@@ -62,13 +62,13 @@ class ConsoleBenchmarkNode(OttlaProcess):
         return command
 
     def memory_mib(self) -> float:
-        """Return the resident memory."""
+        """Return the resident memory of the process in MiB."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
 
 
 def produce_frame() -> bytes:
-    """Return a Produce request with records of 100 bytes."""
+    """Return the frame of a Produce request (acks=all) with `RECORDS` records of 100 bytes for the topic ``load``."""
     now_ms = int(time.time() * 1000)
     raw = records.build_batch([records.NewRecord(None, bytes(100), now_ms) for _ in range(RECORDS)])
     data = p.TopicProduceData("load", partition_data=[p.PartitionProduceData(0, raw)])
@@ -76,7 +76,7 @@ def produce_frame() -> bytes:
 
 
 def measure(node: ConsoleBenchmarkNode, requests: int) -> tuple[float, float]:
-    """Return (records per second, microseconds of broker CPU per request)."""
+    """Send ``requests`` Produce requests, `TOGETHER` at a time; return records/s, and us of broker CPU per request."""
     client, frame = RawClient(node.port), produce_frame()
     before, began = cpu_s(node.pid), time.monotonic()
     for _ in range(requests // TOGETHER):
@@ -90,7 +90,7 @@ def measure(node: ConsoleBenchmarkNode, requests: int) -> tuple[float, float]:
 
 @contextmanager
 def repeated_scrape(node: ConsoleBenchmarkNode) -> Iterator[None]:
-    """Read the metrics once a second."""
+    """Read ``/metrics`` once a second in a thread while the body of a ``with`` statement runs."""
     stop = threading.Event()
 
     def scrape() -> None:
@@ -111,7 +111,10 @@ def repeated_scrape(node: ConsoleBenchmarkNode) -> Iterator[None]:
 
 @contextmanager
 def open_pages(node: ConsoleBenchmarkNode) -> Iterator[list[int]]:
-    """Open the live pages; yield the number of updates received from each."""
+    """Keep the live pages open while the body of a ``with`` statement runs, which starts after an update of each.
+
+    Yields the list of the numbers of updates, which grow meanwhile.
+    """
     updates = [0] * len(LIVE_PATHS)
     sockets = []
 
@@ -145,7 +148,10 @@ def open_pages(node: ConsoleBenchmarkNode) -> Iterator[list[int]]:
 def run_rounds(
     nodes: dict[str, ConsoleBenchmarkNode], rounds: int, requests: int
 ) -> dict[str, list[tuple[float, float, float]]]:
-    """Return (records per second, CPU per request, memory in MiB) of each case and round."""
+    """Measure each case in each round, print the figures, and return them without the first round, by case.
+
+    ``nodes``: the nodes ``off`` and ``console``, which run. Figures: records/s, us of CPU per request, memory in MiB.
+    """
     figures: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ("off", *reversed(LIMITS))}
     names = list(figures)
     for number in range(-1, rounds):  # the first round warms up
@@ -169,7 +175,7 @@ def run_rounds(
 
 
 def main() -> None:
-    """Measure and print medians and ratios."""
+    """Measure all cases in rounds, and print the ratios of throughput and the differences of memory to ``off``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--requests", type=int, default=10_000)

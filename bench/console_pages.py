@@ -30,7 +30,7 @@ PAGE_LIMIT_S, SCRAPE_LIMIT_S, TAIL_LIMIT_S = 1.0, 1.0, 0.2
 
 
 class MeasuredTimes(NamedTuple):
-    """Times of one kind of request, and the limit of their median."""
+    """Times in s of one kind of request, and the limit of their median."""
 
     name: str
     times_s: list[float]
@@ -47,7 +47,7 @@ class MeasuredTimes(NamedTuple):
 
 
 def fill(node: ConsoleBenchmarkNode, topics: int, groups: int) -> None:
-    """Create topics, and committed offsets of groups, each in all partitions of one topic."""
+    """Create topics, and for each group committed offsets in all partitions of one topic."""
     client = RawClient(node.port, 300)
     for first in range(0, topics, TOPICS_PER_REQUEST):
         numbers = range(first, min(first + TOPICS_PER_REQUEST, topics))
@@ -67,7 +67,11 @@ def fill(node: ConsoleBenchmarkNode, topics: int, groups: int) -> None:
 
 
 def get(port: int, path: str) -> tuple[float, bytes]:
-    """Return the time of a request, and the body of its response."""
+    """Send a GET request; return the time in s until its response is complete, and the body.
+
+    Raises:
+        AssertionError: the status is not 200.
+    """
     began = time.perf_counter()
     connection = HTTPConnection("127.0.0.1", port, timeout=300)
     connection.request("GET", path)
@@ -80,7 +84,7 @@ def get(port: int, path: str) -> tuple[float, bytes]:
 
 
 def measure_tail(node: ConsoleBenchmarkNode, rounds: int) -> list[float]:
-    """Return the times from a Produce request until the record is in the open list."""
+    """Produce ``rounds`` records while the list of records is open; return the time in s until each is in an update."""
     client = BlockingClient(node.bootstrap)
     connection = HTTPConnection("127.0.0.1", node.console_port, timeout=300)
     connection.request("GET", "/live/records?name=t0")
@@ -106,7 +110,7 @@ def _next_event(response: HTTPResponse) -> bytes:
 
 
 def main() -> int:
-    """Measure and print; return 1 if a median is above its limit."""
+    """Fill a node, measure pages, scrape and live tail, print the times; return 1 if a median is above its limit."""
     parser = argparse.ArgumentParser("bench.console_pages", description=__doc__)
     parser.add_argument("--topics", type=int, default=TOPICS)
     parser.add_argument("--groups", type=int, default=GROUPS)

@@ -1,4 +1,4 @@
-"""Comparison of consumer groups on Kafka and Ottla.
+"""Load of consumer groups (KIP-848) on a node: time until they are stable, heartbeat latencies, pauses of the loop.
 
 ``python -m bench.consumer_groups [--groups 1000] [--members 10] [--large 2000]``. Members are as stock clients: each
 has a connection, confirms its assignment at once, and else sends a heartbeat each five seconds. All run in one plain
@@ -45,7 +45,7 @@ Answer = hb.ConsumerGroupHeartbeatResponse
 
 
 class BenchMember:
-    """Group member: assignment and state."""
+    """Member of a consumer group: its connection, epoch, and number of assigned partitions."""
 
     def __init__(self, port: int, group: str) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port))
@@ -57,14 +57,14 @@ class BenchMember:
         self.count = 0
         self.sent_s = 0.0
         self.at_s = 0.0
-        """When it reached its epoch."""
+        """Time (`time.perf_counter`) at which it reached its epoch."""
         self._raw = b""
         self._reported: tuple[int, bytes] = (0, b"")
-        """An epoch, and the beat of a member that says nothing more than that it is in it."""
+        """An epoch, and the frame of a heartbeat that has only this epoch."""
         self._last_response = b"", Answer()
 
     def beat(self) -> None:
-        """Send a heartbeat; the owned partitions are reported once."""
+        """Send a heartbeat without waiting for the response; with the owned partitions only if they have changed."""
         if self.owned is None and self.epoch > 0:
             if self._reported[0] != self.epoch:
                 quiet = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch)
@@ -80,7 +80,7 @@ class BenchMember:
         self.sock.sendall(encode_request(KEY, 1, 1, "bench", request))
 
     def receive(self) -> Answer | None:
-        """Return a complete response."""
+        """Receive available bytes; return the response and update the epoch if it is complete, else return None."""
         self._raw += self.sock.recv(1 << 16)
         if len(self._raw) < 4 or len(self._raw) < 4 + int.from_bytes(self._raw[:4], "big"):
             return None
@@ -94,7 +94,7 @@ class BenchMember:
 
 
 class ConsumerGroupLoad:
-    """Event loop with all members."""
+    """Members of ``groups`` groups with ``members`` members each, and an epoll loop that sends their heartbeats."""
 
     def __init__(self, port: int, groups: int, members: int) -> None:
         self.each = members
@@ -107,16 +107,16 @@ class ConsumerGroupLoad:
                 self._poll.register(member.sock, select.EPOLLIN)
         self.took_ms: list[float] = []
         self.late_ms: list[float] = []
-        """How much later than it was due each beat was sent: what this process itself does not manage."""
+        """Delay in ms with which each heartbeat was sent after it was due, because of this process itself."""
         self.refused = 0
         now, total = time.perf_counter(), len(self.members)
         self._due = [(now + JOIN_OVER_S * at / total, number) for at, number in enumerate(self.members)]
 
     def run(self, done: Callable[[], bool], within_s: float) -> float:
-        """Send heartbeats until a condition holds; return the duration.
+        """Send heartbeats until ``done`` returns True, which is called every 50 ms; return the duration in s.
 
         Raises:
-            TimeoutError: The condition does not hold in time.
+            TimeoutError: it does not within ``within_s``.
         """
         began = looked = time.perf_counter()
         while (now := time.perf_counter()) < began + within_s:
@@ -154,7 +154,10 @@ class ConsumerGroupLoad:
         heapq.heappush(self._due, (time.perf_counter() + wait_s, number))
 
     def is_stable(self, partitions: int) -> bool:
-        """Return True if all partitions of every group are assigned evenly, in one epoch."""
+        """Return True if in every group all members have one epoch, and ``partitions`` partitions in equal shares.
+
+        Shares may differ by one partition.
+        """
         seen: dict[str, list[BenchMember]] = {}
         for member in self.members.values():
             seen.setdefault(member.group, []).append(member)
@@ -167,7 +170,7 @@ class ConsumerGroupLoad:
         )
 
     def latency_text(self) -> str:
-        """Return the latencies of heartbeats since the last call."""
+        """Return a text with the latencies of heartbeats since the last call, and reset them."""
         took, self.took_ms = sorted(self.took_ms), []
         late, self.late_ms = sorted(self.late_ms), []
         return (
@@ -177,7 +180,7 @@ class ConsumerGroupLoad:
         )
 
     def leave(self) -> BenchMember:
-        """Let one member leave, and wait for the response."""
+        """Let one member leave its group, wait for the response, and return the member, which is removed here."""
         number, member = next(iter(self.members.items()))
         self._poll.unregister(member.sock)
         del self.members[number]
@@ -195,7 +198,7 @@ class ConsumerGroupLoad:
 
 
 def prepare(port: int, partitions: int) -> None:
-    """Create the topic, and wait for the coordinator."""
+    """Create the topic with ``partitions`` partitions, and wait until a group coordinator is available."""
     peer = RawClient(port, timeout_s=60)
     peer.call(ApiKey.CREATE_TOPICS, 5, ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, partitions, 1)], 60_000))
     while (
@@ -207,13 +210,13 @@ def prepare(port: int, partitions: int) -> None:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the processor time of a process."""
+    """Return the CPU time of a process in s, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measure_many_groups(node: OttlaProcess, groups: int, members: int, watch_s: float) -> None:
-    """Measure very many members in small groups: time until they are stable, and latencies afterwards."""
+    """Measure and print many members in small groups: time until they are stable, then latencies for ``watch_s``."""
     prepare(node.port, members)
     load = ConsumerGroupLoad(node.port, groups, members)
     before_s = cpu_s(node.pid)
@@ -233,7 +236,10 @@ def measure_many_groups(node: OttlaProcess, groups: int, members: int, watch_s: 
 
 
 def measure_large_group(child: NodeChildProcess, members: int) -> None:
-    """Measure the leave of one member of a very large group, until the others have its partitions."""
+    """Measure and print a very large group: time until it is stable, and until it is stable after a member has left.
+
+    Members leave `TRIES` times, one at a time.
+    """
     prepare(child.port, members)
     print(f"before anybody came: {pause_text(child.query())}", flush=True)
     load = ConsumerGroupLoad(child.port, 1, members)
@@ -255,12 +261,12 @@ def measure_large_group(child: NodeChildProcess, members: int) -> None:
 
 
 def pause_text(seen: dict[str, float]) -> str:
-    """Return the times for which the event loop was blocked."""
+    """Return a text with the longest times for which the event loop was blocked; ``seen``: result of a query."""
     return f"loop held {seen['held'] * 1000:.0f} ms, computed {seen['computed'] * 1000:.0f} ms ({seen['who']})"
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Measure many small groups and one large group, each on a new node, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, default=1000)
     parser.add_argument("--members", type=int, default=10)

@@ -25,7 +25,7 @@ SETTINGS = {"metadata.log.max.snapshot.interval.ms": "1000", "min.insync.replica
 
 
 def run(nodes: int, seconds: float) -> None:
-    """Measure and print."""
+    """Exhaust the descriptors of a cluster of ``nodes`` nodes for a number of seconds, and print the results."""
     with Cluster(nodes, settings=SETTINGS) as cluster:
         ports = [node.port for node in cluster.nodes]
         create_topic(ports[0], nodes)
@@ -49,7 +49,7 @@ def run(nodes: int, seconds: float) -> None:
 
 
 def main() -> None:
-    """Measure one node and three."""
+    """Run the benchmark on one node and on three."""
     parser = argparse.ArgumentParser("bench.descriptors", description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()

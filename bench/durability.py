@@ -1,4 +1,7 @@
-"""Cost of a sync before each acknowledgement: rate of the load tool, round trip of a single record."""
+"""Cost of an fsync before each acknowledgement: rate of Kafka's load tool, and round trip of a single record.
+
+Compares a node with ``log.flush.interval.messages=1`` and one that leaves flushes to the operating system.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ ROUND_TRIPS = 300
 
 
 def round_trip_ms(node: OttlaProcess) -> float:
-    """Return the median time from sending one record with acks=all to its acknowledgement."""
+    """Produce `ROUND_TRIPS` records one by one with acks=all; return the median time to the acknowledgement in ms."""
     peer = RawClient(node.port)
     took = []
     for number in range(ROUND_TRIPS):
@@ -32,7 +35,7 @@ def round_trip_ms(node: OttlaProcess) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure a node without and one with syncs, and print the rates and round trips."""
     for name, settings in (("page cache", {}), ("synced", {"log_flush_interval_messages": "1"})):
         with tempfile.TemporaryDirectory() as where, OttlaProcess(Path(where) / "data", **settings) as node:
             java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, "--create", "--topic", "load")

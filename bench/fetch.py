@@ -36,7 +36,7 @@ OVERHEAD_BYTES = 576
 
 
 def batch_bytes(response_bytes: int) -> int:
-    """Return about the batch size of a topic that is fetched in responses of this size."""
+    """Return about the size in bytes of the batches of the topic that is fetched in responses of this size."""
     return min(response_bytes - OVERHEAD_BYTES, MAX_BATCH_BYTES)
 
 
@@ -46,7 +46,7 @@ def topic_name(response_bytes: int) -> str:
 
 
 def fill(node: NodeProcess, response_bytes: int) -> None:
-    """Create the topic of a response size and give every partition the same batches."""
+    """Create the topic of a response size, and produce `BATCHES` equal batches to each of its partitions."""
     topic = topic_name(response_bytes)
     java_tool(
         "TopicCommand",
@@ -70,7 +70,14 @@ def is_produced(client: RawClient, topic: str, partition: int, raw: bytes) -> bo
 
 
 class FetchingConnection(threading.Thread):
-    """Connection that fetches one partition again and again."""
+    """Thread with a connection that fetches one partition again and again, and counts the bytes in `bytes`.
+
+    Args:
+        node: node to fetch from.
+        partition: partition of the topic.
+        response_bytes: size of a response.
+        until: time of the monotonic clock in s at which it ends.
+    """
 
     def __init__(self, node: NodeProcess, partition: int, response_bytes: int, until: float) -> None:
         super().__init__()
@@ -88,7 +95,7 @@ class FetchingConnection(threading.Thread):
         return encode_request(ApiKey.FETCH, 12, 1, "bench", request)
 
     def run(self) -> None:
-        """Fetch until the time is over."""
+        """Fetch from the first offset to the last and again until the time is over; then close the connection."""
         a_batch = max(self._response_bytes // batch_bytes(self._response_bytes), 1)
         frames = [self._frame(start * RECORDS) for start in range(0, BATCHES - a_batch + 1, a_batch)]
         buffer = memoryview(bytearray(self._response_bytes + 65536))
@@ -111,7 +118,7 @@ class FetchingConnection(threading.Thread):
 
 
 def measure(node: NodeProcess, response_bytes: int, seconds: float) -> tuple[float, float]:
-    """Return (bytes per second, broker CPU seconds per GiB)."""
+    """Fetch over `CONNECTIONS` connections for ``seconds``; return bytes per second, and broker CPU seconds per GiB."""
     before, began = cpu_s(node.pid), time.monotonic()
     readers = [FetchingConnection(node, p, response_bytes, began + seconds) for p in range(CONNECTIONS)]
     for reader in readers:
@@ -124,7 +131,7 @@ def measure(node: NodeProcess, response_bytes: int, seconds: float) -> tuple[flo
 
 @contextmanager
 def started_nodes(settings: dict[str, str]) -> Iterator[dict[str, NodeProcess]]:
-    """Start a Kafka and an Ottla, and stop them at the end."""
+    """Start a node of Kafka and one of Ottla, which gets ``settings``; yield both by name, and stop them at the end."""
     with tempfile.TemporaryDirectory() as where:
         nodes: dict[str, NodeProcess] = {
             "kafka": KafkaProcess(Path(where) / "kafka"),
@@ -135,7 +142,7 @@ def started_nodes(settings: dict[str, str]) -> Iterator[dict[str, NodeProcess]]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure both nodes in rounds for each response size, and print each round and the ratios of the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kibibytes", type=int, nargs="+", default=[16, 256, 1024, 8192], help="response sizes")
     parser.add_argument("--rounds", type=int, default=5)

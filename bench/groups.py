@@ -38,7 +38,7 @@ HEARTBEAT_S = 3.0
 
 
 class ClassicGroupLoad:
-    """Common state of all consumers: address of the node, number of stable ones, latencies of heartbeats."""
+    """Common state of all consumers: port of the node, numbers of stable members and commits, and connections."""
 
     def __init__(self, port: int, groups: int, members: int) -> None:
         self.port = port
@@ -52,7 +52,10 @@ class ClassicGroupLoad:
         self.committed = 0
 
     def member_stable(self, group: str, size: int, member: str) -> None:
-        """Record a member with an assignment in a generation with all members."""
+        """Record that ``member`` has an assignment in a generation of ``size`` members; ignored if that is not all.
+
+        Sets `all_stable` once all members of all groups are recorded.
+        """
         have = self.sizes.setdefault(group, set())
         if size == self.members and member not in have:
             have.add(member)
@@ -62,7 +65,7 @@ class ClassicGroupLoad:
 
 
 class Consumer:
-    """Member of one group."""
+    """Member of a classic group with a connection of its own."""
 
     def __init__(self, load: ClassicGroupLoad, group: str, number: int) -> None:
         self.load = load
@@ -72,7 +75,10 @@ class Consumer:
         self.leads_for: list[str] = []
 
     async def run(self, gate: trio.CapacityLimiter) -> None:
-        """Join, consume, commit, send heartbeats; start over at each rebalance."""
+        """Join, consume, commit and send heartbeats until cancelled; start over at each rebalance.
+
+        ``gate`` limits the connections that are opened at the same time.
+        """
         async with gate:
             stream = await self.load.env.net.connect("127.0.0.1", self.load.port)
             connection = Channel(stream, f"c{self.number}")
@@ -125,7 +131,7 @@ class Consumer:
         self.load.committed += done.topics[0].partitions[0].error_code == 0
 
     async def _beat(self, connection: Channel, generation: int) -> None:
-        """Send heartbeats until all members have joined; from there on `HeartbeatLoop` does."""
+        """Send heartbeats until one is refused (a rebalance), or until cancelled: then `HeartbeatLoop` continues."""
         self.load.ready[self] = (connection, generation)
         await trio.sleep(HEARTBEAT_S * self.load.env.random())
         while True:
@@ -138,7 +144,10 @@ class Consumer:
 
 
 class HeartbeatLoop:
-    """Heartbeats of all members from one plain loop, spread evenly, so that the load generator is fast enough."""
+    """Loop without trio that sends the heartbeats of all members, spread evenly, and measures their latencies.
+
+    ``frames``: socket and encoded Heartbeat request of each member.
+    """
 
     def __init__(self, frames: list[tuple[socket.socket, bytes]]) -> None:
         self._poll = select.epoll()
@@ -150,7 +159,7 @@ class HeartbeatLoop:
             self._poll.register(number, select.EPOLLIN)
 
     def run(self, watch_s: float) -> None:
-        """Send heartbeats for a while."""
+        """Send heartbeats for ``watch_s`` seconds, one for each member every `HEARTBEAT_S`; fill `took_ms`."""
         step = HEARTBEAT_S / len(self._frames)
         began = time.perf_counter()
         due = itertools.cycle(self._frames)
@@ -194,7 +203,7 @@ async def _prepare(load: ClassicGroupLoad) -> None:
 
 
 async def _main(load: ClassicGroupLoad) -> list[tuple[socket.socket, bytes]]:
-    """Let all members join, consume and commit; return each member's connection and its heartbeat."""
+    """Let all members join, consume and commit, and print the times; return the socket and heartbeat of each member."""
     await _prepare(load)
     gate = trio.CapacityLimiter(200)
     began = time.perf_counter()
@@ -220,7 +229,7 @@ async def _main(load: ClassicGroupLoad) -> list[tuple[socket.socket, bytes]]:
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the load against a new node, and print heartbeat latencies and the memory of the node."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, default=1000)
     parser.add_argument("--members", type=int, default=10)

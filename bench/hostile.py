@@ -63,7 +63,7 @@ RequestFactory = Callable[[int], Message]
 
 
 class LargeRequest(NamedTuple):
-    """Request with a number of elements."""
+    """Request whose number of elements is chosen: API, version, and function that creates it with ``n`` elements."""
 
     key: ApiKey
     version: int
@@ -245,7 +245,7 @@ LARGE_REQUESTS = {
 
 
 def _exact(sock: socket.socket, count: int) -> int:
-    """Read so many bytes and discard them."""
+    """Read and discard ``count`` bytes, and return ``count``; ConnectionError if the connection is closed before."""
     left = count
     while left:
         more = len(sock.recv(min(1 << 20, left)))
@@ -256,7 +256,11 @@ def _exact(sock: socket.socket, count: int) -> int:
 
 
 def _ask(sock: socket.socket, raw: bytes) -> int:
-    """Send a request and read the response; return its size."""
+    """Send a request frame and discard the response; return its size in bytes.
+
+    Raises:
+        ConnectionError: the node has closed the connection.
+    """
     sock.sendall(raw)
     size = sock.recv(4, socket.MSG_WAITALL)
     if len(size) < 4:
@@ -265,7 +269,7 @@ def _ask(sock: socket.socket, raw: bytes) -> int:
 
 
 class ConcurrentClient:
-    """Client that repeats a small request meanwhile."""
+    """Client in a thread that repeats ApiVersions during a ``with`` statement; `longest_s` is its longest wait."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -292,13 +296,13 @@ class ConcurrentClient:
 
 
 def _memory(pid: int, field: str) -> int:
-    """Return a line of the node's status, in bytes."""
+    """Return the size ``field`` of a process, such as ``VmRSS``, from ``/proc``, in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(field)).split()[1]) * 1024
 
 
 def _warm(port: int, scene: LargeRequest) -> None:
-    """Load and compile code of first use, which is not the request's cost."""
+    """Send a small request of the same kind, so that the node imports and compiles what the first use needs."""
     exists = md.MetadataRequest([md.MetadataRequestTopic(name="t")])
     with socket.create_connection(("127.0.0.1", port)) as sock:
         _ask(sock, encode_request(K.METADATA, 12, 1, "hostile", exists))
@@ -307,7 +311,11 @@ def _warm(port: int, scene: LargeRequest) -> None:
 
 
 def measure(name: str, scene: LargeRequest, elements: int, where: Path) -> float:
-    """Send a request to a new node and print the results; return the share of the bound."""
+    """Send a request with ``elements`` elements to a new node and print a line of results.
+
+    Returns:
+        Growth of the node's memory divided by its bound (module docstring).
+    """
     node = NodeChildProcess(where)
     try:
         _warm(node.port, scene)
@@ -339,7 +347,7 @@ def measure(name: str, scene: LargeRequest, elements: int, where: Path) -> float
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the given requests, or all, and print a line for each and the one with the largest share of the bound."""
     parser = argparse.ArgumentParser("bench.hostile")
     parser.add_argument("--elements", type=int, default=200_000)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(LARGE_REQUESTS)}")

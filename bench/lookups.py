@@ -29,7 +29,7 @@ TIMEOUT_S = 120.0
 
 
 def fill(peer: RawClient, batches: int, records: int, record_bytes: int) -> None:
-    """Produce batches with records one millisecond apart."""
+    """Create the topic ``t``; produce ``batches`` batches of ``records`` records, whose timestamps are 1 ms apart."""
     config = [ct.CreatableTopicConfig("retention.ms", "-1"), ct.CreatableTopicConfig("max.message.bytes", "10000000")]
     topic = ct.CreatableTopic("t", 1, 1, configs=config)
     assert peer.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([topic], 10_000)).topics[0].error_code == 0
@@ -43,16 +43,16 @@ def fill(peer: RawClient, batches: int, records: int, record_bytes: int) -> None
 
 
 def find_by_timestamp(peer: RawClient, at: int) -> None:
-    """Find the offset of the record at a timestamp."""
+    """Request the offset of the record ``at`` ms after `START_MS` by ListOffsets; check that it is ``at``."""
     rows = [lo.ListOffsetsPartition(0, timestamp=START_MS + at)]
     answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("t", rows)]))
     assert answer.topics[0].partitions[0].offset == at
 
 
 def find_by_offset(peer: RawClient, at: int) -> float:
-    """Return the batch that contains an offset, complete, and the time of its first bytes.
+    """Fetch the batch that contains offset ``at``; return the time (`time.perf_counter`) of the response's first bytes.
 
-    The search ends with the first bytes.
+    The lookup ends with them; the rest of the response is read, too.
     """
     part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=1)
     body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("t", partitions=[part])])
@@ -65,7 +65,7 @@ def find_by_offset(peer: RawClient, at: int) -> float:
 
 
 def measure(label: str, look: Callable[[RawClient, int], float | None], peer: RawClient, end: int) -> None:
-    """Print median, p99 and worst."""
+    """Call ``look`` for `LOOKUPS` random offsets below ``end``, and print median, p99 and worst time in ms."""
     rng = random.Random(1)
     took = []
     for _ in range(LOOKUPS):
@@ -79,7 +79,7 @@ def measure(label: str, look: Callable[[RawClient, int], float | None], peer: Ra
 
 
 def main() -> None:
-    """Measure and print."""
+    """Fill a log, and print the times of lookups by timestamp and by offset, twice: the second time they are warm."""
     parser = argparse.ArgumentParser("bench.lookups")
     parser.add_argument("--gib", type=float, default=10)
     parser.add_argument("--batch-kib", type=int, default=1024)

@@ -42,7 +42,7 @@ Reader = Callable[[dict[str, str]], DataFrame]
 
 
 class ReadTimes(NamedTuple):
-    """Times of a read, and its result."""
+    """Times of a read by Spark, and its result; CPU times are those of Spark's JVM and of the broker."""
 
     wall_s: float
     spark_cpu_s: float
@@ -56,7 +56,7 @@ class ReadTimes(NamedTuple):
 
 
 def fill(node: OttlaProcess, gigabytes: float, codec: CompressionType) -> int:
-    """Write the topic, and return the number of its records; their timestamps grow with the offsets."""
+    """Create and fill the topic, and return the number of its records; their timestamps grow with the offsets."""
     client = RawClient(node.port)
     client.call(ApiKey.CREATE_TOPICS, 5, ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, PARTITIONS, 1)], 60_000))
     payload = [os.urandom(RECORD_BYTES // 4).hex().encode() * 2 for _ in range(RECORDS_A_BATCH)]
@@ -73,14 +73,14 @@ def fill(node: OttlaProcess, gigabytes: float, codec: CompressionType) -> int:
 
 
 def checkpointed_records(data_dir: Path) -> int:
-    """Return the sum of the checkpointed high watermarks of the topic."""
+    """Return the sum of the high watermarks of the topic in ``replication-offset-checkpoint``; 0 without the file."""
     path = data_dir / "replication-offset-checkpoint"
     lines = path.read_text().splitlines() if path.exists() else []
     return sum(int(line.split()[2]) for line in lines if line.startswith(f"{TOPIC} "))
 
 
 def session() -> SparkSession:
-    """Return a Spark session with the connector and the data source."""
+    """Start and return a local Spark session with the Kafka connector and the data source ``ottla-log``."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     made = (
         SparkSession.builder.master("local[2]")
@@ -94,7 +94,7 @@ def session() -> SparkSession:
 
 
 def readers(spark: SparkSession, node: OttlaProcess) -> dict[str, Reader]:
-    """Return the two ways to read, by name."""
+    """Return two functions that return a DataFrame of the topic with given options: ``kafka`` and ``ottla-log``."""
 
     def connector(options: dict[str, str]) -> DataFrame:
         reader = spark.read.format("kafka").option("kafka.bootstrap.servers", node.bootstrap).options(**FAST_OPTIONS)
@@ -107,7 +107,10 @@ def readers(spark: SparkSession, node: OttlaProcess) -> dict[str, Reader]:
 
 
 def reads(records: int) -> dict[str, Callable[[Reader], tuple[int, ...]]]:
-    """Return the measured reads, by name."""
+    """Return the measured reads by name: functions that run a query on a reader and return its result.
+
+    ``records``: number of records of the topic.
+    """
     span_ms = records // (PARTITIONS * EQUAL_BATCHES * RECORDS_A_BATCH) * MS_A_ROUND
     begin = FIRST_TIMESTAMP_MS + span_ms // 2
     between = {"startingTimestamp": str(begin), "endingTimestamp": str(begin + span_ms // 100)}
@@ -125,7 +128,7 @@ def reads(records: int) -> dict[str, Callable[[Reader], tuple[int, ...]]]:
 
 
 def measure(spark: SparkSession, node: OttlaProcess, work: Callable[[], tuple[int, ...]]) -> ReadTimes:
-    """Run a read and return its times."""
+    """Call ``work`` and return its times and its result."""
     gateway: Any = spark.sparkContext._gateway
     jvm = gateway.proc.pid
     since, spark_cpu, broker_cpu = time.monotonic(), cpu_s(jvm), cpu_s(node.pid)
@@ -134,7 +137,7 @@ def measure(spark: SparkSession, node: OttlaProcess, work: Callable[[], tuple[in
 
 
 def print_medians(name: str, times: dict[str, list[ReadTimes]]) -> None:
-    """Print the medians of a read, and the ratios."""
+    """Print the medians of the read ``name`` for each reader, and their ratios."""
     walls, cpus = {}, {}
     for reader, all_times in times.items():
         walls[reader] = statistics.median(one.wall_s for one in all_times)
@@ -145,7 +148,7 @@ def print_medians(name: str, times: dict[str, list[ReadTimes]]) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Fill a topic, measure each read by both readers in rounds, and print the medians and ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--gigabytes", type=float, default=1.0)

@@ -25,13 +25,13 @@ FILES_PER_100 = 5
 
 
 def memory_mb(node: OttlaProcess) -> float:
-    """Return the resident memory of the node's process."""
+    """Return the resident memory of the node's process in MiB."""
     text = Path(f"/proc/{node.pid}/status").read_text()
     return int(next(x for x in text.split("\n") if x.startswith("VmRSS")).split()[1]) / 1024
 
 
 def data_files(node: OttlaProcess) -> int:
-    """Return the number of open files of partitions."""
+    """Return the number of open segment and index files of the node's process."""
     count = 0
     for fd in Path(f"/proc/{node.pid}/fd").iterdir():
         try:
@@ -42,7 +42,7 @@ def data_files(node: OttlaProcess) -> int:
 
 
 class PartitionSet:
-    """Many topics with many partitions each, and the number of written records."""
+    """Names of ``topics`` topics with ``partitions`` partitions each, and requests to all of them."""
 
     def __init__(self, topics: int, partitions: int) -> None:
         self.names = [f"t{number}" for number in range(topics)]
@@ -56,7 +56,7 @@ class PartitionSet:
             assert peer.call(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code == 0
 
     def write(self, node: OttlaProcess, value_bytes: int) -> None:
-        """Produce one batch to every partition."""
+        """Produce a batch of one record with ``value_bytes`` bytes to every partition, and check the responses."""
         peer = RawClient(node.port, timeout_s=300)
         raw = records.build_batch([records.NewRecord(None, bytes(value_bytes), time.time_ns() // 10**6)])
         at_once = max(min((32 << 20) // len(raw), self.partitions), 1)
@@ -69,7 +69,7 @@ class PartitionSet:
                 assert not any(x.error_code for x in answer.responses[0].partition_responses)
 
     def ends(self, node: OttlaProcess) -> list[int]:
-        """Return the end of every partition."""
+        """Return the end offsets of all partitions, topic by topic."""
         peer = RawClient(node.port, timeout_s=300)
         out = []
         for name in self.names:
@@ -80,12 +80,12 @@ class PartitionSet:
 
 
 def timed(label: str, began: float) -> None:
-    """Print the duration of a step."""
+    """Print the time in s since ``began`` (`time.perf_counter`), with a label."""
     print(f"{label}: {time.perf_counter() - began:.1f} s", flush=True)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Take a node through the steps, and print duration, memory and open files after each."""
     parser = argparse.ArgumentParser("bench.partitions")
     parser.add_argument("--topics", type=int, default=10)
     parser.add_argument("--partitions", type=int, default=1000)

@@ -62,7 +62,7 @@ SETTINGS = {
 
 
 class LoopStepTimer(trio.abc.Instrument):
-    """Timer of every step of every task."""
+    """trio instrument that times every step of every task, and keeps the longest ones until `reset`."""
 
     def __init__(self) -> None:
         self.reset()
@@ -70,18 +70,18 @@ class LoopStepTimer(trio.abc.Instrument):
         self._cpu = time.thread_time()
 
     def reset(self) -> None:
-        """Reset the measurements."""
+        """Set all measurements to 0."""
         self.held_s = self.computed_s = self.late_s = 0.0
         self.task_name = ""
         self.steps: dict[str, float] = {}
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Record the start of a task's step."""
+        """Record the start of a task's step; called by trio."""
         self._began = time.perf_counter()
         self._cpu = time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Record the end of a task's step."""
+        """Update the longest steps, by the clock and by CPU time, with the step that ends; called by trio."""
         held, computed = time.perf_counter() - self._began, time.thread_time() - self._cpu
         self.held_s = max(self.held_s, held)
         if computed > self.steps.get(task.name, 0):
@@ -90,21 +90,27 @@ class LoopStepTimer(trio.abc.Instrument):
             self.computed_s, self.task_name = computed, task.name
 
     async def pulse(self) -> None:
-        """Record the delay of a task that is due each millisecond."""
+        """Sleep for a millisecond at a time until cancelled, and record the longest delay in `late_s`."""
         while True:
             due = time.perf_counter() + PROBE_INTERVAL_S
             await trio.sleep(PROBE_INTERVAL_S)
             self.late_s = max(self.late_s, time.perf_counter() - due)
 
     def report(self) -> dict[str, Any]:
-        """Return the measurements since the last report."""
+        """Return the measurements since the last report in s, and reset them.
+
+        ``held``, ``computed``, ``late``: see the module; ``who``: task with the longest step by CPU time.
+        """
         out = {"held": self.held_s, "computed": self.computed_s, "late": self.late_s, "who": self.task_name}
         self.reset()
         return out
 
 
 async def run_child(directory: str, port: int, metrics_port: int, own: dict[str, str]) -> None:
-    """Run the child: a node, and responses to commands on standard input."""
+    """Run a node in this child process; answer each line on standard input with a JSON report, and stop on ``stop``.
+
+    ``own``: further settings of the node. Prints ``ready`` once the node serves.
+    """
     watch = LoopStepTimer()
     settings = {"ottla.metrics.listener": f"127.0.0.1:{metrics_port}", **SETTINGS, **own}
     node = Node(RealEnv(), NodeConfig(settings, directory, port=port), freeze_garbage_collector)
@@ -130,12 +136,12 @@ async def run_child(directory: str, port: int, metrics_port: int, own: dict[str,
 
 
 class NodeChildProcess:
-    """Node under measurement."""
+    """Node under measurement in a child process, which is started and ready after construction."""
 
     def __init__(self, directory: Path, port: int | None = None, settings: dict[str, str] | None = None) -> None:
         self.port, self.metrics_port = port or free_port(), free_port()
         self.controller_port = -1
-        """Of a node that has a listener for controllers."""
+        """Port of the controller listener; -1 if the node has none, or it is not known."""
         ports = [str(self.port), str(self.metrics_port)]
         arguments = ["--inside", str(directory), *ports, json.dumps(settings or {})]
         self._process = subprocess.Popen(
@@ -150,11 +156,11 @@ class NodeChildProcess:
 
     @property
     def pid(self) -> int:
-        """Return the process id."""
+        """Process id of the node."""
         return self._process.pid
 
     def query(self, command: str = "report") -> dict[str, Any]:
-        """Return the measurements since the last query."""
+        """Send a command to the child; return the measurements since the last query in s, which are reset."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(command + "\n")
@@ -163,7 +169,7 @@ class NodeChildProcess:
         return answer
 
     def stop(self) -> float:
-        """Stop cleanly and return the duration."""
+        """Stop the node cleanly, wait for the end of its process, and return the duration in s."""
         began = time.perf_counter()
         self.query("stop")
         self._process.wait(600)
@@ -175,7 +181,7 @@ class NodeChildProcess:
 
 
 class PauseScenarios:
-    """Operations on the node."""
+    """Operations on the node whose pauses are measured; each returns when it is complete."""
 
     def __init__(self, child: NodeChildProcess, topics: int, partitions: int, where: Path) -> None:
         self._child = child
@@ -198,12 +204,12 @@ class PauseScenarios:
                 time.sleep(0.1)
 
     def fill(self) -> None:
-        """Create the initial partitions."""
+        """Create the topics ``t0``, ``t1`` and so on, and wait until all partitions have leaders."""
         for number in range(self._topics):
             self._make(f"t{number}", self._partitions)
 
     def partitions_made(self) -> None:
-        """Create a topic with 1,000 partitions."""
+        """Create the topic ``more`` with 1,000 partitions, and wait until all have leaders."""
         self._make("more", 1000)
 
     def _set(self, kind: ResourceType, name: str, key: str, value: str) -> None:
@@ -214,11 +220,11 @@ class PauseScenarios:
             done.result(60)
 
     def topic_setting(self, days: int = 1) -> None:
-        """Change a setting of one topic."""
+        """Set ``retention.ms`` of the topic ``more``."""
         self._set(ResourceType.TOPIC, "more", "retention.ms", str(days * 86_400_000))
 
     def broker_setting(self, days: int = 2) -> None:
-        """Change a setting of every topic."""
+        """Set ``log.retention.ms`` of the broker, which all topics without an own value use."""
         self._set(ResourceType.BROKER, "1", "log.retention.ms", str(days * 86_400_000))
 
     def metadata(self) -> None:
@@ -260,7 +266,7 @@ class PauseScenarios:
         self._produce("validated", ottla_validate_records="true")
 
     def positions(self) -> None:
-        """Commit 100 MB of offsets, 10,000 per request, all in one shard."""
+        """Commit offsets, one of each partition per request, until the partition of `__consumer_offsets` has 100 MB."""
         self._peer.call(ApiKey.FIND_COORDINATOR, 3, fc.FindCoordinatorRequest("load-0"))
         numbers = range(self._partitions)
         topics = [
@@ -276,7 +282,7 @@ class PauseScenarios:
             number += answer.topics[0].partitions[0].error_code == 0
 
     def loaded(self) -> None:
-        """Load the shard of the offsets again."""
+        """Wait until a restarted node has loaded the committed offsets again."""
         request = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", [0])])
         while (answer := self._peer.call(ApiKey.OFFSET_FETCH, 7, request)).error_code:
             assert answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
@@ -291,7 +297,7 @@ class PauseScenarios:
         self._peer.call(ApiKey.OFFSET_FETCH, 7, request)
 
     def at_rest(self) -> None:
-        """Wait while retention and checkpoints run."""
+        """Wait 8 s, in which retention checks and checkpoints run."""
         time.sleep(8)
 
     def deletion(self) -> None:
@@ -301,7 +307,7 @@ class PauseScenarios:
 
 
 def measure(topics: int, partitions: int, where: Path) -> None:
-    """Measure and print."""
+    """Run all operations on a new node with its data in ``where``, restart it, and print the pauses of each."""
     began = time.perf_counter()
     child = NodeChildProcess(where)
     print(f"start: {time.perf_counter() - began:.2f} s", flush=True)
@@ -340,7 +346,7 @@ def measure(topics: int, partitions: int, where: Path) -> None:
 
 
 def measure_pause(child: NodeChildProcess, name: str, scene: Callable[[], None]) -> None:
-    """Run an operation on the node, and print the pauses."""
+    """Run the operation ``scene`` on the node; print a line with its duration and the pauses since the last query."""
     began = time.perf_counter()
     scene()
     took = time.perf_counter() - began
@@ -350,7 +356,7 @@ def measure_pause(child: NodeChildProcess, name: str, scene: Callable[[], None])
 
 
 def main() -> None:
-    """Run the child, or measure one."""
+    """Run the benchmark, with ``--arrays`` that of `array_pauses`; as ``--inside`` run the child process."""
     if sys.argv[1:2] == ["--inside"]:
         trio.run(run_child, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5]))
         return

@@ -25,7 +25,7 @@ BATCHES = 3
 
 
 class PipelineTimes(NamedTuple):
-    """Times of a job."""
+    """Times of a Spark job: its duration, and the CPU time of the broker meanwhile."""
 
     wall_s: float
     broker_cpu_s: float
@@ -34,7 +34,7 @@ class PipelineTimes(NamedTuple):
 def run_once(
     pipeline: Pipeline, records: list[InputRecord], spark: SparkSession, node: NodeProcess, folder: Path
 ) -> PipelineTimes:
-    """Send the input, run the job and check its result; the input is not measured."""
+    """Create the topics, send the input, run the Spark job and check its result; return the times of the job only."""
     create_topics(node.bootstrap, pipeline)
     pipeline.send(node.bootstrap, records)
     since, cpu = time.monotonic(), cpu_s(node.pid)
@@ -47,7 +47,7 @@ def run_once(
 def measure(
     pipeline: Pipeline, size: int, rounds: int, spark: SparkSession, nodes: dict[str, NodeProcess], folder: Path
 ) -> tuple[float, float]:
-    """Print the medians of a pipeline; return Ottla / Kafka for time and for CPU of the broker."""
+    """Run a pipeline at both nodes in rounds and print the medians; return Ottla / Kafka for time and broker CPU."""
     records = list(pipeline.make_input(size, skip_wait))
     times: dict[str, list[PipelineTimes]] = {name: [] for name in nodes}
     for number in range(-1, rounds):

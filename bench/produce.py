@@ -22,7 +22,7 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ProduceRound(NamedTuple):
-    """Run the load tool once."""
+    """Result of one run of Kafka's producer load tool: rate, CPU of the broker, p99 of latency, CPU of the tool."""
 
     records_a_second: float
     broker_cpu_s: float
@@ -31,19 +31,22 @@ class ProduceRound(NamedTuple):
 
 
 def children_cpu_s() -> float:
-    """Return the CPU time of ended child processes: the runs of the load tool."""
+    """Return the CPU time in s, user and system, of all ended child processes: the runs of the load tool."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time of a process, user and system."""
+    """Return the CPU time in s, user and system, of a process since its start."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
 
 
 def run_load_tool(node: NodeProcess, records: int, size: int, *more: str) -> ProduceRound:
-    """Run the tool once; ``more`` has further arguments."""
+    """Produce ``records`` records of ``size`` bytes to the topic ``load`` by Kafka's load tool; return the result.
+
+    ``more``: further arguments of the tool.
+    """
     before, tool = cpu_s(node.pid), children_cpu_s()
     text = java_tool(
         "ProducerPerformance",
@@ -60,7 +63,7 @@ def run_load_tool(node: NodeProcess, records: int, size: int, *more: str) -> Pro
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the load tool against both nodes in rounds, and print each round and the ratios of the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_500_000)
     parser.add_argument("--size", type=int, default=100)

@@ -20,7 +20,10 @@ def _median_ms(latencies_s: list[float]) -> float:
 
 
 class CountingProxy:
-    """Proxy that forwards each connection and records the latency of each request."""
+    """Proxy in a thread of this process: forwards connections from ``port`` to ``target_port``; times each request.
+
+    Runs from entry to exit of a ``with`` statement.
+    """
 
     def __init__(self, port: int, target_port: int) -> None:
         self._port = port
@@ -62,7 +65,10 @@ class CountingProxy:
         await asyncio.gather(_pump(reader, node_writer, request), _pump(node_reader, writer, response))
 
     def table(self) -> str:
-        """Return a line for each API: count, median, sum, and the number of requests of 400 ms and more."""
+        """Return a text with the number of connections and a line for each API.
+
+        A line has number, median and sum of the latencies, and the number of requests of 400 ms and more.
+        """
         lines = [f"{self.connections} connections"]
         for api_key, latencies in sorted(self.latencies_s.items()):
             slow = [one for one in latencies if one >= SLOW_S]

@@ -37,7 +37,7 @@ TOPIC = "small"
 
 
 class RepeatingStream:
-    """Stream that returns one request again and again, and accepts every response."""
+    """`Stream` without a socket that receives one request ``count`` times and then its end, and discards responses."""
 
     peer, local, send_waits, receive_waits = "127.0.0.1", ("127.0.0.1", 9092), 0, 0
 
@@ -45,7 +45,7 @@ class RepeatingStream:
         self._frame, self._left = frame, count
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Return the request."""
+        """Copy the request into ``buffer`` and return its size; 0 after ``count`` calls."""
         if not self._left:
             return 0
         self._left -= 1
@@ -53,21 +53,21 @@ class RepeatingStream:
         return len(self._frame)
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Accept a response."""
+        """Discard a response."""
 
     def byte_counts(self) -> tuple[int, int] | None:
         """Return None: the bytes are not counted."""
         return None
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Never call it."""
+        """Do nothing: the stream is never disconnected."""
 
     def close(self) -> None:
-        """Have no descriptor to close."""
+        """Do nothing: the stream has no descriptor."""
 
 
 def measure(work: Callable[[int], Awaitable[None]], count: int) -> float:
-    """Return the microseconds of CPU per repetition, in the quickest run of ``count`` repetitions."""
+    """Run ``work(count)`` `RUNS` times on an event loop; return the least CPU time of a run in us per repetition."""
 
     async def run() -> float:
         began = time.process_time_ns()
@@ -78,7 +78,7 @@ def measure(work: Callable[[int], Awaitable[None]], count: int) -> float:
 
 
 def create_partition(directory: str) -> tuple[HandlerFixture, HostedPartition]:
-    """Return a node's services with a partition that has its log in ``directory``."""
+    """Return the services of a broker, and a partition that it leads, whose log is a real one in ``directory``."""
     node, registration = HandlerFixture(), PartitionRegistration((1,), (1,), 1, 3, 0)
     node.services.env = env = RealEnv()
     log = create_log(RealDisk(), f"{directory}/{TOPIC}-0", TOPIC, 0, topic_id_of(TOPIC), LogConfig(), env.now_ms())
@@ -92,7 +92,7 @@ def create_partition(directory: str) -> tuple[HandlerFixture, HostedPartition]:
 
 
 def request_stages(node: HandlerFixture, replica: HostedPartition, count: int) -> dict[str, float]:
-    """Measure the stages between the sockets: connection, request, log."""
+    """Return the CPU time of each stage between the sockets (connection, request, log), in us per request, by name."""
     frame = produce_frame()
 
     async def serve(repetitions: int, *, prepares: bool = True) -> None:
@@ -140,7 +140,7 @@ def request_stages(node: HandlerFixture, replica: HostedPartition, count: int) -
 
 
 def stream_stages(count: int) -> dict[str, float]:
-    """Measure sockets and the event loop."""
+    """Return the CPU time of socket calls, stream and event loop in us per request, by name."""
     frame, response = produce_frame(), bytes(56)
     view, answer = memoryview(bytearray(4096)), bytearray(4096)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -182,7 +182,7 @@ def stream_stages(count: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure all stages and print the us of each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=20_000)
     options = parser.parse_args()

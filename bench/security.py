@@ -29,26 +29,26 @@ Figures = dict[str, dict[str, list[float]]]
 
 
 def add_figure(figures: Figures, label: str, name: str, value: float) -> None:
-    """Add one number."""
+    """Append ``value`` to the figures of a label for the node ``name``."""
     figures.setdefault(label, {}).setdefault(name, []).append(value)
 
 
 def print_medians(figures: Figures, first: str, second: str) -> None:
-    """Print medians, and the ratio of the second to the first."""
+    """Print the medians of the nodes ``first`` and ``second`` for each label, and the ratio second / first."""
     for label, values in figures.items():
         one, other = (statistics.median(values[name]) for name in (first, second))
         print(f"{label:36} {first} {one:12,.2f}   {second} {other:12,.2f}   ratio {other / one:.3f}")
 
 
 class SecureLoadTools:
-    """Kafka's load tools, authenticated at one node."""
+    """Kafka's load tools with the client settings of a file, at one listener of a node."""
 
     def __init__(self, node: NodeProcess, port: int, settings: Path) -> None:
         self._node, self._settings = node, settings
         self._where = ("--bootstrap-server", f"localhost:{port}", "--topic", "secured")
 
     def produce(self, records: int) -> tuple[float, float]:
-        """Return (records per second, seconds of broker CPU per million records) of a producer."""
+        """Run the producer tool; return records per second, and seconds of broker CPU per million records."""
         before = cpu_s(self._node.pid)
         text = java_tool(
             "ProducerPerformance",
@@ -60,7 +60,7 @@ class SecureLoadTools:
         return rate, (cpu_s(self._node.pid) - before) / records * 1e6
 
     def consume(self, records: int) -> tuple[float, float]:
-        """Return (records per second, seconds of broker CPU per million records) of a consumer."""
+        """Run the consumer tool; return records per second, and seconds of broker CPU per million records."""
         before = cpu_s(self._node.pid)
         text = java_tool(
             "ConsumerPerformance",
@@ -72,7 +72,7 @@ class SecureLoadTools:
 
 
 def compare_with_kafka(records: int, rounds: int, where: Path) -> None:
-    """Compare TLS and SASL at both in turn."""
+    """Run the load tools over TLS and SASL against Kafka and Ottla in rounds, and print rounds, medians and ratios."""
     files = SecurityFiles(where)
     figures: Figures = {}
     nodes = {"kafka": SecuredKafka(files, where / "k" / "data"), "ottla": SecuredOttla(files, where / "o" / "data")}
@@ -100,7 +100,7 @@ def compare_with_kafka(records: int, rounds: int, where: Path) -> None:
 
 
 class AuthorizedBuild(BuildUnderTest):
-    """Node of this tree with ACLs and quotas."""
+    """Node of this source tree with an authorizer, and a listener of its own for the administrator."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(Path(__file__).resolve().parent.parent, data_dir)
@@ -122,12 +122,12 @@ class AuthorizedBuild(BuildUnderTest):
         )
 
     def command(self) -> list[str]:
-        """Return the command with a file of settings."""
+        """Return the command of the process, with its properties file."""
         *tree, _ottla, _serve = super().command()[:4]
         return [*tree, _ottla, _serve, "--config", str(self.file), "--data-dir", str(self.data_dir)]
 
     def add_rules_and_quotas(self) -> None:
-        """Create topics, ACLs for all and for other principals, and quotas above the load."""
+        """Create the topics ``small`` and ``load``, the ACLs that clients need, many more, and high quotas."""
         identity = ("--bootstrap-server", self.admin, "--command-config", str(self._settings))
         for topic in ("small", "load"):
             java_tool("TopicCommand", *identity, "--create", "--topic", topic)
@@ -145,7 +145,7 @@ class AuthorizedBuild(BuildUnderTest):
 
 
 def compare_with_unsecured(requests: int, records: int, rounds: int, where: Path) -> None:
-    """Compare a node with ACLs and quotas and one without, in turn."""
+    """Measure a node of Ottla with ACLs and quotas and one without in rounds, and print medians and ratios."""
     figures: Figures = {}
     checked = AuthorizedBuild(where / "c" / "data")
     plain = BuildUnderTest(Path(__file__).resolve().parent.parent, where / "p" / "data")
@@ -172,7 +172,7 @@ def compare_with_unsecured(requests: int, records: int, rounds: int, where: Path
 
 
 def main() -> None:
-    """Measure and print."""
+    """Compare with Kafka, or with ``--checked`` a node with ACLs and quotas with one without; print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=500_000, help="by the load tools, each time")
     parser.add_argument("--requests", type=int, default=40_000, help="the smallest, with --checked")

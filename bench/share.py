@@ -23,14 +23,14 @@ SINGLE_REPLICA_SETTINGS = {f"share_coordinator_state_topic_{name}": "1" for name
 
 
 class ShareRound(NamedTuple):
-    """Run the load tool once."""
+    """Result of one run of Kafka's share consumer load tool: rate, and CPU time of the broker."""
 
     records_a_second: float
     broker_cpu_s: float
 
 
 def fill(node: NodeProcess, records: int, size: int, partitions: int) -> None:
-    """Create the topic, fill it, and reset the group to its start."""
+    """Create the topic, let the group begin at its earliest offset, and fill the topic by Kafka's load tool."""
     at = ["--bootstrap-server", node.bootstrap]
     java_tool("TopicCommand", *at, "--create", "--topic", TOPIC, "--partitions", str(partitions))
     config = ["--entity-type", "groups", "--entity-name", GROUP, "--add-config", "share.auto.offset.reset=earliest"]
@@ -43,7 +43,7 @@ def fill(node: NodeProcess, records: int, size: int, partitions: int) -> None:
 
 
 def reset_group(node: NodeProcess) -> None:
-    """Reset the offsets of the empty group to the start."""
+    """Reset the offsets of the group to the earliest ones, as soon as it has no members (AssertionError after 60 s)."""
     command = [OTTLA, "group", "reset", GROUP, "--to-earliest", "--execute", "-b", node.bootstrap]
     deadline = time.monotonic() + 60
     while subprocess.run(command, capture_output=True, check=False).returncode:
@@ -52,7 +52,7 @@ def reset_group(node: NodeProcess) -> None:
 
 
 def run_load_tool(node: NodeProcess, records: int, consumers: int) -> ShareRound:
-    """Run the tool once."""
+    """Consume ``records`` records with ``consumers`` members by Kafka's load tool; return the result."""
     before = cpu_s(node.pid)
     text = java_tool(
         "ShareConsumerPerformance",
@@ -66,7 +66,7 @@ def run_load_tool(node: NodeProcess, records: int, consumers: int) -> ShareRound
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the load tool against both nodes in rounds, and print each round and the ratios of the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=100)
@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def print_ratios(consumers: int, rounds: dict[str, list[ShareRound]]) -> None:
-    """Print the ratios of the medians."""
+    """Print Ottla / Kafka of the median rate and the median broker CPU of the rounds with ``consumers`` members."""
     parts = []
     for field in ShareRound._fields:
         ours, theirs = (statistics.median(getattr(one, field) for one in rounds[name]) for name in ("ottla", "kafka"))

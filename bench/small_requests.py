@@ -23,7 +23,7 @@ CONNECTIONS = 8
 
 
 def create_topic(node: NodeProcess) -> None:
-    """Create the topic of `produce_frame`, and wait until its leader takes records."""
+    """Create the topic of `produce_frame`, and wait until its leader accepts a record."""
     java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, "--create", "--topic", "small")
     client = RawClient(node.port)
     raw = records.build_batch([records.NewRecord(None, bytes(100), int(time.time() * 1000))])
@@ -32,7 +32,7 @@ def create_topic(node: NodeProcess) -> None:
 
 
 class ProducingConnection(threading.Thread):
-    """Connection that repeats a Produce request of one record."""
+    """Thread with a connection that repeats a Produce request of one record and counts the responses in `requests`."""
 
     def __init__(self, node: NodeProcess, until: float) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class ProducingConnection(threading.Thread):
         self.requests = 0
 
     def run(self) -> None:
-        """Produce until the time is over."""
+        """Send a request, wait for its response, and repeat until the monotonic time ``until`` (s); then close."""
         frame, sock, buffer = produce_frame(), self._client.sock, memoryview(bytearray(4096))
         while time.monotonic() < self._until:
             sock.sendall(frame)
@@ -53,7 +53,7 @@ class ProducingConnection(threading.Thread):
 
 
 def measure(node: NodeProcess, seconds: float) -> tuple[float, float]:
-    """Return requests a second, and CPU microseconds of the broker per request."""
+    """Produce over `CONNECTIONS` connections for ``seconds``; return requests/s, and us of broker CPU per request."""
     before, began = cpu_s(node.pid), time.monotonic()
     connections = [ProducingConnection(node, began + seconds) for _ in range(CONNECTIONS)]
     for connection in connections:
@@ -65,7 +65,7 @@ def measure(node: NodeProcess, seconds: float) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure both nodes in rounds, and print each round and the ratios of the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0)

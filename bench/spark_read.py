@@ -35,7 +35,7 @@ CREATED_WITHIN_S = 300.0
 
 
 class SparkReadTimes(NamedTuple):
-    """Times of a batch read."""
+    """Duration of a batch read, and the CPU times of the broker and of Spark's JVM, in s."""
 
     wall_s: float
     broker_cpu_s: float
@@ -43,7 +43,7 @@ class SparkReadTimes(NamedTuple):
 
 
 def write(client: RawClient, topic: str, partition: int) -> None:
-    """Write a record, once the node leads the partition."""
+    """Produce a record; wait up to `CREATED_WITHIN_S` until the node leads the partition."""
     deadline = time.monotonic() + CREATED_WITHIN_S
     while True:
         raw = build_batch([NewRecord(b"k", b"value", int(time.time() * 1000))])
@@ -71,7 +71,10 @@ def fill(node: NodeProcess, topics: list[str], partitions: int, every: int) -> i
 
 
 def spark_read(bootstrap: str, topics: str) -> None:
-    """Read in this process, first the warm-up topic, and print wall and CPU seconds of the second read."""
+    """Read the warm-up topic, then ``topics``, by Spark in this process; print the figures of the second read as JSON.
+
+    They are the number of records, and the seconds by the clock and of CPU of Spark's JVM.
+    """
     from pyspark.sql import SparkSession
 
     from compat_tests.support.jars import jars
@@ -101,7 +104,7 @@ def spark_read(bootstrap: str, topics: str) -> None:
 
 
 def read_once(node: NodeProcess, bootstrap: str, topics: list[str], records: int) -> SparkReadTimes:
-    """Read all topics by a new process of Spark."""
+    """Read all topics by Spark in a new process, check that it finds ``records`` records, and return the times."""
     before = cpu_s(node.pid)
     command = [sys.executable, "-m", "bench.spark_read", "--read", bootstrap, "--topics", ",".join(topics)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -112,7 +115,7 @@ def read_once(node: NodeProcess, bootstrap: str, topics: list[str], records: int
 
 
 def nodes_of(where: Path, ports: dict[str, int] | None) -> dict[str, NodeProcess]:
-    """Return the two nodes; with `ports` each advertises the port of its proxy."""
+    """Return the two nodes by name, not started; with `ports` each advertises the port of its proxy."""
     if ports is None:
         return {"kafka": KafkaProcess(where / "kafka"), "ottla": OttlaProcess(where / "ottla")}
     kafka = KafkaProcess(where / "kafka")
@@ -124,7 +127,7 @@ def nodes_of(where: Path, ports: dict[str, int] | None) -> dict[str, NodeProcess
 
 
 def measure(options: argparse.Namespace, where: Path) -> dict[str, list[SparkReadTimes]]:
-    """Read from both in turn."""
+    """Start and fill both nodes, read from them in rounds, print each round, and return the times by node."""
     topics = [f"many-{number}" for number in range(options.number_of_topics)]
     ports = {name: free_port() for name in ("kafka", "ottla")} if options.requests else None
     nodes = nodes_of(where, ports)
@@ -149,7 +152,7 @@ def measure(options: argparse.Namespace, where: Path) -> dict[str, list[SparkRea
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the ratios of the medians; with ``--read`` do only one read."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--number-of-topics", type=int, default=4)

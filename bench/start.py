@@ -27,7 +27,7 @@ ROUNDS = 15
 
 
 def measure_secure_start() -> None:
-    """Measure a start with generated certificates and users, up to the first record."""
+    """Start nodes with ``--secure``, each with a producer; print the times to the settings and to the first record."""
     ready, sent = [], []
     for _ in range(1 + ROUNDS):
         with tempfile.TemporaryDirectory() as where:
@@ -51,7 +51,7 @@ def measure_secure_start() -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure starts of a node in a process and in this process, and its idle memory, or ``--secure``; print them."""
     parser = argparse.ArgumentParser("bench.start", description=__doc__)
     parser.add_argument("--secure", action="store_true")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -1,4 +1,4 @@
-"""Malicious pushes of client metrics, for `bench.hostile`."""
+"""Malicious PushTelemetry requests (KIP-714), each of a size that a number ``n`` determines, for `bench.hostile`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ NOTHING = field(2, b"")
 
 
 def push_request(metrics: bytes, codec: CompressionType, ident: bytes) -> PushTelemetryRequest:
-    """Push as a client without a subscription; an unknown client may do so at once."""
+    """Return a request that pushes compressed metrics of the client ``ident``, which has no subscription.
+
+    An unknown client may send it without an earlier GetTelemetrySubscriptions.
+    """
     return PushTelemetryRequest(ident, merge_subscriptions([]).subscription_id(ident), False, codec, metrics)
 
 
 def _new_client_id(n: int) -> bytes:
-    """Return a new client for each size, other than that of the small request before."""
+    """Return the id of a client that differs for each size ``n``, so that no request is repeated by a client."""
     return (1 << 64 | n).to_bytes(16, "big")
 
 
@@ -39,24 +42,24 @@ def _as_many_as_fit(parts: Iterable[bytes]) -> list[bytes]:
 
 
 def zeros(codec: CompressionType, n: int) -> PushTelemetryRequest:
-    """Return a bomb: a hundred zeros for each element, compressed."""
+    """Return a push of ``100 * n`` compressed zero bytes."""
     return push_request(compress(codec, bytes(100 * n)), codec, _new_client_id(n))
 
 
 def values(n: int) -> PushTelemetryRequest:
-    """Return as many values of one name as are accepted, uncompressed."""
+    """Return an uncompressed push of one metric with ``n`` values, or as many as a push may have."""
     points = _as_many_as_fit(point(number, k=str(number)) for number in range(n))
     return push_request(message(metric("m", *points)), CompressionType.NONE, _new_client_id(n))
 
 
 def names(n: int) -> PushTelemetryRequest:
-    """Return as many names as are accepted, with a value each, compressed."""
+    """Return a compressed push of ``n`` metrics with one value each, or as many as a push may have."""
     made = _as_many_as_fit(metric(f"metric-{number}", point(number)) for number in range(n))
     return push_request(compress(CompressionType.ZSTD, message(*made)), CompressionType.ZSTD, _new_client_id(n))
 
 
 def empty_metrics(n: int) -> PushTelemetryRequest:
-    """Return metrics without a name and a value, two bytes each, which compress to almost zero bytes."""
+    """Return a compressed push of ``n`` metrics without name and value, two bytes each before compression."""
     return push_request(
         compress(CompressionType.ZSTD, message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))),
         CompressionType.ZSTD,
@@ -65,7 +68,7 @@ def empty_metrics(n: int) -> PushTelemetryRequest:
 
 
 def overlong_field(n: int) -> PushTelemetryRequest:
-    """Return a field with a length above the available bytes, behind many empty ones."""
+    """Return a compressed push of ``n`` empty metrics, then a field whose length is above the available bytes."""
     whole = message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))
     return push_request(
         compress(CompressionType.GZIP, whole + b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f"),
@@ -75,7 +78,7 @@ def overlong_field(n: int) -> PushTelemetryRequest:
 
 
 def repeated_push(n: int) -> PushTelemetryRequest:
-    """Return a bomb of a client that has just pushed."""
+    """Return a push of ``100 * n`` compressed zero bytes by the client `SAME`, which has just pushed."""
     return push_request(compress(CompressionType.GZIP, bytes(100 * n)), CompressionType.GZIP, SAME)
 
 

@@ -35,7 +35,10 @@ EARLIEST_LOCAL = -4
 
 
 class TieredBenchmarkNode:
-    """Node with the topics ``tiered`` and ``local``, which have the same records."""
+    """Running node with the topics ``tiered`` and ``local``, which have the same records: ``mib`` MiB each.
+
+    Most segments of ``tiered`` are only in the remote store.
+    """
 
     def __init__(self, directory: Path, store: dict[str, str], mib: int) -> None:
         self.cache = directory / "cache"
@@ -64,14 +67,14 @@ class TieredBenchmarkNode:
         self.end = self.local_start()
 
     def local_start(self) -> int:
-        """Return the local log start offset of the tiered topic."""
+        """Request and return the local log start offset of the topic ``tiered``: older records are remote only."""
         wanted = [lo.ListOffsetsTopic("tiered", [lo.ListOffsetsPartition(0, -1, EARLIEST_LOCAL)])]
         answer = self.client.call(ApiKey.LIST_OFFSETS, 11, lo.ListOffsetsRequest(topics=wanted))
         offset: int = answer.topics[0].partitions[0].offset
         return offset
 
     def read(self, topic: str) -> float:
-        """Fetch the records that are remote in the tiered topic; return MiB/s."""
+        """Fetch the records of a topic up to `end`, the offset up to which ``tiered`` is remote; return MiB/s."""
         offset, size, started = 0, 0, time.perf_counter()
         while offset < self.end:
             part = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=MIB)
@@ -95,7 +98,7 @@ class TieredBenchmarkNode:
 
 
 def with_producer(node: TieredBenchmarkNode, read: Callable[[], float]) -> tuple[float, float]:
-    """Read while another connection produces; return MiB/s, and the producer's 99th percentile of latency in ms."""
+    """Call ``read`` while another connection produces; return its result, and the p99 of the producer in ms."""
     done, latencies = threading.Event(), []
     client, batch = RawClient(node.broker.port), build_batch([NewRecord(None, b"x" * 100, 0)])
 
@@ -126,7 +129,7 @@ def read_objects(store: ObjectStore) -> float:
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Measure all ways to read in `ROUNDS` rounds, and print the medians and the two ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=128, help="size of each topic")
     parser.add_argument("--s3", action="store_true", help="use an S3-compatible server")

@@ -34,7 +34,7 @@ Reader = Callable[[int, int], object]
 
 
 def read_through(read: Reader, size: int, step: int) -> float:
-    """Read ranges in sequence; return MiB/s."""
+    """Read ``size`` bytes by calls ``read(start, end)`` for ranges of ``step`` bytes in sequence; return MiB/s."""
     started = time.perf_counter()
     for start in range(0, size, step):
         read(start, min(start + step, size))
@@ -42,7 +42,7 @@ def read_through(read: Reader, size: int, step: int) -> float:
 
 
 def measure(objects: ObjectStore, directory: Path, size: int) -> dict[str, float]:
-    """Copy a segment to a store and measure all ways of reading it."""
+    """Copy a segment of ``size`` bytes to a store; return MiB/s of the copy and of each way to read it, by name."""
     disk = RealDisk()
     files = write_segment(disk, str(directory / "log"), random.Random(1).randbytes(size))
     store = SegmentStore(objects, disk)
@@ -72,13 +72,13 @@ def measure(objects: ObjectStore, directory: Path, size: int) -> dict[str, float
 
 
 def open_cache(store: SegmentStore, directory: Path, pool: ThreadPoolExecutor) -> CachedRemoteStorage:
-    """Return an empty cache that reads ahead in a thread."""
+    """Return a chunk cache over ``store`` that uses ``directory``/cache and reads ahead in a thread of ``pool``."""
     options = ChunkCacheOptions(str(directory / "cache"), chunk_bytes=CHUNK_BYTES)
     return CachedRemoteStorage(store, RealDisk(), options, lambda work: pool.submit(work) and None)
 
 
 def segment_reader(storage: SegmentStore | CachedRemoteStorage, metadata: RemoteLogSegmentMetadata) -> Reader:
-    """Return a function that reads a range of the segment."""
+    """Return a function that reads the bytes [start, end) of the segment from ``storage``."""
     return lambda start, end: storage.fetch_segment(metadata, start, end)
 
 
@@ -92,7 +92,7 @@ def report(title: str, speeds: dict[str, float]) -> None:
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Measure a directory and an S3-compatible server, and print the speeds of both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=64, help="length of the segment")
     options = parser.parse_args()

@@ -26,14 +26,14 @@ CONCURRENT_REQUESTS = 100
 
 
 def end_offset_errors(peer: RawClient, topic: str, numbers: range) -> list[int]:
-    """Return the error codes of ListOffsets for the ends of partitions."""
+    """Return the error codes of ListOffsets for the end offsets of the partitions ``numbers`` of a topic."""
     rows = [lo.ListOffsetsPartition(number, timestamp=-1) for number in numbers]
     answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(topic, rows)]))
     return [x.error_code for x in answer.topics[0].partitions]
 
 
 def write(peer: RawClient, topic: str, number: int) -> int:
-    """Write one record; return the error code."""
+    """Produce one record to partition ``number`` with acks=all; return the error code."""
     raw = records.build_batch([records.NewRecord(None, b"x", time.time_ns() // 10**6)])
     data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(number, raw)])
     answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 60_000, [data]))
@@ -41,7 +41,10 @@ def write(peer: RawClient, topic: str, number: int) -> int:
 
 
 class WaitingClient(threading.Thread):
-    """Client that measures the delay of its requests."""
+    """Thread with a client that repeats a small request and records the wait for each response in `waits_s`.
+
+    It ends once `over` is True.
+    """
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -50,7 +53,7 @@ class WaitingClient(threading.Thread):
         self.over = False
 
     def run(self) -> None:
-        """Send requests until stopped."""
+        """Send ListOffsets requests for the topic ``before``, 2 ms apart, until `over` is True."""
         while not self.over:
             began = time.perf_counter()
             assert end_offset_errors(self._peer, "before", range(1)) == [0]
@@ -58,14 +61,14 @@ class WaitingClient(threading.Thread):
             time.sleep(0.002)
 
     def waits_text(self) -> str:
-        """Return the waits as text."""
+        """Return a text with number, 99th percentile and maximum of the waits in ms."""
         waits = sorted(self.waits_s)
         at = waits[int(len(waits) * 0.99)]
         return f"{len(waits)} answers, 99 % within {at * 1000:.0f} ms, the longest after {waits[-1] * 1000:.0f} ms"
 
 
 def create_topics(admin: AdminClient, topics: list[NewTopic]) -> None:
-    """Create topics, and wait for the responses."""
+    """Create topics by one request for each, all sent at once, and wait for the responses; an error is raised."""
     requests = [admin.create_topics([topic], request_timeout=300, operation_timeout=300) for topic in topics]
     for futures in requests:
         for done in futures.values():
@@ -73,7 +76,7 @@ def create_topics(admin: AdminClient, topics: list[NewTopic]) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Create the topics on a new node, and print the times until the partitions can be used, and the other client's."""
     parser = argparse.ArgumentParser("bench.topic_creation")
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--partitions", type=int, default=500)

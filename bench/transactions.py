@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).parent.parent / "compat_tests" / "java" / "Commits.java
 
 
 class CommitLatencies(NamedTuple):
-    """Latencies of transactions, in milliseconds: the commit, and the whole transaction."""
+    """Median and 99th percentile of the latencies of commits, and of whole transactions, in ms."""
 
     commit_p50_ms: float
     commit_p99_ms: float
@@ -30,14 +30,14 @@ class CommitLatencies(NamedTuple):
 
 
 def measure_commits(node: NodeProcess, count: int, records: int) -> CommitLatencies:
-    """Run a number of transactions, one after the other."""
+    """Run ``count`` transactions of ``records`` records each, in sequence, by a Java client; return the latencies."""
     command = ["java", "-cp", classpath(), str(PROGRAM), node.bootstrap, "load", "commits", str(count), str(records)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return CommitLatencies(*(int(word) / 1000 for word in done.stdout.split()))
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the load tool and commits at both nodes in rounds, and print each round and the ratios of the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=100)

@@ -59,26 +59,26 @@ class AuthenticatingNode(OttlaProcess):
         )
 
     def command(self) -> list[str]:
-        """Return the command with a file of settings."""
+        """Return the command of the process, with its properties file."""
         return [OTTLA, "serve", "--config", str(self._file), "--data-dir", str(self.data_dir)]
 
     def memory_bytes(self, field: str) -> int:
-        """Return ``VmRSS``, or ``VmHWM``: the peak since it was reset."""
+        """Return a size in bytes from ``/proc``: ``VmRSS`` now, or ``VmHWM``, its peak since `forget_peak`."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith(field)).split()[1]) * 1024
 
     def forget_peak(self) -> None:
-        """Reset the peak."""
+        """Reset the peak of the resident memory to its present value."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
 
 def client_ssl_context(trusted: str) -> ssl.SSLContext:
-    """Return an SSL context of a client."""
+    """Return an SSL context of a client that trusts the certificates in the file ``trusted``."""
     return ssl.create_default_context(cafile=trusted)
 
 
 def authenticated_client(node: AuthenticatingNode, listener: str) -> RawClient:
-    """Return an authenticated client."""
+    """Connect to a listener (with TLS to ``BOTH``), authenticate by PLAIN, and return the client."""
     client = RawClient(node.ports[listener])
     if listener == "BOTH":
         client.sock = client_ssl_context(node.trusted).wrap_socket(client.sock, server_hostname="localhost")
@@ -89,13 +89,13 @@ def authenticated_client(node: AuthenticatingNode, listener: str) -> RawClient:
 
 
 class ClientLatency:
-    """Latencies of a client's requests."""
+    """Measurement of the latency of Produce requests of an authenticated client."""
 
     def __init__(self, client: RawClient) -> None:
         self._client, self._frame = client, produce_frame()
 
     def p99_ms(self, seconds: float) -> tuple[float, float]:
-        """Return latencies for so long: the 99th percentile and the median."""
+        """Produce for ``seconds``, every `WRITE_INTERVAL_S`; return p99 and median of the latencies in ms."""
         waits, until_s = [], time.perf_counter() + seconds
         while (began := time.perf_counter()) < until_s:
             self._client.sock.sendall(self._frame)
@@ -107,14 +107,17 @@ class ClientLatency:
 
 
 class HostileConnection:
-    """Connection that does not authenticate."""
+    """Connection that does not authenticate.
+
+    ``kind``: 0 sends nothing, 1 an incomplete frame (a TLS hello with ``context``), 2 a long login in small pieces.
+    """
 
     def __init__(self, port: int, kind: int, context: ssl.SSLContext | None) -> None:
         self._port, self._kind, self._context = port, kind, context
         self._sock: socket.socket | None = None
 
     def connect(self) -> None:
-        """Connect and send the first bytes."""
+        """Connect and send the first bytes; an error leaves it closed, and `send_more` tries again."""
         with suppress(OSError):
             sock = socket.create_connection(("127.0.0.1", self._port), 10)
             if self._kind == 1:
@@ -128,7 +131,7 @@ class HostileConnection:
             self._sock = sock
 
     def send_more(self) -> None:
-        """Send more; connect again after a close."""
+        """Send the next piece of a login (kind 2), and connect again if the node has closed the connection."""
         if self._sock is None:
             self.connect()
             return
@@ -145,7 +148,10 @@ class HostileConnection:
 
 
 def attack(port: int, count: int, trusted: str) -> None:
-    """Open connections, report it, and keep them open."""
+    """Open ``count`` connections to ``port``, print a line, and keep them open until this process is killed.
+
+    ``trusted``: file of trusted certificates for a listener with TLS; empty for one without.
+    """
     context = client_ssl_context(trusted) if trusted else None
     outsiders = [HostileConnection(port, number % 3, context) for number in range(count)]
     for outsider in outsiders:
@@ -159,7 +165,10 @@ def attack(port: int, count: int, trusted: str) -> None:
 
 
 def measure(node: AuthenticatingNode, listener: str, count: int, seconds: float) -> None:
-    """Measure the connections of one listener without authentication."""
+    """Measure and print memory, and latency of an authenticated client, with ``count`` other connections to a listener.
+
+    ``seconds``: duration of each phase.
+    """
     client = authenticated_client(node, listener)
     with client.sock:
         waits = ClientLatency(client)
@@ -196,7 +205,7 @@ def measure(node: AuthenticatingNode, listener: str, count: int, seconds: float)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure a listener with SASL and one with SASL and TLS, each of a new node, and print the results."""
     parser = argparse.ArgumentParser("bench.unauthenticated_connections", description=__doc__)
     parser.add_argument("--strangers", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=10)
