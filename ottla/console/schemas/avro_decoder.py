@@ -202,7 +202,10 @@ class AvroDecoder:
     """Decoder of the values of an Avro schema."""
 
     def __init__(self, schema: Any, most_bytes: int) -> None:
-        """Create a decoder; ``schema`` is a record around the value, as fastavro has parsed it."""
+        """Create a decoder; ``schema`` is a record around the value, as fastavro has parsed it.
+
+        ``most_bytes``: largest key or value that is decoded.
+        """
         # lazy: 12.0 ms, 737 kB: few nodes have schemas
         import fastavro
 

@@ -121,7 +121,10 @@ class SchemaCache(Generic[K, V]):
         return self._rows[key][0]
 
     def put(self, key: K, value: V, size_bytes: int) -> None:
-        """Set the schema of a key, with the size of its source, and remove those that were not used for longest."""
+        """Set the schema of a key with the size of its source, and remove the least recently used ones above the limit.
+
+        A source counts with `LEAST_SCHEMA_BYTES` at least.
+        """
         size_bytes = max(size_bytes, LEAST_SCHEMA_BYTES)
         self._total_bytes += size_bytes - self._rows.pop(key, (None, 0))[1]
         self._rows[key] = value, size_bytes
@@ -213,7 +216,7 @@ def _decode(name: str, decoder: Decoder | Problem, raw: bytes, position: int) ->
 
 
 class SchemaStore:
-    """Schemas of a directory and of a registry, with those that were used last."""
+    """Loader of schemas from a directory and a registry, either of which may be None, with caches."""
 
     def __init__(self, env: Env, directory: str | None, registry_url: str | None) -> None:
         self._env = env

@@ -190,6 +190,15 @@ def test_file_of_the_library_is_imported_by_its_whole_name_only() -> None:
         build(("", main.SerializeToString()))
 
 
+@pytest.mark.parametrize("names", [("any", "api"), ("api", "any"), ("type", "source_context", "any")])
+def test_files_of_the_library_are_imported_in_any_order(names: tuple[str, ...]) -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="m.proto", syntax="proto3")
+    file.dependency.extend(f"google/protobuf/{name}.proto" for name in names)
+    add_field(file.message_type.add(name="M"), "n", 1, Field.TYPE_INT32)
+    decoder = build(("", file.SerializeToString())).decoder_by_name("M")
+    assert run_to_end(decoder.decode(b"\x08\x07", 0)) == {"n": 7}
+
+
 def test_message_that_is_too_large_is_not_decoded() -> None:
     decoder = order_schema().decoder_by_name("shop.Order")
     most = MAX_DECODED_BYTES - 4
