@@ -46,7 +46,10 @@ class CertificateReloader:
         self._own = ((RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, ""))
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Reload the certificates of all TLS listeners if the configs of this broker or the defaults changed."""
+        """Reload the certificates of all TLS listeners if the configs of this broker or the defaults changed.
+
+        A listener whose stores cannot be loaded keeps its certificates; the error is logged.
+        """
         if delta.configs.isdisjoint(self._own):
             return
         own, everyone = (image.config(*place) for place in self._own)

@@ -30,7 +30,11 @@ class DelegationTokenCredentialCache:
         self._keys: dict[tuple[str, str], ScramCredential] = {}
 
     def find(self, token_id: str, mechanism: str) -> DelegationTokenCredential | None:
-        """Return the credential of a token id for a SCRAM mechanism; None for an unknown token."""
+        """Return the credential of a token id for a SCRAM mechanism; None for an unknown token.
+
+        The credential of an expired token is returned too, with its expiry. The first call for a token derives its
+        keys, which takes milliseconds; later ones use the cache.
+        """
         record = self._image().others.get(("token", token_id))
         if not isinstance(record, metadata_records.DelegationTokenRecord):
             self._keys.pop((token_id, mechanism), None)

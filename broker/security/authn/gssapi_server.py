@@ -57,7 +57,9 @@ class GssapiSaslServer:
         """Process a token of the client; return the response token, None for no response.
 
         Raises:
-            SaslAuthenticationException: no valid ticket for this service, or an invalid security layer.
+            SaslAuthenticationException: no valid ticket for this service, or an invalid security layer; as
+                `UnansweredSaslFailure` if the message about it is too short, as `UnmappedPrincipal` if no rule maps the
+                client.
         """
         if self._security_context is None:
             self._security_context = self._tickets.new_context()
@@ -94,7 +96,11 @@ class GssapiSaslServer:
         return talk.wrap(_OFFER)
 
     def _choose(self, chosen: bytes) -> None:
-        """Check that the client chose no security layer."""
+        """Check that the client chose no security layer.
+
+        Raises:
+            SaslAuthenticationException: another choice; `UnansweredSaslFailure` for a message of less than 4 bytes.
+        """
         if len(chosen) < _MIN_CHOICE_BYTES:
             raise UnansweredSaslFailure("Kerberos: no choice of protection")
         if not chosen[0] & _NO_PROTECTION:

@@ -48,7 +48,7 @@ class JsonWebKeySet:
     """Public keys of the token signatures that a listener accepts."""
 
     def __init__(self, env: Env, url: str, refresh: JwksRefresh, tls: TlsConfig | None = None) -> None:
-        """Create an empty key set; ``tls`` has the trust settings for an https URL."""
+        """Create an empty key set and load the library PyJWT; ``tls`` has the trust settings for an https URL."""
         # lazy: 41.5 ms, 2803 kB: with the extra `oauth`
         from jwt import PyJWK
         from jwt.api_jws import PyJWS
@@ -66,10 +66,13 @@ class JsonWebKeySet:
         self._path = unquote(urlsplit(url).path) if is_file_url(url) else None
 
     def verify(self, header: Mapping[str, Any], token: str) -> bytes:
-        """Return the JSON claims of a token that is signed by a key of the set; ``header`` is the token's header.
+        """Return the JSON claims of a token that a key of the set has signed; ``header``: its decoded header.
+
+        Keys of a file are read again first if the file has changed, which blocks. If no key matches, a fetch of the URL
+        is requested for later tokens; this call does not wait for it.
 
         Raises:
-            InvalidToken: no key of the set matches or has signed it.
+            InvalidToken: unsupported algorithm, unreadable file, or no key of the set matches or has signed the token.
         """
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm[:2] not in _KEY_TYPES:
@@ -109,7 +112,11 @@ class JsonWebKeySet:
         return bytes(payload)
 
     def _request_refresh(self, name: object) -> None:
-        """Request a refresh after a token with an unknown key id, which may have been published since."""
+        """Let `run` fetch the keys soon, as a token has an unknown key id ``name``, which may be a new one.
+
+        No effect if the keys are in a file, for a name that is no string or longer than `_NAME_CHARS`, and within
+        `MIN_UNKNOWN_KEY_INTERVAL_MS` of the last request for this name.
+        """
         if self._path is not None or not isinstance(name, str) or len(name) > _NAME_CHARS:
             return
         now_ms = self._env.monotonic_ms()
@@ -157,7 +164,10 @@ class JsonWebKeySet:
             await self._wait_for_refresh(failures)
 
     async def _wait_for_refresh(self, failures: int) -> None:
-        """Wait until the next fetch is due; a token with an unknown key id ends the wait earlier."""
+        """Wait until the next fetch is due; each failed fetch in a row (``failures``) doubles the wait.
+
+        After a successful fetch `_request_refresh` ends the wait earlier, but not before `MIN_JWKS_REFRESH_INTERVAL_S`.
+        """
         refresh, sleep = self._refresh, self._env.sleep
         if failures:
             pause_ms = min(refresh.backoff_ms * 2.0 ** min(failures - 1, 30), refresh.max_backoff_ms)

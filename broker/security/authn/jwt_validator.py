@@ -30,7 +30,10 @@ _DECODE_ERRORS = (ValueError, RecursionError)
 
 
 class JwtRequirements(NamedTuple):
-    """Required claims of a signed token, and the names of the claims for scope and principal."""
+    """Requirements for the claims of a signed token, and the names of the claims for scope and principal.
+
+    Without audiences a token must have none; an issuer of None accepts any. Clock skew in seconds.
+    """
 
     audiences: frozenset[str]
     issuer: str | None
@@ -100,7 +103,7 @@ def _check_audience(claims: Claims, audiences: frozenset[str]) -> None:
 
 
 def _check_scopes(value: Any) -> None:
-    """Check that no scope is empty or duplicate; a string is one scope, other types than list are ignored."""
+    """Raise InvalidToken if a scope is empty or duplicate; a string is one scope, other types than list are ignored."""
     scopes = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if not all(isinstance(scope, str) and scope.strip() for scope in scopes):
         raise InvalidToken("a scope is empty")

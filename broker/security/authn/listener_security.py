@@ -49,7 +49,10 @@ MAX_REAUTH = "connections.max.reauth.ms"
 
 
 def listener_setting(values: Mapping[str, str], listener: str) -> SettingLookup:
-    """Return the lookup of a listener's settings: with listener prefix, else without, else Kafka's default or None."""
+    """Return the function that looks up a listener's settings by name.
+
+    It returns the value with the prefix of the listener, else that without, else Kafka's default, else None.
+    """
     prefix = f"listener.name.{listener.lower()}."
 
     def get(name: str) -> str | None:
@@ -62,7 +65,7 @@ def listener_setting(values: Mapping[str, str], listener: str) -> SettingLookup:
 
 
 def _mechanism_setting(get: SettingLookup, mechanism: str, name: str) -> str | None:
-    """Return a setting with the prefix of a SASL mechanism, None if it is not set."""
+    """Return the setting with the prefix of a SASL mechanism; None if it is not set with that prefix."""
     return get(f"{mechanism.lower()}.{name}")
 
 
@@ -217,14 +220,14 @@ def _load_kerberos(get: SettingLookup, env: Env | None) -> KerberosConfig:
 
 
 def _oauthbearer_setting(get: SettingLookup, name: str) -> str | None:
-    """Return a setting of OAUTHBEARER, with or without the mechanism prefix; None if it is not set."""
+    """Return a setting of OAUTHBEARER: that with the mechanism prefix, else that without; None if neither is set."""
     return get(f"{OAUTHBEARER.lower()}.{name}") or get(name)
 
 
 def build_outbound_access(
     values: Mapping[str, str], listener: str, protocol: str, mechanism: str
 ) -> ConnectionSecurity:
-    """Return the settings of outbound connections to other nodes' listener of this name: TLS and SASL login.
+    """Return TLS and SASL login for connections that this node opens to the listener with this name of other nodes.
 
     Raises:
         InvalidSecurityConfig: invalid settings.

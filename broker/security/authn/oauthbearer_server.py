@@ -33,7 +33,7 @@ class InvalidToken(Exception):
 
 
 class OAuthBearerToken(NamedTuple):
-    """Principal and expiry of a valid token."""
+    """Principal name (without ``User:``) and expiry of a valid token."""
 
     principal_name: str
     expires_ms: int
@@ -63,6 +63,9 @@ class OAuthBearerSaslServer:
 
     def evaluate(self, token: bytes) -> bytes:
         """Process the client's token, or its acknowledgement of the error; return the response.
+
+        The response is empty for a valid token, else a JSON error: an invalid token raises nothing until the client
+        acknowledges the error.
 
         Raises:
             SaslAuthenticationException: malformed message, other authorization id, or an acknowledged error.

@@ -76,7 +76,11 @@ def _failure(text: str) -> SaslAuthenticationException:
 
 
 def _text(token: bytes) -> str:
-    """Decode a message as Java does: invalid UTF-8 becomes U+FFFD. Raises SaslAuthenticationException if too long."""
+    """Decode a message as Java does: invalid UTF-8 becomes U+FFFD.
+
+    Raises:
+        SaslAuthenticationException: It is invalid and longer than `MAX_INVALID_UTF8_BYTES`.
+    """
     try:
         return token.decode()
     except UnicodeDecodeError:

@@ -55,7 +55,7 @@ class SaslState(Enum):
 
 
 class SaslPolicy(NamedTuple):
-    """Authentication settings of a listener."""
+    """SASL settings of a listener, and functions that its authenticators call: ApiVersions handler and wall clock."""
 
     sasl_server_factories: Mapping[str, SaslServerFactory]
     """Factories of the enabled mechanisms' servers, in the order of the setting."""
@@ -68,7 +68,10 @@ class SaslPolicy(NamedTuple):
 
 
 class AuthResult(NamedTuple):
-    """Result of processing a frame: a response, a failure, or a token to evaluate in a thread."""
+    """Result of processing a frame: a response to send, a reason to close the connection after it, or work to do first.
+
+    The work is a token to evaluate in a thread, or a job that makes the response to ApiVersions.
+    """
 
     request: RequestFrame | None = None
     """Request to which ``response`` belongs; None for raw tokens."""
@@ -103,7 +106,7 @@ class SaslAuthenticator:
 
     @property
     def principal_name(self) -> str:
-        """Authenticated name, empty before authentication."""
+        """Name of the last successful authentication, without ``User:``; empty before the first."""
         return "" if self._previous is None else self._previous[1]
 
     @property
@@ -117,10 +120,15 @@ class SaslAuthenticator:
         return self._sasl_server is not None and self._sasl_server.is_delegation_token
 
     def check_session(self, key: int, now_ms: float) -> bool | None:
-        """Return True if a request of an authenticated connection may be handled.
+        """Return True if a request of an authenticated connection may be handled by the broker.
 
-        False: it starts a re-authentication and is for `handle`. None: the session has expired, and the connection must
-        be closed. ``key`` is the API key, ``now_ms`` the monotonic time.
+        False: it is a SaslHandshake that starts a re-authentication and is for `handle`. None: the session has expired,
+        and the connection must be closed. Without session expiry always True. A SaslHandshake sooner than
+        `MIN_REAUTHENTICATION_INTERVAL_MS` after the previous one is a request like any other.
+
+        Args:
+            key: API key of the request.
+            now_ms: Monotonic time.
         """
         if self.deadline_ms is None:
             return True
@@ -159,7 +167,7 @@ class SaslAuthenticator:
         return self.complete_api_versions(request, cast("Message | None", answer))
 
     def complete_api_versions(self, request: RequestFrame | None, answer: Any) -> AuthResult:
-        """Return the step after an ApiVersions request; without an error in it the client may send SaslHandshake.
+        """Return the result with a response to ApiVersions; if it has no error, change to VERSIONS_ANSWERED.
 
         ``answer`` is the ApiVersions response to send, or None if the client has disconnected.
         """
@@ -193,7 +201,13 @@ class SaslAuthenticator:
             return error
 
     def complete(self, request: RequestFrame | None, weighed: TokenResult, now_ms: float) -> AuthResult:
-        """Return the result of an evaluated token and update the state; ``request`` is None for raw tokens."""
+        """Change the state by an evaluated token; return the response to send, or the failure that closes.
+
+        Args:
+            request: SaslAuthenticate request with the token; None for raw tokens, which are frames of their own.
+            weighed: Result of `evaluate`.
+            now_ms: Monotonic time, from which the session's lifetime counts.
+        """
         try:
             raw, lifetime_ms = self._finish_evaluation(weighed, now_ms)
         except SaslAuthenticationException as error:
@@ -238,7 +252,14 @@ class SaslAuthenticator:
         return f"Authentication failed during {phase} due to invalid credentials with SASL mechanism {self._mechanism}"
 
     def _finish_evaluation(self, answer: TokenResult, now_ms: float) -> tuple[bytes | None, int]:
-        """Return the response token and the session lifetime in ms; 0 if it does not expire or is not complete yet."""
+        """Return the response token and the session lifetime in ms.
+
+        The lifetime is 0 if the session does not expire, or if a further token is needed. After the last token the
+        state becomes COMPLETE, and the session's deadline is set.
+
+        Raises:
+            SaslAuthenticationException: The evaluation failed, or a re-authentication is that of another principal.
+        """
         exchange = self._sasl_server
         assert exchange is not None
         if isinstance(answer, SaslAuthenticationException):
@@ -267,7 +288,10 @@ def _decoded(request: RequestFrame) -> Any:
 
 
 def _illegal_state_response(request: RequestFrame) -> Message | None:
-    """Return the ILLEGAL_SASL_STATE response to a request, without decoding it; None for an unsupported version."""
+    """Return the ILLEGAL_SASL_STATE response to a request, without decoding it.
+
+    None if the broker does not support the version, or the response has no top-level error code.
+    """
     if request.version not in request_spec(request.key).versions:
         return None
     answer: Any = response_class(request.key)()

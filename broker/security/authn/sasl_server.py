@@ -19,11 +19,15 @@ class SaslAuthenticationException(Exception):
 
 
 class UnansweredSaslFailure(SaslAuthenticationException):
-    """Authentication failure that closes the connection without a response."""
+    """Raised for an authentication failure that closes the connection without a response."""
 
 
 class UnmappedPrincipal(SaslAuthenticationException):
-    """Authenticated client whose principal no rule maps: it gets a success, and the connection is closed."""
+    """Raised when no rule maps the principal of a client that has proved its identity.
+
+    As in Kafka the client gets a success, and then the connection is closed; without a response for raw tokens and in a
+    re-authentication.
+    """
 
 
 class SaslServer(Protocol):

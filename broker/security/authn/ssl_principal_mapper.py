@@ -19,7 +19,7 @@ _GROUP = re.compile(r"\\(.)|\$(\d)", re.DOTALL | re.ASCII)
 
 
 class InvalidMappingRule(Exception):
-    """Rule of ``ssl.principal.mapping.rules`` is malformed."""
+    """Raised for a malformed rule of ``ssl.principal.mapping.rules`` or ``sasl.kerberos.principal.to.local.rules``."""
 
 
 PrincipalMapper = Callable[[str], "str | None"]

@@ -40,7 +40,7 @@ _IMPLYING = {
 
 
 class AclIndex:
-    """Index of all ACLs. Adding or removing one costs no time for those of other resources."""
+    """Index of all ACLs. The time to add or remove an ACL does not depend on the number of ACLs of other resources."""
 
     def __init__(self) -> None:
         self._by_id: dict[bytes, StandardAcl] = {}
@@ -83,7 +83,7 @@ class AclIndex:
                     del self._lengths[length]
 
     def _acls_for(self, resource: ResourceType, name: str) -> Iterator[StandardAcl]:
-        """Yield all ACLs that match a resource: literal, wildcard and prefixed."""
+        """Yield the ACLs that match a resource, of any principal and operation: literal, wildcard and prefixed."""
         yield from self._literal.get((resource, name), _NO_ACLS).values()
         if name != WILDCARD:
             yield from self._literal.get((resource, WILDCARD), _NO_ACLS).values()
@@ -94,7 +94,11 @@ class AclIndex:
     def evaluate(
         self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
     ) -> bool | None:
-        """Return whether the ACLs allow an operation; None if no ACL matches the resource."""
+        """Return True if the ACLs allow an operation of a client (principal, IP address), False if they deny it.
+
+        False also if ACLs name the resource, but none allows the operation to this client. None if no ACL names the
+        resource: the caller applies its default. Super users are not considered here.
+        """
         implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
         allowed: bool | None = None
         for acl in self._acls_for(resource, name):
@@ -111,7 +115,7 @@ class AclIndex:
     def matching_acl(
         self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
     ) -> StandardAcl | None:
-        """Return the ACL by which `evaluate` decides; None without a matching one."""
+        """Return the ACL that allows or denies the operation in `evaluate`; None if none names client and operation."""
         implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
         allowing: StandardAcl | None = None
         for acl in self._acls_for(resource, name):
@@ -126,7 +130,10 @@ class AclIndex:
     def evaluate_by_resource_type(
         self, principal: str, host: str, operation: AclOperation, resource: ResourceType
     ) -> bool:
-        """Return True if the operation is allowed on any resource of a type (S-339); without implied operations."""
+        """Return True if ACLs allow the operation on at least one resource of a type (S-339), whether it exists or not.
+
+        Only ACLs for the operation itself or for ALL count: none for another operation that implies it.
+        """
         wanted = operation, AclOperation.ALL
         denied: set[tuple[PatternType, str]] = set()
         allowed: set[tuple[PatternType, str]] = set()
@@ -145,7 +152,7 @@ def _matches_subject(acl: StandardAcl, principal: str, host: str) -> bool:
 
 
 def _is_covered(pattern: PatternType, name: str, denied: set[tuple[PatternType, str]]) -> bool:
-    """Return True if DENY patterns cover all names of an ALLOW pattern."""
+    """Return True if one DENY pattern of ``denied`` covers all names of the ALLOW pattern (``pattern``, ``name``)."""
     if pattern is PatternType.LITERAL and (pattern, name) in denied:
         return True
     return any((PatternType.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))

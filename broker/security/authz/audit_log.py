@@ -51,7 +51,7 @@ class AuditLog:
     """Audit log of a node, with rate limit."""
 
     def __init__(self, env: Env, level: int) -> None:
-        """``level``: lowest level of `logging` that is written."""
+        """Create the log; set the lowest level that the logger ``ottla.audit`` writes, a level of `logging`."""
         logger.setLevel(level)
         self._env = env
         self._since_ms = float("-inf")
@@ -65,7 +65,7 @@ class AuditLog:
 
     @staticmethod
     def from_level(env: Env, level: str) -> AuditLog | None:
-        """Return the audit log for a value of ``ottla.audit.log``; None if it is disabled."""
+        """Return the audit log for ``ottla.audit.log`` of INFO or DEBUG (in any case); None, disabled, otherwise."""
         found = _LEVELS.get(level.strip().upper())
         return None if found is None else AuditLog(env, found)
 
@@ -86,10 +86,11 @@ class AuditLog:
         allowed: bool,
         is_look: bool = False,
     ) -> None:
-        """Log an authorization decision.
+        """Log an authorization decision about a resource ``name``: at INFO if denied, at DEBUG if allowed.
 
-        ``rule`` returns the text of the deciding rule. ``is_look``: the check only omits results, so a denial is not
-        logged.
+        ``rule`` returns the text of the deciding rule; it is called only if the decision is logged. ``is_look``: the
+        check only omits results. A denial is not logged then, nor for a permission of the API with
+        ``logs_denial=False``.
         """
         silent = Permission(operation, resource, logs_denial=False)
         if not self.logs_allowed if allowed else is_look or silent in spec.permissions:
@@ -104,13 +105,13 @@ class AuditLog:
         )
 
     def log_authentication(self, peer: AuditSubject, listener: str, mechanism: str) -> None:
-        """Log a successful authentication with a SASL mechanism or TLS."""
+        """Log a successful authentication, at DEBUG; ``mechanism`` is a SASL mechanism or TLS."""
         if self.logs_allowed:
             subject = f"Principal = {escape_name(peer.principal)} is Authenticated from host = {peer.host}"
             self._log(logging.DEBUG, f"{subject} at listener = {listener} by {mechanism}")
 
     def log_authentication_failure(self, host: str, listener: str, why: str) -> None:
-        """Log a failed authentication; ``why`` must not contain secrets."""
+        """Log a failed authentication, at INFO; ``why`` must not contain secrets. It is escaped and shortened here."""
         self._log(
             logging.INFO, f"Nobody is Authenticated from host = {host} at listener = {listener}: {escape_name(why)}"
         )
@@ -138,7 +139,7 @@ class AuditLog:
         self._pending += [(level, again, times, line) for (level, line), times in self._logged.items() if times]
         if self._suppressed:
             self._pending.append(
-                (logging.WARNING, "%d decisions more within a minute were not told%s", self._suppressed, "")
+                (logging.WARNING, "%d decisions more within a minute were not logged%s", self._suppressed, "")
             )
         self._logged.clear()
         self._since_ms, self._allowed, self._suppressed = now_ms, 0, 0

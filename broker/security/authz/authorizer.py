@@ -93,7 +93,7 @@ class Authorizer:
         self._allowed.clear()
 
     def may(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str) -> bool:
-        """Return True if a client is authorized for an operation on a resource."""
+        """Return True if a client is authorized for an operation on a resource; cached until the ACLs change."""
         key = peer.principal, peer.host, operation, resource, name
         known = self.decisions.get(key)
         return self._decide(*key) if known is None else known
@@ -121,7 +121,8 @@ class Authorizer:
     def may_read(self, asking: Any, topic: str) -> bool:
         """Return True if the client of a `RequestContext` may read a topic.
 
-        Permissions are cached with the connection, unless they are audited.
+        If so, and without an audit log, the set of `allowed_names` becomes ``readable_topics`` of the connection, so
+        that later requests need no call. With an audit log each decision must be logged, so nothing is stored.
         """
         is_allowed: bool = asking.may(AclOperation.READ, ResourceType.TOPIC, topic)
         if is_allowed and asking.services.audit is None:
@@ -130,7 +131,10 @@ class Authorizer:
         return is_allowed
 
     def may_write(self, asking: Any, topic: str) -> bool:
-        """Return True if the client of a `RequestContext` may write to a topic."""
+        """Return True if the client of a `RequestContext` may write to a topic.
+
+        Like `may_read` it stores the set of allowed names with the connection, as ``writable_topics``.
+        """
         is_allowed: bool = asking.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
         if is_allowed and asking.services.audit is None:
             topics = self.allowed_names(asking.peer, AclOperation.WRITE, ResourceType.TOPIC)
@@ -164,5 +168,8 @@ class Authorizer:
         return known
 
     def authorized_operations(self, peer: AuthorizationSubject, resource: ResourceType, name: str) -> int:
-        """Return the bit set of all operations that a client is authorized for on a resource (S-342)."""
+        """Return the operations that a client is authorized for on a resource: bit n is the operation with code n.
+
+        Source: S-342, KIP-430.
+        """
         return operation_bits(tuple(o for o in SUPPORTED_OPERATIONS[resource] if self.may(peer, o, resource, name)))

@@ -29,12 +29,19 @@ AuthorizedHandler = Callable[[A, Any], Any]
 
 
 def is_authorized_by_handler(spec: ApiSpec, *, at_controller: bool) -> bool:
-    """Return True if an API needs no permission before its handler, which checks the remaining ones itself."""
+    """Return True if an API has no rule to apply before its handler, which checks its permissions itself.
+
+    ``at_controller``: the rules of the controller's listener apply, else those of a broker's listener.
+    """
     return all(isinstance(rule, Permission) for rule in spec.endpoint(at_controller=at_controller).authorization)
 
 
 def authorize_and_handle(asking: A, request: Any, handler: AuthorizedHandler[A], *, at_controller: bool) -> Any:
-    """Call the handler with the authorized part of a request; return its response or job, or an error response."""
+    """Call the handler with the authorized part of a request; return its response, or a job that returns it.
+
+    If the client lacks a permission for the request as a whole, the handler is not called, and an error response with
+    the error of `DENIAL_ERRORS` is returned.
+    """
     spec, splits = asking.spec, False
     for rule in spec.endpoint(at_controller=at_controller).authorization:
         if isinstance(rule, RequestRule):
@@ -69,9 +76,10 @@ def _handle_allowed(asking: A, request: Any, handler: AuthorizedHandler[A], *, a
 def _append_denied_rows(
     asking: AuthorizableRequest, answer: Message, denied: list[Any], *, hides_configs: bool
 ) -> Job[None]:
-    """Append the rows of resources that were denied to the handler's response, as a job.
+    """Append the rows of denied resources to the handler's response, as a job.
 
-    A response with a top-level error is left unchanged.
+    ``hides_configs``: also hide the configs of created topics that the client may not describe. A response with a
+    top-level error is left unchanged.
     """
     if getattr(answer, "error_code", 0):
         return

@@ -61,7 +61,11 @@ class AuthorizableRequest(Protocol):
 
 
 def split_request(asking: AuthorizableRequest, request: Any, rule: AuthorizationRule) -> Job[SplitRequest]:
-    """Remove the denied resources of one rule from a request, as a job; other kinds of rules leave it unchanged."""
+    """Return a copy of a request without the resources that a rule denies, and their error rows, as a job.
+
+    A rule of another kind, or without a denial, returns the request itself and no rows. Resources that the handler must
+    reject for another reason (duplicate, unknown id) stay in the request.
+    """
     match rule:
         case ResourceRule():
             return (yield from _split_resources(asking, request, rule))
@@ -139,7 +143,10 @@ def _split_configs(asking: AuthorizableRequest, request: Any, operation: AclOper
 
 
 def _split_topic_deletions(asking: AuthorizableRequest, request: Any) -> Job[SplitRequest]:
-    """Split a DeleteTopics request; the row of a denied topic id has the name only if the client may describe it."""
+    """Split a DeleteTopics request, as a job.
+
+    The row of a denied topic id has the topic's name only if the client may describe it.
+    """
     if asking.may(AclOperation.DELETE, ResourceType.CLUSTER):
         return request, []
     message = ErrorCode.TOPIC_AUTHORIZATION_FAILED.text
@@ -164,9 +171,11 @@ def _split_topic_deletions(asking: AuthorizableRequest, request: Any) -> Job[Spl
 
 
 def _denied_topic_name(asking: AuthorizableRequest, name: str | None, topic_id: bytes) -> tuple[str | None] | None:
-    """Return the name for the row of a denied topic, as a 1-tuple; None if the deletion is allowed or for the handler.
+    """Return the name for the error row of a topic that the client may not delete, as a 1-tuple.
 
-    The name is None in the tuple if the client may not describe a topic that it identified by id.
+    Its element is None if the client identified the topic by id and may not describe it. Instead of a tuple, None: the
+    client may delete the topic, or the handler has to respond (both name and id given, unknown id, topic does not
+    exist).
     """
     if name is not None and topic_id != ZERO_UUID:
         return None
@@ -183,7 +192,11 @@ def _denied_topic_name(asking: AuthorizableRequest, name: str | None, topic_id: 
 
 
 def hide_created_configs(asking: AuthorizableRequest, rows: Iterable[Any]) -> Job[None]:
-    """Replace the configs of created topics in the response rows that the client may not describe (KIP-525)."""
+    """Hide the configs in the rows of created topics that the client may not describe (KIP-525), as a job.
+
+    Such a row gets TOPIC_AUTHORIZATION_FAILED as ``topic_config_error_code``, no configs, and -1 as number of
+    partitions and replication factor. Rows with an error are left unchanged.
+    """
     for row in rows:
         yield None
         if not row.error_code and not asking.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):

@@ -181,7 +181,7 @@ def test_counts_of_repeated_decisions_are_logged_in_portions(caplog: pytest.LogC
     ]
     again = [x for _, x in fixture.lines if x.startswith("1 times more within a minute: ")]
     assert len({*again}) == len(again) == MAX_AUDIT_LINES_PER_MINUTE
-    assert fixture.lines[-1] == ("WARNING", "1 decisions more within a minute were not told")
+    assert fixture.lines[-1] == ("WARNING", "1 decisions more within a minute were not logged")
 
 
 def test_audit_lines_are_limited_per_minute_with_count_of_dropped(caplog: pytest.LogCaptureFixture) -> None:
@@ -193,7 +193,7 @@ def test_audit_lines_are_limited_per_minute_with_count_of_dropped(caplog: pytest
     fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "t0")
     assert fixture.lines[MAX_AUDIT_LINES_PER_MINUTE:][0] == (
         "WARNING",
-        "250 decisions more within a minute were not told",
+        "250 decisions more within a minute were not logged",
     )
     assert len(fixture.lines) == MAX_AUDIT_LINES_PER_MINUTE + 2
 
