@@ -37,7 +37,7 @@ _NEVER_MS = float("-inf")
 
 
 class ClientMetricsInstance:
-    """Client that pushes metrics: its attributes, subscription, and times of its last requests."""
+    """Client that pushes metrics: its attributes, subscription, and monotonic times (ms) of its last requests."""
 
     def __init__(self, ident: bytes, attributes: ClientAttributes, wanted: MergedSubscription, version: int) -> None:
         self.client_instance_id = ident
@@ -52,10 +52,10 @@ class ClientMetricsInstance:
         self.expires_ms = 0.0
 
     def check_get_request(self, now_ms: float) -> None:
-        """Check that a GetTelemetrySubscriptions request comes at least one push interval after the last get or push.
+        """Check that a GetTelemetrySubscriptions request is not too early, and record it.
 
-        The time of such a request is recorded. An earlier request passes if the last push was refused with
-        UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE.
+        It is too early within one push interval of the last such request or push, unless the last push was refused with
+        UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE. A request that passes resets `last_error` to NONE.
 
         Raises:
             ProtocolError: THROTTLING_QUOTA_EXCEEDED: the request is too early.
@@ -67,10 +67,12 @@ class ClientMetricsInstance:
         self.last_error = ErrorCode.NONE
 
     def check_push_request(self, request: PushTelemetryRequest, now_ms: float, most_bytes: int) -> None:
-        """Check a PushTelemetry request: at most ``most_bytes``, in time, of the current subscription.
+        """Check a PushTelemetry request and record its time, its ``terminating`` flag and the resulting `last_error`.
 
         Raises:
-            ProtocolError: the request is refused; `last_error` has its code.
+            ProtocolError: INVALID_REQUEST after a terminating push; THROTTLING_QUOTA_EXCEEDED: too early;
+                UNKNOWN_SUBSCRIPTION_ID; UNSUPPORTED_COMPRESSION_TYPE; TELEMETRY_TOO_LARGE: over ``most_bytes``,
+                compressed.
         """
         try:
             self._check_push(request, now_ms, most_bytes)
@@ -121,7 +123,13 @@ class ClientMetricsInstanceCache:
     def get_or_create(
         self, ident: bytes, attributes: ClientAttributes, peer: Peer, now_ms: float
     ) -> ClientMetricsInstance:
-        """Return the client instance with its current subscription; create it if its id is unknown."""
+        """Return the instance with this id, with its current subscription; create it if the id is unknown.
+
+        The instance becomes the most recently active one, and its expiry is extended. An instance whose subscription
+        was merged before `set_subscriptions` is replaced by a new one with the same attributes. A new instance is
+        removed when the connection of ``peer`` is closed; beyond `MAX_CLIENT_METRICS_INSTANCES` the least recently
+        active one is removed.
+        """
         found = self._instances.pop(ident, None)
         self._remove_expired(now_ms)
         if found is None or found.version < self._version:

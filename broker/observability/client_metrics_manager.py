@@ -45,10 +45,10 @@ class ClientMetricsManager:
         )
 
     def get_subscription(self, ident: bytes, attributes: ClientAttributes, peer: Peer) -> ClientMetricsInstance:
-        """Return a client's instance with its subscription; a client with the zero id is assigned a new one.
+        """Return a client's instance with its subscription; a client with the zero id is assigned a random id.
 
         Raises:
-            ProtocolError: THROTTLING_QUOTA_EXCEEDED.
+            ProtocolError: THROTTLING_QUOTA_EXCEEDED: the request is too early.
         """
         now_ms = self._env.monotonic_ms()
         instance = self._get_instance(self._env.uuid() if ident == RESERVED_IDS[0] else ident, attributes, peer, now_ms)
@@ -58,10 +58,13 @@ class ClientMetricsManager:
     def push(
         self, request: PushTelemetryRequest, attributes: ClientAttributes, peer: Peer, most_bytes: int
     ) -> Job[None]:
-        """Validate, decompress and store pushed metrics of at most ``most_bytes``, as a job.
+        """Validate, decompress and store pushed metrics, as a job; a node without a store discards them.
+
+        ``most_bytes`` limits the compressed and the decompressed size.
 
         Raises:
-            ProtocolError: See `ClientMetricsInstance.check_push_request`; INVALID_RECORD for malformed metrics.
+            ProtocolError: INVALID_REQUEST for a reserved client instance id; INVALID_RECORD for metrics that are
+                malformed or too large when decompressed; see also `ClientMetricsInstance.check_push_request`.
         """
         if request.client_instance_id in RESERVED_IDS:
             raise ProtocolError(ErrorCode.INVALID_REQUEST)

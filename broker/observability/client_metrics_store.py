@@ -51,7 +51,10 @@ class ClientMetricsStore:
         """Number of values dropped because of the limits."""
 
     def add_push(self, instance: ClientMetricsInstance, data: bytes, now_ms: float) -> Job[None]:
-        """Store the values of a push, an encoded OpenTelemetry message, as a job.
+        """Store the values of a push, as a job; ``data`` is OpenTelemetry's ``MetricsData``, not compressed.
+
+        Expired values of all clients are removed first. A message that proves malformed leaves the values before that
+        point.
 
         Raises:
             WireError: The message is malformed.
@@ -68,7 +71,10 @@ class ClientMetricsStore:
             yield None
 
     def _add_sample(self, instance: ClientMetricsInstance, sample: OtlpSample, until_ms: float) -> None:
-        """Store a sample within the limits; a client is stored with its first value, as clients choose their ids."""
+        """Store a sample, or count it as dropped if it exceeds the limit of its client or of the store.
+
+        A delta is added to the stored value. A client is stored with its first value only, as clients choose their ids.
+        """
         kept = self._clients.get(instance.client_instance_id) or _ClientValues(
             _format_labels(_identity_labels(instance))
         )

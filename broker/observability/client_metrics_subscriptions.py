@@ -55,7 +55,10 @@ class ClientMetricsSubscription(NamedTuple):
     """Compiled pattern by client attribute; None for an invalid one, which matches no client."""
 
     def matches(self, attributes: ClientAttributes) -> bool:
-        """Return True if all match patterns of the subscription match the client's attributes."""
+        """Return True if all match patterns match the client's attributes, each as a whole.
+
+        An invalid pattern, or one for an attribute that the client lacks, does not match.
+        """
         for name, pattern in self.patterns.items():
             text = attributes.get(name)
             if text is None or pattern is None or not pattern.fullmatch(text):

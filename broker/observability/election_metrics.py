@@ -19,7 +19,10 @@ class LeaderElectionCounter:
         self.unclean_elections = 0
 
     def publish(self, _: MetadataImage, delta: MetadataDelta) -> None:
-        """Count the leader elections of a committed metadata delta."""
+        """Count the partitions that have another leader in a committed delta.
+
+        Partitions of new topics, new partitions and those left without a leader are not counted.
+        """
         for topic in delta.topics.values():
             if topic.old is None or topic.new is None or not topic.is_same_topic:
                 continue

@@ -71,7 +71,10 @@ class GroupMetricsCollector:
         self._page.add("ottla_metrics_omitted_group_offsets", self._offset_count - self._exported)
 
     def _collect_offsets(self, group_id: str, topics: Mapping[str, Mapping[int, bytes]]) -> Job[None]:
-        """Add the samples of one group's committed offsets, by topic name and partition, within the limit of series."""
+        """Add the samples of one group's committed offsets, by topic and partition, as a job.
+
+        All are omitted if the group id is too long, or if they would exceed `MAX_METRICS_GROUP_OFFSETS`.
+        """
         size = sum(len(partitions) for partitions in topics.values())
         self._offset_count += size
         if len(group_id) > MAX_GROUP_ID_CHARS or self._exported + size > MAX_METRICS_GROUP_OFFSETS:

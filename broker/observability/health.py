@@ -32,7 +32,7 @@ class HealthReason(NamedTuple):
 
 
 class HealthSources(NamedTuple):
-    """State of a node from which its readiness is derived."""
+    """Node id, roles and functions that return the current state of a node, from which its readiness is derived."""
 
     node_id: int
     is_broker: bool

@@ -34,7 +34,10 @@ class MetricsBuilder:
         self.samples(name).append(f"{name}_count{labels} {value}\n")
 
     def samples(self, name: str) -> list[str]:
-        """Return the list to which samples of a family are appended as lines of text."""
+        """Return the list of a family's text lines that are not encoded yet; a caller may append samples to it.
+
+        Its first lines are the HELP and TYPE comments. Raises KeyError if the family is not in `FAMILIES`.
+        """
         lines = self._lines.get(name)
         if lines is None:
             family = FAMILIES[name]

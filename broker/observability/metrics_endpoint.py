@@ -83,7 +83,7 @@ class MetricsCollector:
         self._last_cpu_s = self._last_ms = 0.0
 
     def render(self) -> Job[list[bytes]]:
-        """Collect all samples in time slices and return the encoded page in pieces."""
+        """Collect all samples and return the encoded page in pieces, as a job."""
         page = MetricsBuilder()
         pieces: list[bytes] = []
         if self._sources.is_broker:
@@ -159,7 +159,7 @@ class MetricsCollector:
 
 
 class MetricsPage:
-    """Page shared by concurrent requests: those that arrive while a page is rendered share the next one."""
+    """Metrics page that concurrent HTTP requests share: those that arrive during a rendering share the next one."""
 
     def __init__(self, env: Env, render: Callable[[], Job[list[bytes]]]) -> None:
         self._env = env

@@ -73,7 +73,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
 
 
 def _parts(data: memoryview, wanted: int) -> Iterator[memoryview | None]:
-    """Yield the embedded messages of one field number; None for each other field lets the caller yield."""
+    """Yield the embedded messages of field number ``wanted``; None for each other field, so that callers can yield."""
     for number, _, value in _fields(data):
         yield value if number == wanted and isinstance(value, memoryview) else None
 
@@ -158,7 +158,7 @@ def _metric(data: memoryview) -> Generator[OtlpSample | None, None, None]:
 
 
 def parse_samples(data: bytes) -> Generator[OtlpSample | None, None, None]:
-    """Yield all samples of an encoded message; None between them lets the caller yield.
+    """Yield all samples of an encoded ``MetricsData``; None now and then, so that a caller can yield to the event loop.
 
     Raises:
         WireError: The message is malformed.

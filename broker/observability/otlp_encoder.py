@@ -27,7 +27,7 @@ _NS_PER_MS = 1_000_000
 
 
 class OtlpResource(NamedTuple):
-    """Resource that the metrics and spans of a node belong to."""
+    """OTLP resource, this node, to which its metrics and spans belong."""
 
     node_id: int
 
@@ -44,7 +44,7 @@ def _attribute(key: str, value: str | int) -> KeyValue:
 
 
 class _MetricsRequest:
-    """OTLP request under construction."""
+    """OTLP metrics request under construction: samples are added, then its protobuf ``message`` is serialized."""
 
     def __init__(self, resource: OtlpResource, started_ns: int, now_ns: int) -> None:
         self.message = ExportMetricsServiceRequest()
@@ -59,7 +59,7 @@ class _MetricsRequest:
         self.points = 0
 
     def has_metric(self, name: str) -> bool:
-        """Return True if the request has samples of a family; those of a summary belong into one request."""
+        """Return True if samples of a family were added. All samples of a summary must be in the same request."""
         return name in self._metrics
 
     def add(self, name: str, kind: str, meaning: str, labels: dict[str, str], value: float, *, is_count: bool) -> None:
@@ -96,13 +96,13 @@ class _MetricsRequest:
 
 
 def encode_metrics(pieces: Iterable[bytes], resource: OtlpResource, started_ms: int, now_ms: int) -> Job[list[bytes]]:
-    """Encode a metrics page as OTLP requests of at most about `MAX_POINTS` data points each, as a job.
+    """Return a metrics page as serialized OTLP requests of about `MAX_POINTS` data points at most, as a job.
 
     Args:
         pieces: pieces of the page in the Prometheus text format; no line is divided between two.
         resource: the node.
-        started_ms: start of the node, since which counters count.
-        now_ms: time of the page.
+        started_ms: wall clock at the start of the node, since which counters count.
+        now_ms: wall clock of the page.
     """
     times = started_ms * _NS_PER_MS, now_ms * _NS_PER_MS
     out: list[bytes] = []

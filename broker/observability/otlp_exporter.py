@@ -24,7 +24,7 @@ CONTENT_TYPE = "application/x-protobuf"
 
 
 class OtlpExporter:
-    """Background task that sends metrics every interval, and spans every `SPAN_INTERVAL_S`."""
+    """Background task that sends metrics every ``interval_ms``, and spans, if any, every `SPAN_INTERVAL_S`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class OtlpExporter:
             await self.export_spans(tracer)
 
     async def export_metrics(self) -> None:
-        """Send the current metrics."""
+        """Render the metrics page and send it; a failed request is logged, and the rest of the page is not sent."""
         pieces, now_ms = await self._page.render(), self._env.now_ms()
         job = encode_metrics(pieces, self._resource, self._started_ms, now_ms)
         for body in await run_in_background(self._env, job):
@@ -70,7 +70,7 @@ class OtlpExporter:
                 return
 
     async def export_spans(self, tracer: RequestTracer) -> None:
-        """Send the spans that the tracer keeps."""
+        """Remove all spans from the tracer and send them; a failed request is logged, and the unsent spans are lost."""
         dropped, tracer.dropped = tracer.dropped, 0
         if dropped:
             logger.warning("OTLP export dropped %d spans: too many requests are traced", dropped)

@@ -27,7 +27,10 @@ _TRAFFIC = (
 
 
 def add_log_metrics(page: MetricsBuilder, log_dirs: LogDirs) -> Job[int]:
-    """Add size, segments and offsets of each log to the metrics page; return the number of open segment files."""
+    """Add size, segments and offsets of each log to the metrics page, as a job; return the number of open segments.
+
+    Only the first `MAX_METRICS_PARTITIONS` logs are added; the segments of all are counted.
+    """
     open_segments = 0
     sizes, segments = page.samples("kafka_log_log_size"), page.samples("kafka_log_log_numlogsegments")
     starts, ends = page.samples("kafka_log_log_logstartoffset"), page.samples("kafka_log_log_logendoffset")

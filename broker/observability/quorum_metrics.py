@@ -43,7 +43,10 @@ PARTITIONS_PER_STEP = 100
 
 
 def raft_state_name(raft: Any) -> str:
-    """Return the Raft state of a node, one of `RAFT_STATES`; a follower that is no voter is an observer."""
+    """Return the Raft state of a node, one of `RAFT_STATES`.
+
+    A follower or unattached node that is no voter is an ``observer``.
+    """
     name = _STATE_NAMES[type(raft.state)]
     return "observer" if name in ("follower", "unattached") and not raft.voters.is_voter(raft.local_replica) else name
 
@@ -77,7 +80,7 @@ def add_quorum_metrics(page: MetricsBuilder, controller: QuorumController) -> No
 
 
 def add_cluster_metrics(page: MetricsBuilder, controller: QuorumController) -> Job[None]:
-    """Add the cluster metrics of a controller to the metrics page, in time slices."""
+    """Add the cluster metrics of a controller to the metrics page, as a job."""
     image, name = controller.image, "kafka_controller_kafkacontroller"
     partitions = offline = elsewhere = 0
     for topic in list(image.topics.values()):

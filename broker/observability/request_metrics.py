@@ -98,7 +98,10 @@ class RequestMetrics:
         self._add_errors(peer, count, error_codes(response))
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
-        """Count the response to a request, its bytes, latency, and error codes reported by the handler."""
+        """Count the response to a request, its bytes, latency, and error codes that the handler recorded.
+
+        Waiting time and error codes of the connection are reset: an observer that needs them must come before this one.
+        """
         count = self._by_key[request.key]
         assert count is not None
         count.responses += 1
@@ -115,7 +118,7 @@ class RequestMetrics:
             peer.request_errors = None
 
     def _add_errors(self, peer: Peer, count: ApiMetrics, codes: Iterable[int]) -> None:
-        """Count error codes, and remember the last one as that of the connection."""
+        """Count error codes and record the last one, with API and time, as ``last_error`` of the connection."""
         code = 0
         for code in codes:
             count.add_error(code)

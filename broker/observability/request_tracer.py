@@ -31,7 +31,11 @@ class RequestSpan(NamedTuple):
 
 
 class RequestTracer:
-    """Observer that keeps spans of a part of the requests, at most `MAX_TRACED_REQUESTS` until `pop_spans`."""
+    """Observer that stores spans of a part of the requests, ``sample_ratio`` (0 to 1), until `pop_spans` removes them.
+
+    Beyond `MAX_TRACED_REQUESTS` the oldest span is dropped. Messages are needed, so that each request is observed
+    alone.
+    """
 
     needs_messages = True
 
@@ -51,7 +55,7 @@ class RequestTracer:
         """Do nothing: the span ends when the response is encoded."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
-        """Keep the span of a sampled request."""
+        """Store the span of a request if it is sampled: every n-th for a ratio of 1/n."""
         self._credit += self._sample_ratio
         if self._credit < 1.0:
             return
@@ -79,7 +83,7 @@ class RequestTracer:
         """Do nothing: there are no prepared requests while requests are traced."""
 
     def pop_spans(self) -> list[RequestSpan]:
-        """Return the kept spans, the oldest first, and forget them."""
+        """Remove the stored spans and return them, the oldest first."""
         taken = list(self._spans)
         self._spans.clear()
         return taken
