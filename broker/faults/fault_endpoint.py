@@ -101,7 +101,10 @@ class FaultEndpoint:
         return error_response(HTTPStatus.METHOD_NOT_ALLOWED, headers=(("Allow", ", ".join(methods)),))
 
     async def _answer(self, action: Callable[[Mapping[str, Any]], Any], request: HttpRequest) -> HttpResponse:
-        """Check the token and execute the action of a request; return its result as JSON."""
+        """Check the token of a request and execute its action; return the result as JSON.
+
+        A wrong token is answered with 401, an invalid fault or malformed JSON with 400, each with an ``error`` text.
+        """
         given = request.headers.get("authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
             return _response(HTTPStatus.UNAUTHORIZED, {"error": f"wrong token; it is in {FILE_NAME}"})
@@ -154,7 +157,7 @@ class FaultEndpoint:
         return self._state()
 
     def _set_network(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Pause or resume the network of the node, or set the addresses that the node cannot reach."""
+        """Pause or resume the network (``paused``), or set the addresses that the node cannot reach (``blocked``)."""
         paused, blocked = fields.get("paused"), fields.get("blocked")
         if not isinstance(paused, bool | None) or not isinstance(blocked, list | None):
             raise InvalidFault("paused: true or false expected; blocked: list of addresses expected")

@@ -61,7 +61,7 @@ class FaultClock:
 
     @contextmanager
     def timeout(self, seconds: float) -> Iterator[Deadline]:
-        """Return a context manager that cancels its block when this clock has moved by ``seconds``."""
+        """Return a context manager that cancels its block, without error, when this clock has moved by ``seconds``."""
         with self._env.timeout(seconds) as deadline:
             scope = cast("trio.CancelScope", deadline)
             self._scopes.add(scope)
@@ -89,7 +89,7 @@ class NetworkGate:
         self._changed = trio.Event()
 
     def set_state(self, *, is_paused: bool | None = None, blocked: frozenset[Address] | None = None) -> None:
-        """Set the given values; connections that wait check the new state."""
+        """Change the given values, leave those of None, and let waiting connections check the new state."""
         self.is_paused = self.is_paused if is_paused is None else is_paused
         self.blocked = self.blocked if blocked is None else blocked
         self._changed.set()
@@ -113,7 +113,7 @@ class _GatedStream:
         return getattr(self._stream, name)
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive bytes, wait until the gate is open, and return the number of bytes.
+        """Receive bytes, hold them until the gate is open, and return their number; 0 at the end of the stream.
 
         Raises:
             OSError: The connection failed.

@@ -122,7 +122,11 @@ class FaultRule:
         self._random = _RandomNumbers(limits.seed)
 
     def matches(self, call: FaultCall) -> bool:
-        """Return whether API, client id, topic and directory match a call; a follower's Fetch needs the client id."""
+        """Return True if API, client id, topic and directory match a call; those that the rule lacks match any.
+
+        A Fetch of a follower matches only a rule that names its client id, so that faults for consumers do not stop
+        replication.
+        """
         spec = self.spec
         if spec.api is not call.api or (spec.client_id is not None and spec.client_id != call.client_id):
             return False
@@ -207,7 +211,7 @@ class FaultRules:
         self._rules.clear()
 
     def choose(self, call: FaultCall) -> list[FaultRule]:
-        """Count a call; return the rules that apply to it."""
+        """Return the rules whose faults apply to a call, oldest first; count it for each rule that matches."""
         if not self._rules:
             return []
         matching = [rule for rule in self.list() if rule.matches(call)]

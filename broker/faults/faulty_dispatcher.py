@@ -90,7 +90,9 @@ class FaultyDispatcher(Dispatcher):
         self._rules = rules
 
     def handle_request(self, peer: Peer, request: RequestFrame) -> HandlerResult:
-        """Handle a request, with the faults that apply to it.
+        """Handle a request, with the faults that apply to it; return its response, or a job for it, or None.
+
+        From now on no prepared request answers on this connection, as those bypass the faults.
 
         Raises:
             WireError, CloseConnection: The connection must be closed.
@@ -126,7 +128,11 @@ class FaultyDispatcher(Dispatcher):
             yield from (part.topic for part in session.partitions.values() if part.topic is not None)
 
     def _handle_with_faults(self, peer: Peer, request: RequestFrame, applied: list[FaultRule]) -> ResponseJob:
-        """Delay the request by all delay faults, then apply the first other fault."""
+        """Return the response to a request, as a job: delay it by all DELAY faults, then apply the first other fault.
+
+        Raises:
+            CloseConnection: For DISCONNECT and HALF_RESPONSE, and for an ERROR that no response can express.
+        """
         specs = [rule.spec for rule in applied]
         delay_ms = sum(spec.milliseconds for spec in specs if spec.kind is FaultKind.DELAY)
         if delay_ms:
@@ -159,7 +165,10 @@ class FaultyDispatcher(Dispatcher):
         return replace(answer, throttle_time_ms=milliseconds)
 
     def _error_response(self, peer: Peer, request: RequestFrame, code: ErrorCode) -> ResponseJob:
-        """Return the response to a whole request with one error code.
+        """Return the response with one error code for the whole request, as a job; the request is not handled.
+
+        An unknown API or a malformed body is handled as without faults. The fetch session of a Fetch is closed if its
+        partitions get the error.
 
         Raises:
             CloseConnection: The response has no field for the error in this version, or the request has no response.
@@ -186,7 +195,7 @@ class FaultyDispatcher(Dispatcher):
         return answer
 
     def _close_session(self, body: FetchRequest) -> None:
-        """Close the session of an incremental Fetch; add all its partitions to the request for the error response."""
+        """Close the session of an incremental Fetch; add its partitions to ``body``, so that each gets an error row."""
         session = self.services.fetch_sessions.remove(body.session_id) if body.session_id else None
         if session is None or body.session_epoch <= 0:
             return  # a full fetch has all its partitions

@@ -103,7 +103,10 @@ class Acceptor:
                 self.connection_limiter.on_closed(self._dispatcher.listener, connection)
 
     def _close_idle(self) -> int:
-        """Close idle connections of the node's largest listener when descriptors are short; return their number."""
+        """Close idle connections of the listener with most connections of this node; return how many were closed.
+
+        The stream listener calls it when file descriptors are short.
+        """
         largest = max(self.node_acceptors, key=len)
         closed = close_most_idle(largest.connections, self._dispatcher.services.env.monotonic_ms())
         if closed:

@@ -83,10 +83,11 @@ class BoundListeners:
         return await self.bind(at.host, at.port, at.name)
 
     async def bind(self, host: str, port: int, name: str = DEFAULT_LISTENER) -> StreamListener:
-        """Bind a socket with the settings of the listener ``name``; the caller has to close it.
+        """Bind a socket with the settings of the listener ``name``; the caller has to store and close it.
 
         Raises:
             BindError: The address is in use or not local, or keys or certificates are invalid.
+            InvalidKeytab: The Kerberos keytab of the listener cannot be used.
         """
         net, buffers = self._env.net, self._config.socket_buffers
         try:

@@ -148,14 +148,14 @@ class Connection:
             self._prepared_counter = PreparedRequestCounter(self._env, self._peer, self._time_slice, self._observer)
 
     def update_observation(self) -> None:
-        """Serve requests by prepared ones, or no longer, after `RequestObserver.needs_messages` has changed."""
+        """Let prepared requests answer, or no longer, after `RequestObserver.needs_messages` has changed."""
         peer, observer = self._peer, self._observer
         peer.is_observed = observer is not None and observer.needs_messages
         if peer.is_observed:
             peer.prepared_request = None
 
     def idle_ms(self, now_ms: float) -> float:
-        """Return the time in ms since the client last had to send a request or read a response; 0 during a request."""
+        """Return how long (ms) the client has neither sent a request nor read a response; 0 during a request."""
         if self._waiting_since_ms is None:
             return 0
         if self._stream.send_waits != self._send_waits:  # the client reads, even if slowly
@@ -209,7 +209,7 @@ class Connection:
         self._dispatcher.connection_log.log(logger, level, text, *values, traceback=traceback)
 
     async def _receive(self) -> bool:
-        """Receive bytes into the buffer; return False at the end. The clock is read only if this waits or is timed."""
+        """Receive bytes into the buffer; return False at the end. The clock is read only if it waits or is observed."""
         self._reserve_buffer()
         stream, waits, view = self._stream, self._stream.receive_waits, self._view
         self._waiting_since_ms = self._time_slice.started_ms
@@ -378,7 +378,7 @@ class Connection:
             await waiting
 
     async def _mute(self) -> None:
-        """Pause reading from a client that exceeded a quota, for its throttle time (KIP-219)."""
+        """Send the responses so far, then read nothing for the throttle time, which is reset (KIP-219)."""
         await self._flush()
         delay_ms, self._peer.throttle_ms = self._peer.throttle_ms, 0
         self._throttled_ms += delay_ms

@@ -68,7 +68,7 @@ class ConnectionLimiter:
                 self._quotas.add_existing(name, connection.host)
 
     def publish(self, image: MetadataImage) -> None:
-        """Apply the connection limits of a new metadata image, and close excess connections."""
+        """Apply the connection limits of a new metadata image; close excess connections. Invalid limits are logged."""
         try:
             self._quotas.limits = ConnectionLimits.from_config(self._config, image, self._listeners)
         except ValueError as error:
@@ -77,10 +77,13 @@ class ConnectionLimiter:
         self._notify()
 
     async def admit(self, listener: str, stream: AcceptedStream) -> int | None:
-        """Wait until a connection may be accepted.
+        """Wait until a connection may be accepted, and count it. The listener accepts no other connection meanwhile.
+
+        If there are then too many connections, the most idle one of another listener than the protected one is closed.
+        On cancellation ``stream`` is closed.
 
         Returns:
-            None if it is accepted; else the delay in ms before it must be closed.
+            None if it is accepted; else the delay in ms after which the caller must close it, 0 for at once.
         """
         quotas, env = self._quotas, self._env
         try:
@@ -114,7 +117,7 @@ class ConnectionLimiter:
             stream.close()
 
     def on_closed(self, listener: str, connection: LimitedConnection) -> None:
-        """Release the slot of a closed connection."""
+        """Release the slot of a closed connection, which may let a waiting one in."""
         self._quotas.decrement(listener, connection.host)
         self._closing.discard(connection)
         self._notify()
@@ -124,7 +127,7 @@ class ConnectionLimiter:
         self._changed = trio.Event()
 
     def _close_excess(self) -> None:
-        """Close the connections above the limit, those idle for longest first."""
+        """Close the connections above the limit, those idle for longest first; none of the protected listener."""
         excess = self._quotas.excess - len(self._closing)
         if excess <= 0:
             return

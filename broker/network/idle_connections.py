@@ -35,7 +35,10 @@ class ClosableConnection(Protocol):
 
 
 def close_most_idle(connections: Iterable[ClosableConnection], now_ms: float) -> int:
-    """Close a fraction of the connections, those idle for longest and unused ones first; return the number."""
+    """Close one in `CLOSED_FRACTION` connections, at least one; return the number closed, 0 if none is open.
+
+    Those idle for longest are closed first; unused ones count as idle for far longer. ``now_ms``: monotonic time.
+    """
     open_ones = [connection for connection in connections if not connection.is_closed]
     if not open_ones:
         return 0

@@ -171,7 +171,11 @@ class SecureConnection(Connection):
             await self._mute()
 
     async def _apply_result(self, gate: SaslAuthenticator, result: AuthResult) -> None:
-        """Send the authenticator's response; close the connection after a failure."""
+        """Send the authenticator's response; after complete authentication set principal and limits of the connection.
+
+        Raises:
+            CloseConnection: Authentication failed; response and close come after the delay of the listener.
+        """
         if result.failure is not None:
             where, host = self._peer.listener, self._peer.host
             text = "Failed authentication with %s on listener %s: %s"
@@ -201,6 +205,6 @@ class SecureConnection(Connection):
             self._audit_success("a delegation token" if gate.is_delegation_token else gate.mechanism)
 
     def _answer_api_versions(self, request: RequestFrame) -> HandlerResult:
-        """Handle ApiVersions as any other connection does."""
+        """Return the dispatcher's response to ApiVersions, as on a connection without authentication."""
         assert request.key is ApiKey.API_VERSIONS
         return self._dispatcher.handle_request(self._peer, request)

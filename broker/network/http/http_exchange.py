@@ -23,7 +23,7 @@ _SEND_BYTES = 64 * 1024
 
 
 class HttpExchange:
-    """Protocol state of one HTTP connection with one request."""
+    """HTTP/1.1 connection with one request: reads the request, sends the response."""
 
     def __init__(self, env: Env, stream: AcceptedStream, timeout_s: float) -> None:
         self._env = env
@@ -153,7 +153,7 @@ class HttpExchange:
             await self._stream.send(chunks)
 
     def is_complete(self) -> bool:
-        """Return whether the received bytes are exactly one complete request."""
+        """Return True if the received bytes are exactly one complete request; its unread body events are discarded."""
         try:
             while isinstance(self._next_event(), h11.Data):
                 pass

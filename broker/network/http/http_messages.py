@@ -60,7 +60,7 @@ class HttpRequest(NamedTuple):
         return parse_fields(self.target.partition("?")[2].partition("#")[0])
 
     def parse_form(self) -> Job[dict[str, str]]:
-        """Return the fields of a form in the body like `parse_fields`, as a job: a body may be large."""
+        """Return the fields of a form in the body, as a job: the last value of each; none if there are too many."""
         fields: dict[str, str] = {}
         parts = self.body.split(b"&", MAX_HTTP_FORM_FIELDS)
         if len(parts) > MAX_HTTP_FORM_FIELDS:
@@ -188,7 +188,7 @@ def is_allowed_host(authority: str, allowed: Collection[str]) -> bool:
 
 
 def _is_followed_link(request: HttpRequest) -> bool:
-    """Return whether a browser follows a link to a page, also from another site, which cannot read the page."""
+    """Return True if a browser sent the request to show a page, such as by a link on another site."""
     fields = request.headers
     return (
         request.method in ("GET", "HEAD")
@@ -198,7 +198,7 @@ def _is_followed_link(request: HttpRequest) -> bool:
 
 
 def check_request(request: HttpRequest, allowed_hosts: Collection[str]) -> HttpResponse | None:
-    """Return an error response for a cross-site request or a host that is not allowed; None if the request passes."""
+    """Return the error response to a malformed target, a host not allowed, or a cross-site request; else None."""
     try:
         authority, _ = split_target(request.target)
     except ValueError as error:
