@@ -76,7 +76,8 @@ def check_logger_change(change: LoggerChange) -> None:
     """Check a change of a logger's level.
 
     Raises:
-        ProtocolError: unknown logger, level or operation.
+        ProtocolError: INVALID_CONFIG: unknown logger or level; INVALID_REQUEST: an operation that is not allowed;
+            UNKNOWN_SERVER_ERROR: unknown operation.
     """
     operation = change.config_operation
     if operation not in (SET, DELETE):
@@ -98,7 +99,7 @@ def check_logger_change(change: LoggerChange) -> None:
 
 
 def apply_logger_changes(changes: Sequence[LoggerChange]) -> None:
-    """Apply changes of loggers' levels, each of another logger, that `check_logger_change` accepted."""
+    """Set or unset the levels of loggers at once; `check_logger_change` has accepted each change."""
     logging.addLevelName(TRACE, "TRACE")
     for change in changes:
         if change.config_operation == SET:

@@ -50,7 +50,7 @@ def merge_overrides(values: ConfigValues, changes: ConfigValues) -> dict[str, st
 def select_applicable(values: ConfigValues, *, per_broker: bool) -> dict[str, str]:
     """Return the stored settings to apply: dynamic ones with a valid value, permitted at this level.
 
-    ``per_broker``: the settings are those of one broker, not the cluster default.
+    Invalid values are logged. ``per_broker``: the settings are those of one broker, not the cluster default.
     """
     out = {}
     for name, value in values.items():
@@ -87,7 +87,10 @@ class DynamicBrokerConfig:
         return self._current_values
 
     def _apply(self, own: ConfigValues, everyone: ConfigValues) -> None:
-        """Apply the cluster default first, then the broker's own settings, as at the start of a broker."""
+        """Put the cluster default in force first, then the broker's own settings, as at the start of a broker.
+
+        A level that would violate a rule between settings is logged and leaves the settings in force unchanged.
+        """
         for level, stored in (
             ("Cluster default", (self._last_applicable[0], everyone)),
             ("Per-broker", (own, everyone)),

@@ -215,7 +215,7 @@ WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
 
 
 def explain_no_effect(name: str) -> str:
-    """Return the reason why a broker setting has no effect."""
+    """Return the reason why a broker setting has no effect. Raises StopIteration if `WITHOUT_EFFECT` has none."""
     return next(reason for prefix, reason in WITHOUT_EFFECT if name.startswith(prefix))
 
 

@@ -45,7 +45,7 @@ ConfigProblem = tuple[str, str]
 
 
 class ConfigException(Exception):
-    """Invalid setting; the message is one line for the user."""
+    """Raised for an invalid setting; the message is one line for the user."""
 
 
 class ListenerAddress(NamedTuple):
@@ -78,7 +78,7 @@ def parse_host_port(text: str) -> tuple[str, int]:
 
 
 def parse_listener(text: str) -> tuple[str, str, int]:
-    """Return name, host and port of ``NAME://HOST:PORT``; without a name it is PLAINTEXT.
+    """Return name (in upper case), host and port of ``NAME://HOST:PORT``; without a name it is PLAINTEXT.
 
     Raises:
         ConfigException: malformed address.
@@ -191,9 +191,9 @@ def is_same_host(one: str, other: str) -> bool:
 def refers_to_other_nodes(
     values: Mapping[str, str], node_id: int, here: tuple[ListenerAddress, ...], host_name: str
 ) -> bool:
-    """Return True if the voters or bootstrap servers include other nodes.
+    """Return True if a voter has another id, or a bootstrap server is at none of this node's addresses.
 
-    ``here``: this node's controller listeners; ``host_name``: the name of this machine.
+    False without both settings. ``here``: this node's controller listeners; ``host_name``: the name of this machine.
 
     Raises:
         ConfigException: malformed entry.

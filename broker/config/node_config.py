@@ -107,7 +107,7 @@ class NodeConfig:
         self.values = canonical_values(self.values)
 
     def text(self, name: str) -> str:
-        """Return a broker setting's static value: set by the user, else the default, else empty."""
+        """Return a broker setting's static value: the user's, else the single-node or Kafka's default, or empty."""
         if name in self.values:
             return self.values[name]
         own = self._standalone_defaults()
@@ -230,9 +230,9 @@ class NodeConfig:
         return at.parse_protocol_map(self.values).get(listener, at.DEFAULT_LISTENER)
 
     def advertised_address(self, listener: str | None = None) -> tuple[str, int] | None:
-        """Return the advertised address of a listener, of the first by default.
+        """Return the advertised address of a listener; without a name that of the first client listener.
 
-        None: not configured, so that each client gets the address it connected to.
+        None if it is not configured, so that each client gets the address it connected to.
         """
         if at.ADVERTISED_LISTENERS not in self.values:
             return None
@@ -243,7 +243,7 @@ class NodeConfig:
         return None
 
     def registered_listeners(self, ports: Mapping[str, int]) -> list[ListenerAddress]:
-        """Return the advertised listeners to register; ``ports``: bound ports by name."""
+        """Return the listeners to register, advertised or else bound; ``ports`` by name replace the port 0."""
         names = at.controller_listener_names(self.values)
         advertised = [x for x in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS) if x.name not in names]
         return [self._reachable_address(x, ports.get(x.name, x.port)) for x in advertised or self.client_listeners]

@@ -110,7 +110,9 @@ def _format_names(names: list[str]) -> str:
 
 
 def _check_names(name: str, stored: ConfigValues) -> Job[None]:
-    """Check that settings may be changed at this level, and their values (``DynamicBrokerConfig.validateConfigs``).
+    """Check that settings may be changed at this level, and their values, as a job.
+
+    Source: ``DynamicBrokerConfig.validateConfigs``.
 
     Raises:
         InvalidBrokerConfig: a setting or value is not allowed.

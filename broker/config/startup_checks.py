@@ -73,7 +73,7 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
 
 
 def setting_prefixes(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the prefixes of settings without a fixed name: of listeners, and of the remote store with its metadata."""
+    """Return the prefixes of settings without a fixed name: of listeners and, with tiered storage, of its plug-ins."""
     if values.get("remote.log.storage.system.enable", "").strip().lower() != "true":
         return ("listener.name.",)
     keys = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.manager.impl.prefix")

@@ -48,9 +48,10 @@ class ClientQuotaManager(QuotaTable[Rate]):
     """Manager of one type of client quota in units per second: bytes or percent of request time."""
 
     def __init__(self, env: Env, most_delay_ms: int = MAX_THROTTLE_MS, *, keeps: bool = True) -> None:
-        """Create a manager.
+        """Create a manager without limits.
 
-        ``most_delay_ms`` is the maximum throttle time; ``keeps``: a throttled value remains recorded.
+        ``most_delay_ms``: maximum throttle time. ``keeps``: the value of a throttled request remains recorded; False if
+        the request is answered without that value, as a fetch without records.
         """
         super().__init__(Rate)
         self._env = env
@@ -63,12 +64,14 @@ class ClientQuotaManager(QuotaTable[Rate]):
     def maybe_record_and_get_throttle_ms(
         self, client: QuotaClient, client_id: str, value: float, about_ms: float
     ) -> int:
-        """Record a value of a client and return its throttle time in ms, 0 within the quota.
+        """Record a value of a client and return its throttle time in ms, 0 within the quota or without one.
 
-        Frequent callers try the client's cached `QuotaBinding` first.
+        A positive throttle time is stored in ``client.throttle_ms`` as well, by which its connection is muted; the
+        value stays recorded only if the manager ``keeps`` it. Frequent callers try the client's cached `QuotaBinding`
+        first.
 
         Args:
-            client: Client with its principal; its connection is muted for the throttle time.
+            client: Client with its principal.
             client_id: Client id of the request.
             value: Bytes or percent of request time.
             about_ms: Arrival of the request, wall clock; the current time is only read if the rate must be computed.
@@ -104,12 +107,12 @@ class ClientQuotaManager(QuotaTable[Rate]):
         return delay_ms
 
     def measure_rate(self, bound: QuotaBinding[Rate]) -> float:
-        """Return the current rate of the clients that share a quota; 0 if nothing was recorded."""
+        """Return the current rate per second of the clients that share a quota; 0 if nothing was recorded."""
         counter = self.find_counter(bound.counter_key)
         return 0.0 if counter is None else counter.measure(self._env.monotonic_ms())[0]
 
     def record_no_throttle(self, client: QuotaClient, client_id: str, value: float) -> None:
-        """Record a value without throttling; a negative value removes a recorded one."""
+        """Record a value without throttling, if the client has a quota; a negative value removes a recorded one."""
         bound, now_ms = self.binding(client.principal, client_id), self._env.monotonic_ms()
         if bound.limit != UNLIMITED:
             self.counter(bound.counter_key, now_ms).record(value, now_ms)
@@ -162,9 +165,10 @@ class QuotaManagers:
         return self._controller_mutation
 
     def fetch_throttle_ms(self, peer: QuotaClient, client_id: str, size_bytes: int, about_ms: float) -> int:
-        """Return the throttle time in ms of a fetch that would return ``size_bytes``.
+        """Return the throttle time in ms of a fetch that would return ``size_bytes``, by its fetch and request quotas.
 
-        If it is positive, the response has no records, and the bytes are not recorded.
+        If it is 0, the bytes are recorded. If it is positive they are not, as the caller must answer without records;
+        it is also stored in ``peer.throttle_ms``.
         """
         requested_ms = self.request_throttle_ms(peer, client_id)
         delay_ms = self.fetch.maybe_record_and_get_throttle_ms(peer, client_id, size_bytes, about_ms)
@@ -177,7 +181,10 @@ class QuotaManagers:
         return min(most_bytes, self.fetch.binding(peer.principal, client_id).max_in_window)
 
     def request_throttle_ms(self, peer: QuotaClient, client_id: str) -> int:
-        """Record the processing time of a request and return its throttle time in ms (S-346)."""
+        """Record a request's processing time so far; return its throttle time in ms, 0 without request quotas.
+
+        A positive one is also stored in ``peer.throttle_ms`` (S-346).
+        """
         if peer.request_timer is None:
             return 0
         return self._request.maybe_record_and_get_throttle_ms(
@@ -185,7 +192,7 @@ class QuotaManagers:
         )
 
     def record_response(self, peer: QuotaClient, client_id: str) -> None:
-        """Record the time of sending a response, which throttles only later requests."""
+        """Record the time that sending a response took; it does not throttle this request, only later ones."""
         if peer.request_timer is not None:
             self._request.record_no_throttle(peer, client_id, peer.request_timer.lap_ms() / 10)
 
@@ -205,7 +212,10 @@ class QuotaManagers:
     def new_mutation_quota(
         self, peer: QuotaClient, client_id: str, kind: QuotaKind | MutationQuota, version: int
     ) -> ControllerMutationQuota | None:
-        """Return the quota for the partitions that a request creates or deletes; None without a quota."""
+        """Return the quota for the partitions that a request creates or deletes.
+
+        None if the client has no such quota, or if ``kind``, the quota of the API, is none for mutations.
+        """
         if (
             self._controller_mutation is None
             or not self._controller_mutation.limits

@@ -52,7 +52,7 @@ def parse_overrides(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Connection limits of a node, from its configuration and the IP quotas of the metadata."""
+    """Connection limits of a node, from its configuration and the IP quotas of the metadata; rates are per second."""
 
     total: int = NO_LIMIT
     rate: int = NO_LIMIT
@@ -121,7 +121,11 @@ class ConnectionQuotas:
         return listener == self._protected
 
     def record_and_get_throttle_ms(self, listener: str, now_ms: float) -> int:
-        """Record a new connection; return its delay in ms by the total rate and that of its listener."""
+        """Record a new connection in the creation rates of its listener and, if it is not protected, of all listeners.
+
+        Return how long in ms, at most 1000, it must wait until it is accepted; 0 within both rates. ``now_ms``:
+        monotonic time.
+        """
         delay_ms = 0
         if not self.is_protected(listener):
             delay_ms = _record_and_get_throttle_ms(self._rate, self.limits.rate, now_ms)
@@ -129,13 +133,16 @@ class ConnectionQuotas:
         return max(delay_ms, _record_and_get_throttle_ms(own, self.limits.listener_limits(listener)[1], now_ms))
 
     def is_slot_available(self, listener: str) -> bool:
-        """Return True if neither the listener nor the node has reached its number of connections."""
+        """Return True if the listener has fewer connections than its limit; if not protected, also the node."""
         if self._listeners[listener] >= self.limits.listener_limits(listener)[0]:
             return False
         return self.is_protected(listener) or self._total < self.limits.total
 
     def ip_throttle_ms(self, listener: str, host: str, now_ms: float) -> int:
-        """Return the delay in ms of a connection above the creation rate of its IP address; 0 within it."""
+        """Record a connection in the creation rate of its IP address; return 0, or the delay in ms to its close.
+
+        A connection above the rate is removed from all rates again, as it is not accepted.
+        """
         host = normalize_host(host)
         rates = self.limits.ip_rates
         bound = rates.get(host, rates.get(None)) if rates else None
@@ -184,7 +191,10 @@ class ConnectionQuotas:
 
 
 def _record_and_get_throttle_ms(rate: Rate, bound: float, now_ms: float) -> int:
-    """Record a connection in a rate; return its delay in ms (`QuotaUtils.boundedThrottleTime`)."""
+    """Record a connection in a rate; return its delay in ms, 0 to 1000, by a limit of ``bound`` per second.
+
+    Source: ``QuotaUtils.boundedThrottleTime``.
+    """
     rate.record(1, now_ms)
     measured, window_ms = rate.measure(now_ms)
     if measured <= bound:

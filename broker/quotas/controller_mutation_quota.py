@@ -68,10 +68,11 @@ class ControllerMutationQuota:
         self._wait_ms, self._measured_ms = 0, 0.0
 
     def record(self, count: int) -> None:
-        """Record partitions that are about to be created or deleted.
+        """Record partitions that are about to be created or deleted; if not strict, even below zero tokens.
 
         Raises:
-            ProtocolError: THROTTLING_QUOTA_EXCEEDED.
+            ProtocolError: THROTTLING_QUOTA_EXCEEDED: the quota is strict and the bucket is below zero. Nothing is
+                recorded, and the caller must not change the topic.
         """
         now_ms, rate = self._now_ms(), self._bound.limit
         if not self._strict:
@@ -88,7 +89,7 @@ class ControllerMutationQuota:
         return True
 
     def set_throttle_time(self, answer: Any) -> None:
-        """Set the throttle time of the response, and mute a directly connected client for that time."""
+        """Set the throttle time (ms) of response and connection, by the last `record` above the quota."""
         wait_ms = max(0, int(self._wait_ms - (self._now_ms() - self._measured_ms))) if self._wait_ms else 0
         answer.throttle_time_ms = max(answer.throttle_time_ms, wait_ms)
         self._peer.throttle_ms = max(self._peer.throttle_ms, wait_ms)

@@ -134,7 +134,7 @@ class Rate:
             self.recorded = 0
 
     def record(self, value: float, now_ms: float) -> None:
-        """Record a value at the monotonic time ``now_ms``."""
+        """Record a value at the monotonic time ``now_ms``; a negative value takes back a recorded one."""
         self._close_fast_path()
         samples = self._samples
         if not samples:
@@ -201,7 +201,10 @@ class QuotaBinding(Generic[C]):
         """Counter that `QuotaTable.counter` returned last; an unused one before its first call."""
 
     def try_record(self: QuotaBinding[Rate], value: float, about_ms: float) -> bool:
-        """Record a value by the fast path; return False, without recording, if the rate must be computed."""
+        """Record a value by the fast path; return False, without recording, if the rate must be computed.
+
+        ``about_ms``: approximate wall clock.
+        """
         rate = self.counter
         if rate.fast_from_ms <= about_ms < rate.fast_until_ms:
             taken = rate.recorded + value
@@ -272,7 +275,10 @@ class QuotaTable(Generic[C]):
         return QuotaBinding((UNSPECIFIED, UNSPECIFIED), client_id, UNLIMITED, self._unlimited_counter)
 
     def counter(self, counter_key: tuple[str, str], now_ms: float) -> C:
-        """Return the counter with a key, created if needed; remove expired counters."""
+        """Return the counter with a key, created if needed, as the last one used; remove expired counters.
+
+        Beyond `MAX_QUOTA_COUNTERS` the one that was unused for longest is removed, and its client is counted from zero.
+        """
         found = self._counters.pop(counter_key, None)
         self._remove_expired(now_ms)
         if found is None:
@@ -298,7 +304,10 @@ class QuotaTable(Generic[C]):
 
 
 def quota_entity(entity: QuotaEntity) -> ClientQuotaEntity | None:
-    """Return user and client id of a quota entity; None for an entity with other types, such as ip."""
+    """Return user and client id of a quota entity: None is the default entity, an empty text an unspecified one.
+
+    Instead of the pair, None for an entity with other types, such as ip.
+    """
     kinds = dict(entity)
     if not kinds.keys() <= {USER, CLIENT_ID}:
         return None

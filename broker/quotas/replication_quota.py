@@ -22,7 +22,10 @@ ALL_REPLICAS = "*"
 
 
 class ReplicationQuota:
-    """Replication quota of a broker as leader or as follower; ``now_ms`` is monotonic."""
+    """Replication quota of a broker as leader or as follower (``side``); ``now_ms`` is monotonic.
+
+    ``rate_key``: setting with the limit, if it is not that of the side.
+    """
 
     def __init__(self, side: str, node_id: int, rate_key: str | None = None) -> None:
         self._rate_key = rate_key or f"{side}.replication.throttled.rate"
@@ -64,7 +67,7 @@ class ReplicationQuota:
         self._samples[-1][1] += size_bytes
 
     def is_exceeded(self, image: MetadataImage, now_ms: float) -> bool:
-        """Return whether the rate of the last seconds exceeds the limit (R-341)."""
+        """Return True if the rate of the last eleven seconds is above the limit; False without a limit (R-341)."""
         rate = self.bytes_per_second(image)
         if rate is None:
             return False

@@ -67,7 +67,10 @@ class RequestTimer:
     def set_throttle_time(
         self, peer: Peer, request: RequestFrame, answer: Any, kind: QuotaKind | MutationQuota
     ) -> None:
-        """Set the throttle time of a response by the request quota; not for Fetch: its handler has set it."""
+        """Record the time of a request in its client's request quota, and set the throttle time of the response.
+
+        For Fetch neither, as its handler has done it; nothing at all for an exempt API, or a request of another broker.
+        """
         quotas = self._quota_source.quotas
         if self.is_exempt or kind is QuotaKind.EXEMPT or quotas is None:
             return
@@ -78,7 +81,7 @@ class RequestTimer:
                 answer.throttle_time_ms = max(answer.throttle_time_ms, delay_ms)
 
     def stop(self, peer: Peer) -> None:
-        """Record the event loop time of sending the response in the client's request quota."""
+        """Record the event loop time of sending the response, unless the request was exempt from the request quota."""
         if self._quota_source.quotas is not None and self.client_id is not None:
             self._quota_source.quotas.record_response(peer, self.client_id)
 
