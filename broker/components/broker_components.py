@@ -104,7 +104,7 @@ class BrokerComponents:
         self.services = self._services(fail)
 
     async def register_broker(self) -> None:
-        """Wait until the metadata quorum has a leader, then register as a broker."""
+        """Wait until the metadata quorum has a leader, then register as a broker; open tiered storage before."""
         if self.remote_log_manager is not None:
             await self.remote_log_manager.open()
         await self.controller.wait_ready()
@@ -144,7 +144,10 @@ class BrokerComponents:
         return create_transaction_verifier(self.services)
 
     def transaction_coordinator(self) -> TransactionCoordinator:
-        """Return the transaction coordinator; created for the first transaction or `__transaction_state` partition."""
+        """Return the transaction coordinator; the first call creates it and starts its task.
+
+        The first call is for the first transaction, or the first led partition of `__transaction_state`.
+        """
         if self.transactions is None:
             # lazy: 16.2 ms, 480 kB
             from ottla.broker.components.transactions import create_transaction_coordinator
@@ -163,7 +166,10 @@ class BrokerComponents:
 
     @cached_property
     def share_partition_manager(self) -> SharePartitionManager:
-        """Manager of share partitions, created for the first share group or `__share_group_state` partition."""
+        """Manager of share partitions, created and started on first use.
+
+        That is the first share group, or the first led partition of `__share_group_state`.
+        """
         # lazy: 24.7 ms, 933 kB
         from ottla.broker.components.share_groups import create_share_partition_manager
 
@@ -176,7 +182,7 @@ class BrokerComponents:
 
     @cached_property
     def alter_log_dirs(self) -> AlterLogDirs:
-        """Handler of moves of replicas between log directories, created on first use."""
+        """Handler of moves of replicas between log directories; created, and its copier started, on first use."""
         # lazy: 3.7 ms, 151 kB
         from ottla.broker.components.log_dir_moves import create_alter_log_dirs
 
@@ -254,7 +260,7 @@ class BrokerComponents:
 
     def _start_once(self, work: BackgroundTask) -> None:
         """Start a task of the node in the background; a failure is logged."""
-        self._nursery.start_soon(run_logging_failure, "making a topic", work)
+        self._nursery.start_soon(run_logging_failure, "request to the controller", work)
 
     def _services(self, fail: DiskErrorHandler) -> BrokerServices:
         env, config = self._env, self._config
@@ -286,13 +292,13 @@ class BrokerComponents:
         )
 
     def background_tasks(self) -> Iterator[tuple[str, BackgroundTask]]:
-        """Yield name and function of each task that runs in the background while clients are served."""
+        """Yield name (for the log) and function of each task that runs in the background while clients are served."""
         yield "heartbeats", self.lifecycle.run
-        yield "following", self.fetchers.run
-        yield "changes of the ISR", self.alter_partition_sender.run
-        yield "the look for who is behind", self.alter_partition_sender.run_isr_expiration
-        yield "telling of directories", self.directory_assignments.run
-        yield "the look round the files", self.log_maintenance.run
+        yield "replica fetchers", self.fetchers.run
+        yield "ISR changes", self.alter_partition_sender.run
+        yield "ISR expiration", self.alter_partition_sender.run_isr_expiration
+        yield "directory assignments", self.directory_assignments.run
+        yield "log maintenance", self.log_maintenance.run
         yield "retention", self.log_maintenance.run_retention
         yield "removal", self.deleted_log_remover.run
         yield "scrubbing", self.scrubber.run

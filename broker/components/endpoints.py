@@ -42,7 +42,11 @@ CONNECTION_LIMIT_PREFIX, CONNECTION_RATE_QUOTA = "max.connection", "connection_c
 def start_controller_endpoints(
     env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery
 ) -> None:
-    """Start the controller and its listeners, before the broker's metadata is available."""
+    """Start the controller, or observer, of the metadata log and the controller listeners; the broker has no metadata yet.
+
+    Without controller listeners (broker only) nothing else is started. Otherwise also the probe of brokers and, in a
+    larger cluster, the registration of this controller. All run in ``nursery``.
+    """
     nursery.start_soon(made.controller.run)
     if not listening.controllers:
         return
@@ -60,7 +64,7 @@ def start_controller_endpoints(
     _reload_certificates(services.config, listening.controllers, made.controller.subscribe)
     for name, listener in listening.controllers.items():
         nursery.start_soon(acceptors[name].run, listener)
-    nursery.start_soon(supervise, env, "looking after brokers", made.run_liveness_probe)
+    nursery.start_soon(supervise, env, "broker liveness probe", made.run_liveness_probe)
     if not made.services.config.is_standalone:
         # lazy: 0.8 ms, 12 kB
         from ottla.broker.metadata.controller_registration import ControllerRegistration
@@ -70,7 +74,7 @@ def start_controller_endpoints(
             env, made.services.config.node_id, made.controller.incarnation_id, made.quorum.endpoints, channel
         )
         made.controller.subscribe(registration.publish)
-        nursery.start_soon(supervise, env, "registering the controller", registration.run)
+        nursery.start_soon(supervise, env, "controller registration", registration.run)
 
 
 def _link_acceptors(made: BrokerComponents, acceptors: Mapping[str, Acceptor]) -> None:
@@ -93,7 +97,10 @@ def _listener_security(services: BrokerServices, listener: str, nursery: trio.Nu
 def _limit_connections(
     env: Env, made: BrokerComponents, listeners: Mapping[str, Acceptor], protected: str | None = None
 ) -> None:
-    """Create the connection limiter once a limit is configured; ``protected``: name of the inter-broker listener."""
+    """Limit the connections of listeners together, once settings or metadata have a limit, and follow changes.
+
+    ``protected``: name of the inter-broker listener, None for controller listeners.
+    """
     config = made.services.config
     limiting: list[ConnectionLimiter] = []
     own = (RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, "")
@@ -139,7 +146,7 @@ def start_client_endpoints(
     nursery: trio.Nursery,
     create_dispatcher: Callable[..., Dispatcher] = Dispatcher,
 ) -> None:
-    """Start the listeners for clients and brokers, and the background tasks; those that may fail are restarted."""
+    """Start the listeners for clients and brokers, and the background tasks; failed tasks are restarted."""
     nursery.start_soon(made.timers.run)
     nursery.start_soon(made.groups.run)
     for _ in range(LOG_CREATION_WORKERS):

@@ -38,9 +38,9 @@ JSON = "application/json"
 
 
 def start_observability(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
-    """Start to serve metrics and health on the HTTP listener, and to export metrics by OTLP, as configured.
+    """Start to serve metrics and health on the HTTP listener, and to export metrics by OTLP, each if it is configured.
 
-    Requests are observed if metrics are served or exported, or if the node has a console.
+    Requests are observed if metrics are served or exported, or if the node has a console; otherwise nothing is done.
     """
     config = made.services.config
     create_exporter = _load_otlp_export() if config.values.get(OTLP_ENDPOINT) else None
@@ -85,7 +85,10 @@ def allowed_hosts(config: NodeConfig, key: str) -> frozenset[str]:
 
 
 def create_metrics_page(env: Env, made: BrokerComponents, listening: BoundListeners) -> MetricsPage:
-    """Return the metrics page of a node, and observe its requests from now on."""
+    """Return the metrics page of a node, and add the observer that counts requests.
+
+    Only listeners that start to serve later have this observer.
+    """
     is_broker, is_controller = bool(listening.clients), bool(made.services.config.controller_listeners)
     elections = LeaderElectionCounter()
     requests = RequestMetrics(env.monotonic_ms)

@@ -14,7 +14,7 @@ from ottla.env.env import Env
 
 
 def create_otlp_exporter(env: Env, made: BrokerComponents, page: MetricsPage) -> OtlpExporter:
-    """Return the exporter of a node; observe its requests if a part of them is traced.
+    """Return the exporter of a node; if a part of the requests is to be traced, add the tracer to their observers.
 
     The tracer is the first observer, as the request metrics reset the time that a request waited.
     """

@@ -31,7 +31,7 @@ def create_listener_security(services: BrokerServices, listener: str, nursery: t
         services.audit,
     )
     if security is not None and security.oauthbearer is not None and security.oauthbearer.jwks is not None:
-        nursery.start_soon(supervise, env, "fetching the keys of tokens", security.oauthbearer.jwks.run)
+        nursery.start_soon(supervise, env, "JWKS refresh", security.oauthbearer.jwks.run)
     return security
 
 

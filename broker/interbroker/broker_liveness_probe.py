@@ -49,7 +49,10 @@ class BrokerLivenessProbe:
         self._wakeup = trio.Event()
 
     def on_heartbeat(self, peer: Peer, broker_id: int, broker_epoch: int) -> None:
-        """Record the connection of a heartbeat, whose end triggers a probe of the broker."""
+        """Record the connection of a heartbeat, whose end triggers a probe of the broker.
+
+        The watch of a new controller for the first heartbeat of this broker ends.
+        """
         is_new = peer not in self._broker_by_peer
         self._broker_by_peer[peer] = broker_id, broker_epoch
         if is_new:
@@ -95,7 +98,7 @@ class BrokerLivenessProbe:
         return [(i, b.broker_epoch) for i, b in brokers.items() if i != self._node_id and not b.fenced]
 
     async def _connect_to_new_brokers(self) -> None:
-        """Connect to each new broker once; retry until it was reached."""
+        """Connect to each new broker until that succeeded once, and record it with the controller; never returns."""
         while True:
             probes = self._controller.machine.probes
             while not self._other_brokers():

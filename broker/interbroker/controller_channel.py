@@ -189,7 +189,10 @@ class ControllerChannel:
         return answer
 
     def _remote_address(self) -> tuple[str, int] | None:
-        """Return the address of an active controller on another node, or None; a change cancels a request."""
+        """Return the address of the active controller on another node; None if it is unknown, or this node is active.
+
+        `RemoteController` polls this: another address than that of its connection ends a request in progress.
+        """
         return None if self._controller.is_active else self._controller.leader_address()
 
     def _log_failure(self, address: tuple[str, int], error: Exception) -> None:

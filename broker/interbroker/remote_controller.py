@@ -92,7 +92,12 @@ class RemoteController:
 
 
 async def _send_plain(channel: Channel, request: Any, version: int) -> Any:
-    """Send a request of this node and return its response."""
+    """Send a request of this node and return its response; ``version``: the newest to use.
+
+    Raises:
+        ProtocolError: UNSUPPORTED_VERSION: the controller has no common version.
+        OSError, WireError: See `RemoteController.send`.
+    """
     try:
         spoken = channel.version_for(ApiKey(request.SPEC.key), version)
     except WireError as error:
@@ -125,7 +130,7 @@ async def _send_in_envelope(env: Env, channel: Channel, asking: ForwardableReque
 
 
 def _decode_inner_response(request_frame: Buffer, data: bytes) -> Job[Message]:
-    """Decode the response inside an Envelope response, in time slices.
+    """Decode the response inside an Envelope response, as a job; ``request_frame`` is the client's request.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR if it is malformed or has another correlation id.

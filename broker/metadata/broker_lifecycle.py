@@ -61,7 +61,7 @@ class BrokerState(IntEnum):
 
 
 class RegistrationRejected(Exception):
-    """Registration rejected by the controller until the timeout; the message has the reason in one line."""
+    """Raised when the controller has not accepted the registration in time; the message has the reason in one line."""
 
 
 class BrokerLifecycleManager:
@@ -122,7 +122,7 @@ class BrokerLifecycleManager:
         return known is not None and known.broker_epoch == self.broker_epoch
 
     async def unfence(self) -> None:
-        """Send heartbeats until the controller has unfenced the broker and this node has applied that.
+        """Send heartbeats until the broker is unfenced and this node has applied that, then call `on_registered`.
 
         Raises:
             OSError: the metadata log could not be written.
@@ -186,7 +186,10 @@ class BrokerLifecycleManager:
         return self._log_dirs.clean_shutdown_epoch
 
     async def _try_unfence(self) -> bool:
-        """Send a heartbeat that requests unfencing; return True once this node has applied it."""
+        """Request unfencing by a heartbeat; return True if this node has applied it within a heartbeat interval.
+
+        After STALE_BROKER_EPOCH the broker registers again, and False is returned.
+        """
         with self._env.timeout(self._heartbeat_s):
             await self._publisher.wait_applied()
         try:
@@ -213,7 +216,7 @@ class BrokerLifecycleManager:
     # ------------------------------------------------------------------ heartbeats
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Wake waiting tasks after a metadata update was applied, and send urgent heartbeats."""
+        """Wake waiting tasks after a metadata update was applied; cordon log directories; send urgent heartbeats."""
         self._image_changed.set()
         self._image_changed = trio.Event()
         if (
@@ -245,7 +248,10 @@ class BrokerLifecycleManager:
                 pause_s = await self._heartbeat_once()
 
     async def _heartbeat_once(self) -> float:
-        """Send a heartbeat; return the delay in seconds until the next one."""
+        """Send a heartbeat; return the delay in seconds until the next one.
+
+        After STALE_BROKER_EPOCH the broker registers again and is unfenced first.
+        """
         try:
             answer = await self._send_heartbeat()
         except ProtocolError as error:
@@ -280,7 +286,11 @@ class BrokerLifecycleManager:
         return answer
 
     def _cordoned_ids(self) -> list[bytes] | None:
-        """Return the ids of the cordoned directories for a heartbeat; None if neither node nor controller has any."""
+        """Return the ids of the cordoned directories for a heartbeat.
+
+        None, which leaves them out, if neither node nor controller has any, if the registration is not applied yet, or
+        if metadata.version is too old.
+        """
         ids, known = self._log_dirs.cordoned_ids, self._applied_registration()
         level = self._cache.image.features.get(METADATA_VERSION, 0)
         nothing = not ids and (known is None or not known.cordoned_log_dirs)
@@ -289,9 +299,10 @@ class BrokerLifecycleManager:
     # ------------------------------------------------------------------ controlled shutdown
 
     async def controlled_shutdown(self) -> None:
-        """Run a controlled shutdown: the controller moves all leaderships and fences the broker.
+        """Run a controlled shutdown: the controller moves all leaderships and fences the broker; wait for it.
 
-        Without a response it ends after `CONTROLLED_SHUTDOWN_TIMEOUT_S`.
+        Without a response it ends after `CONTROLLED_SHUTDOWN_TIMEOUT_S`. Nothing happens on a broker that was not
+        registered.
 
         Raises:
             OSError: the metadata log could not be written.
@@ -325,5 +336,5 @@ class BrokerLifecycleManager:
         return answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE
 
     def is_only_broker(self) -> bool:
-        """Return True if no other broker is registered."""
+        """Return True if this broker is registered and no other is."""
         return list(self._newest_image().brokers) == [self._config.node_id]

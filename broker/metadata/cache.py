@@ -38,7 +38,7 @@ class MetadataCache:
     def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[NodeEndpoint]:
         """Return the brokers' endpoints on a client's listener; for this node possibly the address it connected to.
 
-        Fenced brokers and those in controlled shutdown are left out unless ``fenced``.
+        Brokers without that listener are left out; fenced ones and those in controlled shutdown unless ``fenced``.
         """
         out: list[NodeEndpoint] = []
         for broker_id, broker in sorted(self.image.brokers.items()):

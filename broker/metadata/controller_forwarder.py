@@ -32,7 +32,10 @@ class RequestSubmitter(Protocol):
     """Channel to the active controller, local or remote."""
 
     async def submit(self, request: Any, version: int = 0) -> Any:
-        """Send a request; return the response, once the changes are committed. Raises OSError after a write failure."""
+        """Send a request; return the response, once the changes are committed. Raises OSError after a write failure.
+
+        ``version``: the newest to use, 0 for the newest that both sides support.
+        """
 
 
 class RequestForwarder(RequestSubmitter, Protocol):
@@ -154,7 +157,10 @@ class ControllerForwarder:
         self._create_internal(SHARE_TOPIC, prefix, settings)
 
     def create_topic(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
-        """Create a topic in the background; -1 is the controller's default number of partitions or replicas."""
+        """Create a topic in the background; -1 is the controller's default number of partitions or replicas.
+
+        Nothing happens while the topic is being created, or while `MAX_TOPICS_IN_CREATION` are. A failure is logged.
+        """
         if name not in self._topics_in_creation and len(self._topics_in_creation) < MAX_TOPICS_IN_CREATION:
             self._topics_in_creation.add(name)
             self._start_in_background(partial(self._create_now, name, partitions, replicas, settings))

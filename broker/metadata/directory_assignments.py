@@ -45,7 +45,7 @@ class DirectoryAssignments:
         self._wakeup = trio.Event()
 
     def assign(self, topic_id: bytes, number: int, directory_id: bytes) -> None:
-        """Queue the assignment of a replica to a directory id, replacing an unsent one."""
+        """Queue the assignment of the replica of partition ``number`` to a directory id, replacing an unsent one."""
         self._pending[topic_id, number] = directory_id
         self._wakeup.set()
 
@@ -68,8 +68,10 @@ class DirectoryAssignments:
     async def _send_pending(self) -> None:
         """Send failed directories and pending assignments; nothing before the broker is registered.
 
+        At most `MAX_ASSIGNMENTS_PER_REQUEST` assignments are sent; if more are pending, `run` is woken for them.
+
         Raises:
-            ProtocolError, OSError: error response, or no response.
+            ProtocolError, OSError: error response, or no response; the assignments stay queued.
         """
         known = self._cache.image.brokers.get(self._node_id)
         if known is None:

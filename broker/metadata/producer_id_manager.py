@@ -21,7 +21,7 @@ ProducerIdBlock = tuple[int, int]
 
 
 class ProducerIdUnavailable(ProtocolError):
-    """COORDINATOR_LOAD_IN_PROGRESS: no producer id is available; `ProducerIdManager.wait_available` waits for one."""
+    """Raised with COORDINATOR_LOAD_IN_PROGRESS if no producer id is available; see `ProducerIdManager.wait_available`."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -49,7 +49,10 @@ class ProducerIdManager:
         self._broker_epoch = broker_epoch
 
     def try_generate(self) -> int | None:
-        """Return the next producer id; None if none is available: then a block is requested for later calls."""
+        """Return the next producer id without waiting; None if none is available.
+
+        When 90 % of the block are used, or none is left, the next block is requested in the background.
+        """
         found = self._pop()
         if self._needs_prefetch and not self._is_prefetching:
             self._is_prefetching = True

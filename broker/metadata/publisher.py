@@ -62,7 +62,7 @@ class BrokerMetadataPublisher:
         return self._cache.image.offset
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Queue a publication of committed metadata."""
+        """Queue a publication of committed metadata, which `run` applies later."""
         self._queue.append((image, delta))
         self._published += 1
         self._wakeup.set()
@@ -86,7 +86,7 @@ class BrokerMetadataPublisher:
             await self._wakeup.wait()
 
     async def wait_applied(self) -> None:
-        """Wait until all publications queued now are applied."""
+        """Wait until all publications that are queued at the time of the call are applied."""
         target = self._published
         while self._applied < target:
             await self._progress.wait()
