@@ -42,7 +42,7 @@ CONNECTION_LIMIT_PREFIX, CONNECTION_RATE_QUOTA = "max.connection", "connection_c
 def start_controller_endpoints(
     env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery
 ) -> None:
-    """Start the controller, or observer, of the metadata log and the controller listeners; the broker has no metadata yet.
+    """Start the controller, or observer, of the metadata log and the controller listeners, before the broker's start.
 
     Without controller listeners (broker only) nothing else is started. Otherwise also the probe of brokers and, in a
     larger cluster, the registration of this controller. All run in ``nursery``.

@@ -301,11 +301,11 @@ class FaultEnv:
         return self._env.process_stats()
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """Run ``work`` in a thread of the pool ``lane`` and return its result."""
+        """Return an awaitable that runs ``work`` in a thread of the pool ``lane`` and returns its result."""
         return self._env.in_thread(work, lane)
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Run ``work`` in a separate process, without faults of clock and disk, and return its result."""
+        """Return an awaitable that runs ``work`` in a child process, without faults, and returns its result."""
         return self._env.in_process(work, argument)
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:

@@ -21,7 +21,7 @@ ProducerIdBlock = tuple[int, int]
 
 
 class ProducerIdUnavailable(ProtocolError):
-    """Raised with COORDINATOR_LOAD_IN_PROGRESS if no producer id is available; see `ProducerIdManager.wait_available`."""
+    """Raised with COORDINATOR_LOAD_IN_PROGRESS if no producer id is available; `wait_available` waits for one."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

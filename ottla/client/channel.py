@@ -28,7 +28,7 @@ class UnsupportedVersionError(WireError):
 
 
 class Disconnected(OSError):
-    """Connection was closed by the peer or by this process, or no response arrived in time."""
+    """Raised if the connection was closed by the peer or by this process, or no response arrived in time."""
 
 
 async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray:
@@ -63,7 +63,7 @@ class Channel:
         self.versions: dict[int, tuple[int, int]] = {}
 
     async def negotiate(self) -> None:
-        """Send ApiVersions and store the broker's version ranges in `versions`."""
+        """Send ApiVersions and store the broker's version ranges in `versions`; raises as `call`."""
         answer = await self.call(ApiVersionsRequest("ottla", "0.1.0"), 3)
         self.versions = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
 
@@ -82,12 +82,14 @@ class Channel:
         return best
 
     async def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request and return its response message; None for Produce with acks=0.
+        """Send a request and return its response message; None for Produce with acks=0, which has no response.
 
-        ``version`` None: the newest common version.
+        ``version`` None: the newest common version. Error codes in the response are not raised. After any exception,
+        also a cancellation, the connection is closed.
 
         Raises:
-            OSError: the connection failed; WireError: the response is malformed, or no version is supported.
+            OSError: the connection failed; `Disconnected` if another call is in progress; WireError: the response is
+                malformed, or no version is supported.
         """
         key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
         if version is None:

@@ -99,7 +99,7 @@ class ClusterClient:
     async def metadata(self, topics: list[str] | None, *, create: bool = False) -> metadata.MetadataResponse:
         """Return the Metadata response for ``topics`` (None: all) and cache its brokers and partition leaders.
 
-        ``create``: allow the broker to create missing topics.
+        ``create``: allow the broker to create missing topics. Errors of topics are in the response.
         """
         wanted = None if topics is None else [metadata.MetadataRequestTopic(name=t) for t in topics]
         connection = await self.bootstrap_channel()
@@ -115,6 +115,9 @@ class ClusterClient:
         """Return the DescribeCluster response of a controller, for a client whose bootstrap servers are controllers.
 
         The controllers take the place of the brokers in `broker`.
+
+        Raises:
+            ProtocolError: the error code of the response.
         """
         request = describe_cluster.DescribeClusterRequest(endpoint_type=CONTROLLERS)
         answer: describe_cluster.DescribeClusterResponse = await self.call(request)
@@ -166,7 +169,7 @@ class ClusterClient:
         return await self._connect(*self._brokers[node_id])
 
     async def all_brokers(self) -> list[Channel]:
-        """Request Metadata and return a connection to each broker, by ascending node id."""
+        """Request Metadata and return a connection to each broker, by node id; raises OSError if one fails."""
         await self.metadata([])
         return [await self.broker(node_id) for node_id in sorted(self._brokers)]
 
@@ -196,10 +199,9 @@ class ClusterClient:
         return int(row.base_offset)
 
     def _check(self, topic: str, partition: int, error_code: int, text: str | None) -> None:
-        """Raise the error code of a partition, if any, and remove its cached leader, which may have changed.
+        """Raise ProtocolError with the message ``text`` if ``error_code`` is not NONE.
 
-        Raises:
-            ProtocolError: ``error_code`` is not NONE, with the message ``text``.
+        The cached leader of the partition is removed then, as it may have changed.
         """
         if error_code:
             self._leaders.pop((topic, partition), None)
@@ -209,6 +211,9 @@ class ClusterClient:
         """Return an offset by ListOffsets: ``timestamp`` in ms, or -1 latest, -2 earliest; -1 if there is none.
 
         ``committed``: read_committed, so that the latest offset is the last stable offset.
+
+        Raises:
+            ProtocolError: the partition's error in the response.
         """
         connection = await self.leader(topic, partition)
         wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=timestamp)])

@@ -80,9 +80,12 @@ async def authenticate_gssapi(
 ) -> None:
     """Authenticate to the broker's service on ``host``; ``exchange`` sends a token and returns the broker's token.
 
+    Calls of Kerberos run in threads.
+
     Raises:
-        InvalidKeytab: there is no key or ticket; InvalidTicket: no ticket for this service, another service, or it
-        requires protection of later messages; all exceptions of ``exchange``.
+        InvalidKeytab: there is no key or ticket.
+        InvalidTicket: no ticket for this service, another service, or it requires protection of later messages.
+        Exception: each exception of ``exchange``.
     """
     call = await env.in_thread(
         partial(env.kerberos_initiator, source.identity, f"{source.service}@{host}"), ThreadPool.KERBEROS

@@ -89,10 +89,10 @@ class NodeConnection:
         return await self.exchange(lambda channel: channel.call(request, version))
 
     async def exchange(self, send: Callable[[Channel], Awaitable[T]]) -> T:
-        """Call ``send`` with the open connection, after queued requests, and return its result.
+        """Call ``send`` with the open connection, after requests that were queued before, and return its result.
 
         Raises:
-            Disconnected: the address is unknown or has changed, or the previous request failed.
+            Disconnected: the address is unknown or has changed, or a request that was queued before failed.
             OSError, WireError, ProtocolError: as `open_channel` or ``send``.
         """
         if self._lock.locked():
@@ -141,10 +141,10 @@ class NodeConnection:
         scope.cancel()
 
     async def _connect(self, address: Address) -> Channel:
-        """Return the open connection to ``address``; open it if it is closed, idle too long or to another address.
+        """Return the open connection to ``address``; open it if it is closed, idle too long or to another one.
 
         Raises:
-            OSError, WireError: as `open_channel`.
+            OSError, WireError: as `open_channel`; `Disconnected` after the timeout.
         """
         if (
             self._channel is not None

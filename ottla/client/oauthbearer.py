@@ -92,6 +92,9 @@ def parse_token_source(values: Mapping[str, str], module: JaasLoginModule, tls: 
 async def get_token(env: Env, source: BearerTokenSource) -> str:
     """Return a token for a login: the content of the file, the cached token, or a new one from the token endpoint.
 
+    A new token is cached; a failed request delays the next one. A cached token that is due for renewal, or that a
+    broker rejected, is returned until it expires if no new one is available.
+
     Raises:
         TokenUnavailable: the file or the endpoint provides no token.
     """
@@ -121,7 +124,10 @@ async def get_token(env: Env, source: BearerTokenSource) -> str:
 
 
 def reject_token(env: Env, source: BearerTokenSource, token: str) -> None:
-    """Mark the cached token as rejected by a broker, so that a new one is requested after the backoff."""
+    """Mark the cached token as rejected by a broker, so that a new one is requested after the backoff.
+
+    No effect if ``token`` is not the cached one any more.
+    """
     kept = source.cache
     if token == kept.text and not kept.is_rejected:
         kept.is_rejected = True

@@ -35,7 +35,9 @@ def _batches(raw: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
-    """Yield the data records in fetched bytes from ``from_offset`` on, without an incomplete batch at the end.
+    """Yield the data records in fetched bytes with offsets from ``from_offset`` on, but no control records.
+
+    An incomplete batch at the end is ignored. Records of aborted transactions are included: see `decode_committed`.
 
     Raises:
         WireError: a batch has a bad checksum or malformed records.

@@ -45,7 +45,7 @@ _SERVER_FINAL = re.compile(f"(?:e=(?P<error>[\\x01-\\x2B\\x2D-\\x3C\\x3E-\\x7F]+
 
 
 class ScramError(Exception):
-    """SCRAM message or proof is invalid. The text is for logs and is never sent to the peer."""
+    """Raised for an invalid SCRAM message or proof. The text is for logs and is never sent to the peer."""
 
 
 class ScramCredential(NamedTuple):

@@ -96,7 +96,7 @@ class Stream(Protocol):
         """Send bytes and `FileSlice` objects in order. Raises OSError if the connection failed."""
 
     def close(self) -> None:
-        """Close the connection without sending further data."""
+        """Close the connection; data that is not sent yet is not waited for. Waiting calls of other tasks fail."""
 
 
 class AcceptedStream(Stream, Protocol):
@@ -197,9 +197,10 @@ class Env(Protocol):
         """
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """Run ``work``, which blocks or releases the interpreter lock (fsync, open), in a thread; return its result.
+        """Return an awaitable that runs ``work`` in a thread and returns its result or raises its exception.
 
-        Each pool has its own limit of threads, so that urgent work does not queue behind other work.
+        ``work`` blocks or releases the interpreter lock (fsync, open). Each pool has its own limit of threads, so that
+        urgent work does not queue behind other work.
         """
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
@@ -212,7 +213,7 @@ class Env(Protocol):
         """
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Run a long computation (compaction) in a child process; return its result.
+        """Return an awaitable that runs a long computation (compaction) in a child process and returns its result.
 
         ``work`` is a module-level function, called with a `WorkerContext` and ``argument``. Argument and result must be
         picklable. Raises the exceptions of ``work``, or ChildDied.

@@ -77,7 +77,7 @@ class Inode:
     def lose_power(self, dice: RandomSource, *, holes: bool = False) -> None:
         """Reduce the contents to the durable bytes and a random prefix of the unsynced operations, the last maybe torn.
 
-        With ``holes`` any unsynced sector may be lost, even if later ones survive.
+        With ``holes`` any unsynced sector may be lost, even if later ones survive. ``dice``: source of the choices.
         """
         kept = int(dice.random() * (len(self.pending) + 1))
         data = bytearray(self.durable)

@@ -85,7 +85,10 @@ class MemoryDisk:
 
 
 class MemoryFile:
-    """Open file of a simulated process."""
+    """Open file on a `MemoryDisk` for one simulated process, with the interface of `File`.
+
+    Each call counts as a disk call: it may raise `ProcessKilled` or an injected OSError.
+    """
 
     __slots__ = ("_closed", "_path", "_session", "inode")
 
@@ -124,7 +127,7 @@ class MemoryFile:
         return bytes(self.inode.data[offset : offset + size_bytes])
 
     def truncate(self, size_bytes: int) -> None:
-        """Set the length of the file, unsynced."""
+        """Set the length of the file to ``size_bytes``, unsynced: cut it, or extend it by zeros."""
         self._enter("truncate")
         self.inode.truncate(size_bytes)
         self._session.leave("truncate")
@@ -152,7 +155,7 @@ class MemoryFile:
 
 
 class DiskSession:
-    """`Disk` of one simulated process; after `kill` every call raises ProcessKilled."""
+    """`Disk` of one simulated process. Calls may raise injected OSErrors; after `kill`, `ProcessKilled`."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.disk = disk
@@ -167,7 +170,7 @@ class DiskSession:
         """Callback when the process is killed."""
 
     def kill(self) -> None:
-        """Kill the simulated process and release its locks."""
+        """Kill the simulated process: release its locks, and let `Inode.redirty_pages` undo failed syncs. Once only."""
         if self.dead:
             return
         self.dead = True
@@ -242,7 +245,7 @@ class DiskSession:
         return sorted({p[len(prefix) :] for p in every if p.startswith(prefix) and "/" not in p[len(prefix) :]})
 
     def makedirs(self, path: str, mode: int = 0o777) -> None:
-        """Create a directory and its parents."""
+        """Create a directory and its missing parents; their access rights are ignored."""
         self.enter("makedirs", path)
         parts = path.split("/")
         for end in range(2, len(parts) + 1):
@@ -296,7 +299,7 @@ class DiskSession:
         self.leave("fsync_dir")
 
     def stat(self, path: str) -> FileStat:
-        """Return size and modification time of a file."""
+        """Return size and modification time of a file; FileNotFoundError for a directory."""
         self.enter("stat", path)
         inode = self.disk.files.get(path)
         if inode is None:
@@ -309,7 +312,7 @@ class DiskSession:
         return 1 << 40, 1 << 39
 
     def lock(self, path: str) -> File | None:
-        """Create and lock the file at ``path``; return it, or None if another process has the lock."""
+        """Create and lock the file at ``path``; return it, or None if another session has the lock."""
         file = self.open(path, create=True)
         holder = self.disk.locks.get(path)
         if holder is not None and holder is not self:

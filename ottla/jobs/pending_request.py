@@ -16,7 +16,10 @@ def no_quota(count: int) -> None:
 
 
 class PendingRequest:
-    """Future of a request that a state machine (controller, coordinator) handles; completed or failed once."""
+    """Future of a request that a state machine (controller, coordinator) handles later; completed or failed once.
+
+    The caller awaits `wait`; the runtime of the state machine calls `complete` or `fail`. ``version``: API version.
+    """
 
     def __init__(self, request: Any, version: int = 0, charge_quota: ChargeQuota = no_quota) -> None:
         self.request = request

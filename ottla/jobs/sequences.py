@@ -106,9 +106,9 @@ def collect_distinct_job(items: Iterable[H]) -> Job[dict[H, None]]:
 def first_occurrences(
     items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable]
 ) -> Iterator[tuple[T, bool] | None]:
-    """Yield each item with a new key, and whether its key is in ``twice``; yield None for each other item.
+    """Yield (item, True if its key is in ``twice``) for each item with a new key; yield None for each other item.
 
-    ``twice``: keys that occur more than once (`find_duplicates_job`).
+    ``twice``: keys that occur more than once (`find_duplicates_job`). A None lets a job that iterates yield.
     """
     yielded: set[Hashable] = set()
     for item in items:

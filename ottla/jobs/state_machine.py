@@ -109,7 +109,10 @@ class Effects(Generic[R]):
             self.continuation = _split_records(rest, txn)
 
     def continue_with(self, job: Iterator[Effects[R] | None], rows: int) -> None:
-        """Add the effects that ``job`` yields: at once up to `RECORDS_PER_STEP` ``rows``, else as ``continuation``."""
+        """Add the effects that ``job`` yields: at once up to `RECORDS_PER_STEP` ``rows``, else as ``continuation``.
+
+        ``rows``: measure of the work of the job, such as the number of members that it visits.
+        """
         if rows > RECORDS_PER_STEP:
             self.continuation = chain(self.continuation or (), job)
             return
@@ -120,7 +123,7 @@ class Effects(Generic[R]):
             self.timers += part.timers
 
     def flatten(self) -> Iterator[Effects[R] | None]:
-        """Remove the continuation; return an iterator over this object, then over the continuation's items."""
+        """Remove the continuation; return an iterator over this object, and then over the items of the continuation."""
         rest, self.continuation = self.continuation, None
         return chain([self], rest or ())
 

@@ -35,7 +35,7 @@ class TimeSlice:
         self._used_ms = 0.0
 
     def suspend(self) -> float:
-        """Stop measuring run time before a wait; return the time of the monotonic clock in milliseconds."""
+        """Stop measuring run time before a wait; return the time of the monotonic clock in ms."""
         now = self._env.monotonic_ms()
         self._used_ms += now - self.started_ms
         self.started_ms = now
@@ -46,7 +46,7 @@ class TimeSlice:
         self.started_ms = self._env.monotonic_ms()
 
     def is_used_up(self) -> bool:
-        """Return whether the run time has reached the limit, so that other tasks must run."""
+        """Return True if the run time since `restart` has reached the limit, so that other tasks must run."""
         return self._used_ms + self._env.monotonic_ms() - self.started_ms >= self._limit_ms
 
     def restart(self) -> None:
@@ -60,7 +60,10 @@ class TimeSlice:
         self.restart()
 
     def start(self, job: Job[T]) -> T | Awaitable[T]:
-        """Run a job until it ends, waits or uses up the time slice; return its result, or an awaitable of it."""
+        """Run a job until it ends, waits or uses up the time slice; return its result, or an awaitable of it.
+
+        The awaitable continues the job; without an await the rest of the job does not run.
+        """
         try:
             while True:
                 awaited = next(job)
