@@ -193,7 +193,7 @@ class BrokerComponents:
         return made
 
     def _resume_moves(self, replica: HostedPartition) -> None:
-        """Create the handler of moves and resume the copy of a future log of an earlier process."""
+        """Resume the copy of a replica's future log of an earlier process; create the handler of moves for it."""
         _ = self.alter_log_dirs
         self.replica_manager.on_future_log_resumed(replica)
 
@@ -259,7 +259,7 @@ class BrokerComponents:
         return self._config.effective_value(self.cache.image, name) or ""
 
     def _start_once(self, work: BackgroundTask) -> None:
-        """Start a task of the node in the background; a failure is logged."""
+        """Start a task in the background, once; a failure is logged."""
         self._nursery.start_soon(run_logging_failure, "request to the controller", work)
 
     def _services(self, fail: DiskErrorHandler) -> BrokerServices:

@@ -38,7 +38,10 @@ def create_group_coordinator(
     publisher: BrokerMetadataPublisher,
     fail: DiskErrorHandler,
 ) -> GroupCoordinator:
-    """Return the coordinator of groups, without shards until this broker leads a partition of its topic."""
+    """Return the group coordinator, not started, without shards until this broker leads a partition of its topic.
+
+    It is subscribed to elections, high watermarks and applied metadata.
+    """
     groups = GroupCoordinator(env, config, timers, fail, lambda: replicas.image)
     replicas.on_leader.append(groups.on_election)
     connect_coordinator(groups, replicas, log_maintenance)

@@ -85,7 +85,7 @@ def _link_acceptors(made: BrokerComponents, acceptors: Mapping[str, Acceptor]) -
 
 
 def _listener_security(services: BrokerServices, listener: str, nursery: trio.Nursery) -> ListenerSecurity | None:
-    """Return the security settings of a listener; None for PLAINTEXT."""
+    """Return the security settings of a listener; None for PLAINTEXT. ``nursery`` runs the refresh of a JWKS."""
     if services.config.security_protocol(listener) == DEFAULT_LISTENER:
         return None
     # lazy: 16.6 ms, 349 kB
@@ -129,7 +129,10 @@ def _limit_connections(
 def _reload_certificates(
     config: NodeConfig, listeners: Mapping[str, StreamListener], subscribe: Callable[[MetadataListener], object]
 ) -> None:
-    """Subscribe TLS listeners to changes of their keystores and truststores in the metadata."""
+    """Reload the certificates of TLS listeners when their keystores or truststores change in the metadata.
+
+    ``subscribe`` registers a listener of metadata images.
+    """
     secured = {name: x for name, x in listeners.items() if config.security_protocol(name).endswith("SSL")}
     if secured:
         # lazy: 16.6 ms, 364 kB

@@ -116,7 +116,7 @@ def create_metrics_page(env: Env, made: BrokerComponents, listening: BoundListen
 
 
 def http_handlers(made: BrokerComponents, listening: BoundListeners, metrics: MetricsPage) -> dict[str, HttpHandler]:
-    """Return the handlers of the node's HTTP listener by path, such as ``/metrics`` and ``/readyz``."""
+    """Return the handlers of the node's HTTP listener by path: metrics, liveness, readiness and connections."""
     env, config = made.services.env, made.services.config
     is_broker, is_controller = bool(listening.clients), bool(config.controller_listeners)
     health = HealthSources(

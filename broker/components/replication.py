@@ -28,7 +28,7 @@ def create_replica_manager(
     storage: StorageComponents,
     failure_handler: LogDirFailureHandler,
 ) -> tuple[ReplicaManager, LogCreator]:
-    """Return the manager of the hosted partitions, without any, and the creator of their logs."""
+    """Return the manager of the hosted partitions, without any, and the creator of their logs, not started."""
     fail, flush_due = failure_handler.handle_failure, storage.log_maintenance.request_flush
     replicas = ReplicaManager(env, config, log_dirs, purgatory.check_and_complete, flush_due, fail)
     replicas.on_delete_scheduled.append(storage.deleted_log_remover.schedule)

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def create_listener_security(services: BrokerServices, listener: str, nursery: trio.Nursery) -> ListenerSecurity | None:
-    """Return a listener's security settings, None for PLAINTEXT; start the refresh of its JWKS, if any."""
+    """Return a listener's security settings, None for PLAINTEXT; start the refresh of its JWKS, if any, in ``nursery``.
+
+    Raises:
+        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule, InvalidKeytab: as `build_listener_security`.
+    """
     env, cache, config = services.env, services.metadata, services.config
     security = build_listener_security(
         config.values,

@@ -42,7 +42,11 @@ def create_audit_log(env: Env, config: NodeConfig) -> AuditLog | None:
 
 
 def create_authorizer(config: NodeConfig, controller: QuorumController) -> Authorizer | None:
-    """Return the authorizer, subscribed to committed ACLs; None if none is configured."""
+    """Return the authorizer, subscribed to committed ACLs; None without ``authorizer.class.name``.
+
+    Raises:
+        ConfigException: as `Authorizer.from_config`.
+    """
     if not config.text("authorizer.class.name"):
         return None
     # lazy: 2.1 ms, 81 kB

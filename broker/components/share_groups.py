@@ -50,7 +50,10 @@ class _NodeInterBrokerDependencies:
 def create_share_partition_manager(
     services: BrokerServices, timers: Timers, listener: str, start: Callable[[Callable[[], Awaitable[None]]], None]
 ) -> SharePartitionManager:
-    """Return a manager without share partitions; ``listener``: name of the inter-broker listener."""
+    """Return a manager without share partitions, not started; ``listener``: name of the inter-broker listener.
+
+    ``start`` starts a background task.
+    """
     around = _NodeInterBrokerDependencies(services, listener)
     coordinator = ShareCoordinator(
         services.env, services.config, timers, services.fail, around.image, services.log_dirs

@@ -22,7 +22,7 @@ from ottla.env.env import Env
 
 
 class StorageComponents(NamedTuple):
-    """Background work on the logs of all log directories."""
+    """Components of the background work on logs: flush, retention, removal of deleted logs, compaction, scrubbing."""
 
     log_maintenance: LogMaintenance
     deleted_log_remover: DeletedLogRemover
@@ -38,7 +38,11 @@ def create_storage(
     fail: DiskErrorHandler,
     start: StartInBackground,
 ) -> StorageComponents:
-    """Return the storage components; ``setting`` returns the current value of a dynamic broker setting, "" if unset."""
+    """Return the storage components, not started.
+
+    ``setting`` returns the current value of a dynamic broker setting, "" if unset; ``fail`` handles disk errors;
+    ``start`` starts a background task.
+    """
     retain_ms = config.number("log.retention.check.interval.ms")
     expire_ms = config.number("producer.id.expiration.ms")
     return StorageComponents(

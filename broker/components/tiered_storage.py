@@ -54,7 +54,7 @@ class TieredStorageDependencies(NamedTuple):
 
 
 def create_remote_log_manager(around: TieredStorageDependencies) -> RemoteLogManager:
-    """Return the manager, without partitions; it follows the partitions of the replica manager from now on.
+    """Return the manager, not started; it follows the partitions of the replica manager from now on.
 
     Raises:
         ConfigException: A setting of the metadata topic is invalid.

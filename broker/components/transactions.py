@@ -23,7 +23,7 @@ FEATURE = "transaction.version"
 
 
 def create_transaction_coordinator(services: BrokerServices, timers: Timers, listener: str) -> TransactionCoordinator:
-    """Return a coordinator without partitions; ``listener``: name of the inter-broker listener."""
+    """Return a coordinator without partitions, not started; ``listener``: name of the inter-broker listener."""
     config, replicas = services.config, services.replica_manager
     image = lambda: replicas.image  # noqa: E731 - one line says it
 

@@ -57,7 +57,7 @@ def _level_name(level: int) -> str:
 
 
 def check_node_id(resource_name: str, node_id: int) -> None:
-    """Check that the resource name of a logger change is this node's id.
+    """Check that the resource name of a logger change is the id of this node, ``node_id``.
 
     Raises:
         ProtocolError: INVALID_REQUEST: another node, or not an integer.

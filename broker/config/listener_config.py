@@ -103,7 +103,7 @@ def parse_voter(text: str) -> VoterAddress:
 
 
 def split_list(values: Mapping[str, str], key: str) -> list[str]:
-    """Return the entries of a comma-separated setting, empty if it is not set."""
+    """Return the entries of the comma-separated setting ``key``, without empty ones; no entries if it is not set."""
     return [x.strip() for x in values.get(key, "").split(",") if x.strip()]
 
 

@@ -152,7 +152,7 @@ class NodeConfig:
         return {**self._standalone_defaults(), **self.values}
 
     def flag(self, name: str) -> bool:
-        """Return a broker setting's static value as boolean."""
+        """Return True if a broker setting's static value is ``true``, in any case; False for any other value."""
         return self.text(name).strip().lower() == "true"
 
     # ------------------------------------------------------------------ listeners and controllers

@@ -135,7 +135,11 @@ class FaultEndpoint:
         return rule.describe()
 
     def _remove(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Remove the fault with the ``id`` of the request, or all faults without one."""
+        """Remove the fault with the ``id`` of the request, or all faults without one; return their descriptions.
+
+        Raises:
+            InvalidFault: There is no fault with this id.
+        """
         if "id" not in fields:
             removed = [rule.describe() for rule in self._faults.rules.list()]
             self._faults.rules.clear()
@@ -149,7 +153,11 @@ class FaultEndpoint:
         return self._faults.rules.get(number)
 
     def _advance(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Advance the clock of the node by ``ms`` milliseconds."""
+        """Advance the clock of the node by ``ms`` milliseconds; return the state of the node.
+
+        Raises:
+            InvalidFault: ``ms`` is no number from 0 to `MAX_ADVANCE_MS`.
+        """
         milliseconds = fields.get("ms")
         if type(milliseconds) is not int or not 0 <= milliseconds <= MAX_ADVANCE_MS:
             raise InvalidFault(f"ms: number from 0 to {MAX_ADVANCE_MS} expected: {milliseconds!r}")
@@ -157,7 +165,13 @@ class FaultEndpoint:
         return self._state()
 
     def _set_network(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Pause or resume the network (``paused``), or set the addresses that the node cannot reach (``blocked``)."""
+        """Pause or resume the network (``paused``), or set the addresses that the node cannot reach (``blocked``).
+
+        A field that is missing leaves that part unchanged. The state of the node is returned.
+
+        Raises:
+            InvalidFault: A field has a wrong type or address.
+        """
         paused, blocked = fields.get("paused"), fields.get("blocked")
         if not isinstance(paused, bool | None) or not isinstance(blocked, list | None):
             raise InvalidFault("paused: true or false expected; blocked: list of addresses expected")

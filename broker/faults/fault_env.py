@@ -123,7 +123,7 @@ class _GatedStream:
         return count
 
     async def handshake(self) -> str | None:
-        """Make the TLS handshake, once the gate is open.
+        """Perform the TLS handshake, once the gate is open; return the client certificate's subject, None without one.
 
         Raises:
             OSError: as `SecureStream.handshake`.
@@ -189,7 +189,7 @@ class FaultNetwork:
         return _GatedListener(await self._network.listen(host, port, buffers, tls), self._gate)
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Connect to an address once its gate is open.
+        """Open a connection, through the gate, once the gate is open for its address; ``tls`` None for plaintext.
 
         Raises:
             OSError, InvalidTlsConfig: See `Network.connect`.

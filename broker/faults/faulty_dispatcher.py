@@ -35,7 +35,7 @@ _NESTED = frozenset({"groups", "transactions"})
 
 
 def named_topics(body: Any, names_of_ids: Any) -> Iterator[str]:
-    """Yield the names of the topics in a request, resolving topic ids by ``names_of_ids``."""
+    """Yield the topic names in a request body; ``names_of_ids`` resolves topic ids, unknown ones are skipped."""
     for name in body.__struct_fields__:
         value = getattr(body, name)
         if not isinstance(value, list) or (name not in _TOPIC_LISTS and name not in _NESTED):
@@ -54,7 +54,7 @@ def named_topics(body: Any, names_of_ids: Any) -> Iterator[str]:
 
 
 def first_half(chunks: list[Chunk], size_bytes: int) -> list[Chunk]:
-    """Return the first half of the bytes of an encoded response."""
+    """Return the first half of an encoded response; ``size_bytes``: size of all ``chunks``."""
     left, out = size_bytes // 2, []
     for chunk in chunks:
         if left <= 0:
@@ -118,7 +118,10 @@ class FaultyDispatcher(Dispatcher):
             return None
 
     def _topics(self, body: Any) -> Iterable[str]:
-        """Yield the topics of a request; for a Fetch in a fetch session, also the topics of the session."""
+        """Yield the topics that a request body names; for a Fetch in a fetch session, also those of the session.
+
+        For a malformed request (None) there are none.
+        """
         if body is None:
             return
         yield from named_topics(body, self.services.metadata.image.topic_names)
@@ -158,7 +161,7 @@ class FaultyDispatcher(Dispatcher):
         raise CloseConnection
 
     def _throttled(self, peer: Peer, answer: Message, milliseconds: int) -> Message:
-        """Return the response with a throttle time, and mute the connection for that time."""
+        """Return the response with a throttle time, and let the connection be muted for that time, at least."""
         peer.throttle_ms = max(peer.throttle_ms, milliseconds)
         if "throttle_time_ms" not in answer.__struct_fields__:
             return answer

@@ -111,7 +111,10 @@ class BrokerLivenessProbe:
                 await changed.wait()  # the event: there may be a new broker
 
     async def _watch_until_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
-        """Probe a broker when a connection to it is closed, unless it sends a heartbeat first."""
+        """Hold a connection to a broker and probe the broker when it is closed; the first heartbeat ends this.
+
+        After `FIRST_HEARTBEAT_WAIT_S` without either, or if the connection fails, the broker is probed too.
+        """
         with trio.CancelScope() as until_heartbeat:
             self._awaiting_heartbeat[broker_id, broker_epoch] = until_heartbeat
             connection = await self._connect(broker_id)

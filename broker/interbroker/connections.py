@@ -70,7 +70,7 @@ class BrokerConnections:
         """Send a request to a broker and return its response; ``version`` None: the newest that both support.
 
         Raises:
-            OSError, WireError: See `NodeConnection.exchange`.
+            OSError, WireError, ProtocolError: See `NodeConnection.exchange`.
         """
         return await self.exchange(broker_id, lambda channel: channel.call(request, version))
 

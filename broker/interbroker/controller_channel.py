@@ -119,7 +119,10 @@ class ControllerChannel:
         raise ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
 
     async def _submit_until_answered(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """Submit until the active controller returns a response (R-345)."""
+        """Submit a request until the active controller returns a response (R-345); without a time-out.
+
+        ``asking``: context of a client's request to forward, None for a request of this node.
+        """
         while True:
             if self._controller.is_active:
                 answer = await self._submit_authorized(request, version, asking)
@@ -130,7 +133,11 @@ class ControllerChannel:
             await self._env.sleep(RETRY_S)
 
     async def _submit_authorized(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """Submit to the controller in this process after authorizing the client, if there is an authorizer."""
+        """Submit to the controller in this process, with the part of the request for which the client is authorized.
+
+        A request of this node (``asking`` None), or without an authorizer, is submitted as it is. Returns None if the
+        controller is no longer active.
+        """
         if asking is None or not asking.has_authorizer:
             return await self._submit_local(request, version, asking)
         # lazy: 2.3 ms, 79 kB

@@ -48,7 +48,10 @@ def find_credential_problems(config: NodeConfig) -> Iterator[ConfigProblem]:
 
 
 def _access_at(config: NodeConfig, listener: str, mechanism_key: str) -> ConnectionSecurity:
-    """Return the security settings for a listener; cached, as its connections share them with their OAuth token."""
+    """Return the security settings for a listener; ``mechanism_key``: setting with the SASL mechanism.
+
+    They are cached in ``config``, as all connections share them with their OAuth token.
+    """
     protocol = config.security_protocol(listener)
     if protocol == DEFAULT_LISTENER:
         return NO_SECURITY

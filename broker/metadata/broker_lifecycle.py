@@ -77,7 +77,11 @@ class BrokerLifecycleManager:
         storage: LogDirs,
         newest: Callable[[], MetadataImage],
     ) -> None:
-        """``newest`` returns the last committed metadata image of this node, applied or not."""
+        """Create the manager and cordon the log directories of the current settings.
+
+        ``controller`` is the channel for registration and heartbeats, ``applier`` the publisher whose offset heartbeats
+        report; ``newest`` returns the last committed metadata image of this node, applied or not.
+        """
         self._newest_image = newest
         self._env = env
         self._config = config
@@ -103,8 +107,9 @@ class BrokerLifecycleManager:
     async def register(self) -> None:
         """Register this broker, and wait until the committed metadata of this node contains the registration.
 
-        Before that, no partition is led or followed: older metadata is about the broker's former process, and a leader
-        with a shorter log than its followers in the same epoch would lose their records (R-279).
+        The state becomes STARTING, then RECOVERY. Before that, no partition is led or followed: older metadata is about
+        the broker's former process, and a leader with a shorter log than its followers in the same epoch would lose
+        their records (R-279).
 
         Raises:
             RegistrationRejected: no registration within ``initial.broker.registration.timeout.ms``.
@@ -228,7 +233,10 @@ class BrokerLifecycleManager:
             self._heartbeat_now.set()
 
     def _needs_heartbeat(self, image: MetadataImage, broker_id: int) -> bool:
-        """Return True if a heartbeat is needed now: after an unregistration, or if another broker shuts down."""
+        """Return True if a change of broker ``broker_id`` needs a heartbeat at once.
+
+        That is if this broker was unregistered, or if another broker is in controlled shutdown.
+        """
         broker = image.brokers.get(broker_id)
         if broker_id == self._config.node_id:
             return broker is None

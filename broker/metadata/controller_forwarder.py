@@ -50,7 +50,7 @@ class RequestForwarder(RequestSubmitter, Protocol):
 
 
 class ControllerForwarder:
-    """Sender of client requests and topic creations to the active controller."""
+    """Sender of client requests and topic creations to the active controller, which may be in this process."""
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ class DirectoryAssignments:
 
 
 def _check_response(answer: BrokerHeartbeatResponse | AssignReplicasToDirsResponse) -> None:
-    """Check a response. Raises ProtocolError with its error, so that the report is repeated."""
+    """Raise ProtocolError with the top-level error of a response, if any, so that the report is repeated."""
     if answer.error_code:
         raise ProtocolError(ErrorCode(answer.error_code))
 

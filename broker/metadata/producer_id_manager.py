@@ -45,7 +45,7 @@ class ProducerIdManager:
         self._failures = 0
 
     def set_broker_epoch(self, broker_epoch: int) -> None:
-        """Set the broker epoch of further requests."""
+        """Set this broker's epoch, which requests for blocks contain, after its registration."""
         self._broker_epoch = broker_epoch
 
     def try_generate(self) -> int | None:

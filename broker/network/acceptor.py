@@ -37,7 +37,10 @@ class Acceptor:
     """Acceptor and open connections of one listener."""
 
     def __init__(self, dispatcher: Dispatcher, security: ListenerSecurity | None = None) -> None:
-        """Create an acceptor; ``security``: TLS and SASL settings of the listener, None for PLAINTEXT."""
+        """Create an acceptor; ``dispatcher`` handles the requests of its connections.
+
+        ``security``: TLS and SASL settings of the listener, None for PLAINTEXT.
+        """
         self._dispatcher = dispatcher
         self._security = security
         self.node_acceptors: Sequence[Acceptor] = (self,)

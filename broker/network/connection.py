@@ -125,7 +125,7 @@ class Connection:
         return self._stream.byte_counts()
 
     def observe(self, observer: RequestObserver) -> Callable[[], None]:
-        """Add an observer for the requests of this connection; return the function that removes it."""
+        """Add an observer for the requests of this connection only; return the function that removes it."""
         self._set_observers((*self._added_observers, observer))
         return lambda: self._set_observers(tuple(each for each in self._added_observers if each is not observer))
 
@@ -372,7 +372,7 @@ class Connection:
         return self._out_bytes >= _FLUSH_BYTES
 
     async def _finish_unanswered(self, waiting: Awaitable[Any]) -> None:
-        """Run a started job to its end, so that its appends are complete, though earlier responses were not sent."""
+        """Run a started job to its end, so that its appends complete, although its response can no longer be sent."""
         self._peer.mark_disconnected()
         with suppress(PeerDisconnectedError):
             await waiting

@@ -1,4 +1,4 @@
-"""Description of a connection for operators."""
+"""Description of a connection for operators: client, software, last request, idle and throttle times."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ConnectionDescription(NamedTuple):
 
 
 def count_frames(buffer: bytearray, start: int, end: int) -> int:
-    """Return the number of complete requests in a receive buffer, up to `MAX_COUNTED_FRAMES`."""
+    """Return the number of complete requests in a buffer from ``start`` to ``end``, up to `MAX_COUNTED_FRAMES`."""
     count = 0
     while count < MAX_COUNTED_FRAMES and end - start >= 4:
         start += 4 + int.from_bytes(buffer[start : start + 4], "big")
@@ -63,7 +63,11 @@ def describe_connection(
     throttled_ms: int,
     muted_ms: float,
 ) -> ConnectionDescription:
-    """Return the description of a connection; ``now_ms`` is the monotonic time."""
+    """Return the description of a connection; ``now_ms`` is the monotonic time.
+
+    The client and its last error are those of ``peer``, its last requests those of ``headers``; the other arguments are
+    the fields of `ConnectionDescription` with the same names.
+    """
     last, error = headers.last_request, peer.last_error
     return ConnectionDescription(
         peer.host,

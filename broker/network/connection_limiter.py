@@ -24,21 +24,21 @@ logger = logging.getLogger("ottla.connection")
 
 
 class LimitedConnection(Protocol):
-    """Interface of a connection; implemented by `ottla.broker.network.connection.Connection`."""
+    """Connection as `ConnectionLimiter` uses it; implemented by `ottla.broker.network.connection.Connection`."""
 
     @property
     def host(self) -> str:
         """IP address of the client."""
 
     def idle_ms(self, now_ms: float) -> float:
-        """Return the connection's idle time in ms."""
+        """Return the connection's idle time in ms at the monotonic time ``now_ms``."""
 
     def close(self) -> None:
         """Close the socket; the connection's task ends by itself."""
 
 
 class LimitedListener(Protocol):
-    """Interface of a listener with its connections; implemented by `ottla.broker.network.acceptor.Acceptor`."""
+    """Listener with its connections, as `ConnectionLimiter` uses it; implemented by `Acceptor`."""
 
     connection_limiter: ConnectionLimiter | None
 
@@ -57,7 +57,11 @@ class ConnectionLimiter:
     def __init__(
         self, env: Env, config: NodeConfig, listeners: Mapping[str, LimitedListener], protected: str | None
     ) -> None:
-        """``protected`` is the inter-broker listener, whose connections are not closed for others; None without one."""
+        """Create the limiter of ``listeners`` (by name), set it as theirs, and count their existing connections.
+
+        ``protected`` is the inter-broker listener, whose connections are not closed for others; None without one. There
+        are no limits before `publish`.
+        """
         self._env, self._config, self._listeners = env, config, listeners
         self._quotas = ConnectionQuotas(protected if len(listeners) > 1 else None)
         self._closing: set[LimitedConnection] = set()
@@ -109,7 +113,7 @@ class ConnectionLimiter:
         return None
 
     async def close_later(self, stream: AcceptedStream, held_ms: int) -> None:
-        """Close a connection after a delay in ms without reading from it."""
+        """Close a connection after ``held_ms``, or on cancellation, without reading from it."""
         try:
             if held_ms:
                 await self._env.sleep(held_ms / 1000)

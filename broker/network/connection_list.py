@@ -22,10 +22,11 @@ BY_AUTHORIZER = "the node has an authorizer: its console lists the connections t
 
 
 def refusal(peer: str, header_names: Collection[str] = (), *, has_authorizer: bool) -> str:
-    """Return the reason why the list is not sent to an IP address; empty if it is sent.
+    """Return the reason why the list is not sent to the IP address ``peer``; empty if it is sent.
 
     ``header_names``: names of the request's header fields in lower case. A proxy on this machine adds one of
-    `PROXY_FIELDS` to the requests of other machines.
+    `PROXY_FIELDS` to the requests of other machines. ``has_authorizer``: the node has one, so that nobody gets the
+    list.
     """
     if has_authorizer:
         return BY_AUTHORIZER

@@ -115,7 +115,7 @@ class ClientMetricsInstanceCache:
         return len(self._instances)
 
     def set_subscriptions(self, subscriptions: list[ClientMetricsSubscription]) -> None:
-        """Set the cluster's subscriptions; each client is matched again at its next request."""
+        """Set the cluster's subscriptions; each client is matched again at its next request (`get_or_create`)."""
         self._subscriptions = subscriptions
         self._merged_subscriptions.clear()
         self._version += 1

@@ -47,6 +47,8 @@ class ClientMetricsManager:
     def get_subscription(self, ident: bytes, attributes: ClientAttributes, peer: Peer) -> ClientMetricsInstance:
         """Return a client's instance with its subscription; a client with the zero id is assigned a random id.
 
+        ``ident``: client instance id; ``attributes``: attributes for match patterns, without the id.
+
         Raises:
             ProtocolError: THROTTLING_QUOTA_EXCEEDED: the request is too early.
         """

@@ -82,7 +82,10 @@ def _compile_pattern(name: str, text: str) -> Any:
 
 
 def _interval_ms(name: str, text: str | None) -> int:
-    """Return the push interval of a subscription in ms; the default for a missing or invalid value."""
+    """Return the push interval of a subscription in ms, at least `MIN_INTERVAL_MS`.
+
+    The default if ``text`` is None or no integer; the latter is logged.
+    """
     try:
         return DEFAULT_INTERVAL_MS if text is None else max(parse_integer(trim(text), 32), MIN_INTERVAL_MS)
     except ValueError:

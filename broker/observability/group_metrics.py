@@ -32,7 +32,10 @@ def active_machines(shards: Iterable[Shard[Any]]) -> Iterator[Any]:
 
 
 def _groups(machine: GroupStateMachine) -> Iterator[tuple[str, Any]]:
-    """Yield group type and group of each classic, consumer, share and streams group; not groups with only offsets."""
+    """Yield (type, group) for each classic, consumer, share and streams group of a coordinator partition.
+
+    A group that has only committed offsets is not yielded.
+    """
     yield from (("classic", group) for group in list(machine.classic_groups.groups.values()))
     yield from (("consumer", group) for group in machine.list_consumer_groups())
     yield from (("share", group) for group in machine.list_share_groups())

@@ -63,7 +63,10 @@ def readiness_reasons(sources: HealthSources) -> list[HealthReason]:
 
 
 def render_health(sources: HealthSources, reasons: list[HealthReason]) -> bytes:
-    """Return the JSON document of a health response: status, node id, roles, broker state and reasons."""
+    """Return the body of a health response, a JSON document: status, node id, roles, broker state and reasons.
+
+    The status is ``not_ready`` if there are ``reasons``, else ``ready``.
+    """
     roles = [name for name, has in (("broker", sources.is_broker), ("controller", sources.is_controller)) if has]
     document: dict[str, Any] = {
         "status": "not_ready" if reasons else "ready",

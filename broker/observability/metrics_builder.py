@@ -30,7 +30,7 @@ class MetricsBuilder:
         self.samples(name).append(f"{name}{labels} {value}\n")
 
     def add_count(self, name: str, value: float, labels: str) -> None:
-        """Add the ``_count`` sample of a summary: its number of observations."""
+        """Add the ``_count`` sample of a summary: its number of observations; ``labels`` as in `add`."""
         self.samples(name).append(f"{name}_count{labels} {value}\n")
 
     def samples(self, name: str) -> list[str]:

@@ -74,7 +74,10 @@ class MetricSources(NamedTuple):
 
 
 class MetricsCollector:
-    """Collector of a node's samples; stores the CPU time of the previous scrape to compute the idle ratio."""
+    """Collector of a node's samples for the metrics page.
+
+    It stores the CPU time at the previous scrape: the idle ratio is that since then.
+    """
 
     def __init__(self, env: Env, sources: MetricSources) -> None:
         self._env = env

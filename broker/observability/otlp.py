@@ -27,7 +27,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class OtlpSample(NamedTuple):
-    """Value of a metric with its name and labels."""
+    """Value of a counter or gauge in a push, with its name and labels, cumulative or as a delta."""
 
     name: str
     labels: Labels
@@ -51,7 +51,11 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
-    """Yield number, wire type and value of each field of an encoded protobuf message."""
+    """Yield number, wire type and value of each field of an encoded protobuf message; groups are not supported.
+
+    Raises:
+        WireError: The message is malformed.
+    """
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -63,7 +63,11 @@ class _MetricsRequest:
         return name in self._metrics
 
     def add(self, name: str, kind: str, meaning: str, labels: dict[str, str], value: float, *, is_count: bool) -> None:
-        """Add a sample of a family of type ``kind``; ``is_count``: the number of observations of a summary."""
+        """Add a sample of a family of type ``kind`` (counter, gauge, summary); ``meaning``: description of the family.
+
+        ``is_count``: ``value`` is the number of observations of a summary, else the quantile in ``labels``, which is
+        removed from them.
+        """
         metric = self._metrics.get(name)
         if metric is None:
             metric = self._metrics[name] = self._scope.metrics.add(name=name, description=meaning)

@@ -81,7 +81,10 @@ class OtlpExporter:
                 return
 
     async def _send(self, path: str, body: bytes) -> bool:
-        """Send one request; return False if that failed, which is logged at the first failure."""
+        """Send one request by POST; return False, without raising, if that failed.
+
+        The first failure of a path is logged, and its first success afterwards.
+        """
         url = self._endpoint + path
         try:
             await http_post(self._env, url, None, self._headers, body, CONTENT_TYPE)

@@ -68,7 +68,10 @@ def _add(
     at: str,
     number: int,
 ) -> None:
-    """Add a sample to each family if the topic with this 1-based ``number`` is within the limit; 0 for the totals."""
+    """Add a sample to each family if the topic with this 1-based ``number`` is within the limit; 0 for the totals.
+
+    ``families``: (family, attribute of ``values``) pairs; ``at``: label set in the text format.
+    """
     if number <= MAX_METRICS_TOPICS:
         for name, attribute in families:
             page.add(name, getattr(values, attribute), at)

@@ -75,7 +75,10 @@ class ApiMetrics:
 
 
 class RequestMetrics:
-    """Observer that counts requests, responses, bytes (with length fields), latencies and error codes by API."""
+    """Observer that counts requests, responses, bytes (with length fields), latencies and error codes by API.
+
+    It iterates over the metrics of the APIs that had requests. Prepared requests are counted without their messages.
+    """
 
     needs_messages = False
 
@@ -92,7 +95,7 @@ class RequestMetrics:
         count.request_bytes += len(request.frame) + _LENGTH_BYTES
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Count the error codes of a response; not for Produce and Fetch: their handlers report them."""
+        """Count the error codes of a response. Not called for Produce and Fetch: their handlers record the codes."""
         count = self._by_key[request.key]
         assert count is not None
         self._add_errors(peer, count, error_codes(response))

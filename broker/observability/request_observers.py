@@ -40,7 +40,10 @@ class RequestObserver(Protocol):
         """Observe a complete response before it is encoded; not called for Produce and Fetch."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
-        """Observe an encoded response of ``size_bytes`` with its length, before it is sent; some requests have none."""
+        """Observe a response encoded as ``chunks``, before it is sent; not called for a request without a response.
+
+        ``size_bytes``: size of the response with its length field.
+        """
 
     def answered_prepared(self, peer: Peer, counts: PreparedRequestCounts) -> None:
         """Observe requests of a client that prepared requests have answered, instead of the other methods.

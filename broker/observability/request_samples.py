@@ -28,7 +28,10 @@ def bucket_end_ms(bucket: int) -> float:
 
 
 def quantiles(counts: Sequence[int]) -> list[float] | None:
-    """Return the upper limits in ms of the buckets with each of `QUANTILES`; None for an empty histogram."""
+    """Return for each of `QUANTILES` the exclusive upper limit in ms of its bucket; None for an empty histogram.
+
+    ``counts``: number of requests in each bucket of `bucket_of`.
+    """
     total = sum(counts)
     if not total:
         return None
@@ -42,7 +45,7 @@ def quantiles(counts: Sequence[int]) -> list[float] | None:
 
 
 class RequestSampler:
-    """Samples of request metrics, with the histograms at the start of the quantiles' time window."""
+    """Collector of the samples of request metrics; stores the histograms at the start of the quantiles' time window."""
 
     def __init__(self, metrics: RequestMetrics) -> None:
         self._metrics = metrics

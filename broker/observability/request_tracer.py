@@ -1,4 +1,4 @@
-"""Sampled spans of requests, kept until their export."""
+"""Tracing of requests: spans of sampled requests, stored until their export by OTLP."""
 
 from __future__ import annotations
 

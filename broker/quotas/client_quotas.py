@@ -86,7 +86,10 @@ class ClientQuotaManager(QuotaTable[Rate]):
         )
 
     def record_and_get_throttle_ms(self, client: QuotaClient, client_id: str, value: float, about_ms: float) -> int:
-        """Like `maybe_record_and_get_throttle_ms`, but the value remains recorded even if the client is throttled."""
+        """Like `maybe_record_and_get_throttle_ms`, but the value stays recorded even if the client is throttled.
+
+        The cached `QuotaBinding` of the connection is neither used nor set.
+        """
         bound = self.binding(client.principal, client_id)
         return 0 if bound.limit == UNLIMITED else self._record_and_measure(client, bound, value, about_ms, keep=True)
 

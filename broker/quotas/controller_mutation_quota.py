@@ -104,7 +104,10 @@ class ControllerMutationQuotaManager(QuotaTable[TokenBucket]):
     def new_quota_for(
         self, peer: QuotaClient, client_id: str, now_ms: Callable[[], float], *, strict: bool
     ) -> ControllerMutationQuota | None:
-        """Return the quota for one request of a client; None if the client has no limit."""
+        """Return the quota for one request of a client; None if the client has no limit.
+
+        ``strict``: the request version knows THROTTLING_QUOTA_EXCEEDED; ``now_ms``: monotonic clock.
+        """
         bound = self.binding(peer.principal, client_id)
         if bound.limit == UNLIMITED:
             return None

@@ -103,7 +103,10 @@ class HttpExchange:
         return bytes(body)
 
     def _head(self, response: HttpResponse, size_bytes: int | None) -> bytes:
-        """Return the encoded status line and header fields; ``size_bytes`` None: no Content-Length, a streamed body."""
+        """Return the encoded status line and header fields.
+
+        ``size_bytes``: Content-Length; None for a streamed body, which has none.
+        """
         length = [] if size_bytes is None else [("Content-Length", str(size_bytes))]
         fields = [*response.fields, *length, ("Connection", "close")]
         status, reason = int(response.status), response.status.phrase.encode()

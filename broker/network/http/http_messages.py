@@ -130,7 +130,7 @@ HttpRouter = Callable[[HttpRequest], HttpHandler | HttpResponse]
 
 
 def route_by_path(handlers: Mapping[str, HttpHandler]) -> HttpRouter:
-    """Return a router for GET and HEAD requests by path."""
+    """Return a router of GET and HEAD requests by path to ``handlers``; 404 for other paths, 405 for other methods."""
 
     def find(request: HttpRequest) -> HttpHandler | HttpResponse:
         handler = handlers.get(request.path)
@@ -144,7 +144,10 @@ def route_by_path(handlers: Mapping[str, HttpHandler]) -> HttpRouter:
 
 
 def error_response(status: HTTPStatus, problem: str = "", headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:
-    """Return a text response with the reason phrase of the status and a description of the problem."""
+    """Return a text response: the reason phrase of the status and, if not empty, ``problem``.
+
+    ``headers``: additional header fields.
+    """
     text = f"{status.phrase}: {problem}\n" if problem else f"{status.phrase}\n"
     return HttpResponse(status, text.encode(), TEXT, headers)
 
@@ -164,16 +167,16 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def host_name(authority: str) -> str | None:
-    """Return the host of ``HOST`` or ``HOST:PORT`` in lower case, without brackets; None if it is malformed."""
+    """Return the host of ``HOST`` or ``HOST:PORT`` in lower case, without brackets and final dot; None if malformed."""
     found = _HOST.fullmatch(authority.lower())
     return None if found is None else found["name"].strip("[]").rstrip(".")
 
 
 def is_allowed_host(authority: str, allowed: Collection[str]) -> bool:
-    """Return whether a request may have this host, as a protection against DNS rebinding.
+    """Return True if a request may name the host of ``authority`` (``HOST`` or ``HOST:PORT``).
 
-    DNS rebinding uses a name of the attacker's own domain, so IP addresses, ``localhost`` and names without a dot are
-    allowed, and of other names those in ``allowed``.
+    This protects against DNS rebinding, which uses a name of the attacker's own domain: so IP addresses, ``localhost``
+    and names without a dot are allowed, and of other names those in ``allowed``.
     """
     name = host_name(authority)
     if name is None:

@@ -56,7 +56,10 @@ class HttpServer:
         *,
         is_secure: bool = False,
     ) -> None:
-        """Create a server; ``is_secure``: its listener uses TLS."""
+        """Create a server; ``is_secure``: its listener uses TLS.
+
+        ``allowed_hosts``: host names that requests may name, besides those that are always allowed (`is_allowed_host`).
+        """
         self._env = env
         self._router = router
         self._allowed_hosts = allowed_hosts
@@ -126,7 +129,10 @@ class HttpServer:
                 await exchange.discard()
 
     async def _answer(self, exchange: HttpExchange, request: HttpRequest | HttpResponse) -> HttpResponse | None:
-        """Send the response to a request; return it instead if its body is a stream."""
+        """Send the response to a request and return None; if its body is a stream, only return the response.
+
+        ``request`` is the error response itself if the head could not be read.
+        """
         response = request if isinstance(request, HttpResponse) else await self._handle(exchange, request)
         if not isinstance(response.body, bytes | list):
             return response
@@ -134,7 +140,10 @@ class HttpServer:
         return None
 
     async def _handle(self, exchange: HttpExchange, request: HttpRequest) -> HttpResponse:
-        """Return the response of the request's handler, or the error response of a check or of the router."""
+        """Return the response of the request's handler, or the error response of a check, of the router or of the body.
+
+        An exception of the handler is logged and becomes a response with status 500.
+        """
         handler = check_request(request, self._allowed_hosts) or self._router(request)
         if isinstance(handler, HttpResponse):
             return handler

@@ -34,7 +34,11 @@ class TlsListener(Protocol):
     """Interface of a TLS listener, through which `CertificateReloader` replaces its certificates."""
 
     def reload_tls(self, tls: TlsConfig) -> None:
-        """Use other certificates for new connections. Raises OSError if they cannot be loaded."""
+        """Use the keys, certificates and trusted authorities of ``tls`` for new connections; existing ones keep theirs.
+
+        Raises:
+            OSError: They cannot be loaded; the former ones stay in use.
+        """
 
 
 class CertificateReloader:

@@ -25,7 +25,11 @@ class DelegationTokenCredentialCache:
     """Cache of the SCRAM credentials of delegation tokens, for one listener."""
 
     def __init__(self, secret: str, image: Callable[[], MetadataImage], new_salt: Callable[[], bytes]) -> None:
-        """``secret``: delegation.token.secret.key; ``image`` returns the last committed metadata image."""
+        """Create an empty cache.
+
+        ``secret``: ``delegation.token.secret.key``. ``image`` returns the last committed metadata image, ``new_salt``
+        random bytes.
+        """
         self._secret, self._image, self._new_salt = secret, image, new_salt
         self._keys: dict[tuple[str, str], ScramCredential] = {}
 

@@ -52,7 +52,8 @@ class BrokerJwtValidator:
         """Return principal and expiry of a valid token.
 
         Raises:
-            InvalidToken: not signed by a key of the set, or invalid claims.
+            InvalidToken: malformed, not signed by a key of the set (`JsonWebKeySet.verify`), expired, or other claims
+                are invalid.
         """
         parts = _parts(token)
         claims = _json(self._keys.verify(_decode_part(parts[0]), token))
@@ -69,7 +70,11 @@ class BrokerJwtValidator:
 
 
 def _check_times(claims: Claims, now_s: int, skew_s: int) -> int:
-    """Check ``exp``, ``iat`` and ``nbf``; return the expiry in seconds since 1970. Raises InvalidToken."""
+    """Check ``exp``, ``iat`` and ``nbf`` with a clock skew of ``skew_s``; return the expiry in seconds since 1970.
+
+    Raises:
+        InvalidToken: ``exp`` or ``iat`` is missing or invalid, or the token has expired or is not valid yet.
+    """
     ends, made, begins = (_seconds(claims, name) for name in ("exp", "iat", "nbf"))
     if ends is None or made is None:
         raise InvalidToken(f"{'exp' if ends is None else 'iat'} is missing")
@@ -93,7 +98,11 @@ def _check_issuer(claims: Claims, issuer: str | None) -> None:
 
 
 def _check_audience(claims: Claims, audiences: frozenset[str]) -> None:
-    """Check the audience: if none is configured, a token with an audience is rejected. Raises InvalidToken."""
+    """Check that ``aud`` has one of ``audiences``; if none is configured, that the token has no audience.
+
+    Raises:
+        InvalidToken: It is not so.
+    """
     value = claims.get("aud")
     if value is None and not audiences:
         return
@@ -115,7 +124,7 @@ def _check_scopes(value: Any) -> None:
 
 
 class UnsecuredJwtValidator:
-    """Validator of unsigned tokens: for development, if configured explicitly."""
+    """Validator of unsigned tokens, for development: used only with the callback handler for unsigned tokens."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         """``options``: JAAS options of the handler. Raises ValueError for an invalid clock skew."""

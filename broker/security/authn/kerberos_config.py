@@ -41,7 +41,12 @@ class KerberosConfig(NamedTuple):
 
 
 def _options(jaas: str | None) -> Mapping[str, str]:
-    """Return the options of a JAAS config. Raises InvalidSecurityConfig, InvalidJaasConfig."""
+    """Return the options of a JAAS config.
+
+    Raises:
+        InvalidSecurityConfig: there is no config (None), or it does not name a keytab with its principal.
+        InvalidJaasConfig: it is malformed.
+    """
     if jaas is None:
         raise InvalidSecurityConfig(
             f"is where the keys of GSSAPI stand, which is enabled if nothing is said: {_JAAS_EXAMPLE}"
@@ -57,7 +62,7 @@ def parse_keytab(jaas: str | None) -> Keytab:
     """Return keytab path and service principal of a JAAS config.
 
     Raises:
-        InvalidSecurityConfig, InvalidJaasConfig: invalid or missing config.
+        InvalidSecurityConfig, InvalidJaasConfig: the config is invalid or missing (None).
     """
     options = _options(jaas)
     path = options.get("keyTab", "")
@@ -76,7 +81,11 @@ def load_kerberos_config(get: SettingLookup, jaas: str | None, env: Env) -> Kerb
 
 
 def find_kerberos_problems(get: SettingLookup, jaas_key: str, jaas: str | None) -> Iterator[ConfigProblem]:
-    """Yield (setting name, problem) for each invalid Kerberos setting of a listener."""
+    """Yield (setting name, problem) for each invalid Kerberos setting of a listener, and for a missing library.
+
+    ``get`` looks up its settings; ``jaas_key``: full name of the setting with the JAAS config ``jaas``, None if not
+    set.
+    """
     try:
         named = _options(jaas).get("serviceName")
     except (InvalidSecurityConfig, InvalidJaasConfig) as error:

@@ -30,7 +30,7 @@ _NOT_SIMPLE = re.compile(r"[/@]")
 
 
 class NoMatchingRule(Exception):
-    """No rule matches a principal, or the short name by a rule is invalid."""
+    """Raised when no rule matches a principal, or the short name by the first matching rule is invalid."""
 
 
 PrincipalParts = Sequence[str]
@@ -50,7 +50,13 @@ def _format_name(text: str, parts: PrincipalParts) -> str:
 
 
 def _compile_target(text: str, groups: int) -> Callable[[re.Match[str]], str]:
-    """Compile a replacement: ``$1`` is the first group, a backslash escapes the next character."""
+    """Compile a replacement into a function of the match: ``$1`` is the first group, a backslash escapes a character.
+
+    ``groups``: number of groups of the pattern.
+
+    Raises:
+        InvalidMappingRule: it refers to a group that does not exist, or has a lone backslash or ``$``.
+    """
     for found in _GROUP.finditer(text):
         if found[3] or (found[2] and int(found[2]) > groups):
             raise InvalidMappingRule(f"{text!r} cannot stand for what was found")
@@ -93,7 +99,9 @@ def _default_rule(realm: str) -> KerberosRule:
 
 
 def parse_name_rules(rules: str, default_realm: str) -> KerberosNameMapper:
-    """Return the mapping of principals to short names; ``rules`` are comma-separated, as in the setting.
+    """Return the function that maps a principal to its short name; ``rules`` are comma-separated, as in the setting.
+
+    The function raises NoMatchingRule. ``default_realm``: the realm to which ``DEFAULT`` applies.
 
     Raises:
         InvalidMappingRule: a rule is malformed.

@@ -127,7 +127,7 @@ def _create_oauthbearer_server(tokens: OAuthBearerConfig) -> SaslServer:
 
 
 def check_keytab(values: Mapping[str, str], listener: str, protocol: str, env: Env) -> None:
-    """Check at startup that the keytab of a listener with GSSAPI is usable.
+    """Check at startup that the keytab of a listener with GSSAPI is usable; do nothing for other listeners.
 
     Raises:
         InvalidKeytab: the keytab cannot be used.
@@ -229,6 +229,12 @@ def build_outbound_access(
 ) -> ConnectionSecurity:
     """Return TLS and SASL login for connections that this node opens to the listener with this name of other nodes.
 
+    Args:
+        values: settings of the node.
+        listener: name of the listener.
+        protocol: its security protocol, such as ``SASL_SSL``; PLAINTEXT gives `NO_SECURITY`.
+        mechanism: SASL mechanism; used only with SASL.
+
     Raises:
         InvalidSecurityConfig: invalid settings.
     """
@@ -243,7 +249,10 @@ def build_outbound_access(
 
 
 def find_listener_problems(values: Mapping[str, str], listeners: Mapping[str, str]) -> Iterator[ConfigProblem]:
-    """Yield (setting, problem) for each setting that prevents a start; ``listeners``: protocols by listener name."""
+    """Yield (setting, problem) for each TLS or SASL setting that prevents a start.
+
+    ``listeners``: security protocols by listener name. Nothing is yielded for PLAINTEXT listeners.
+    """
     for listener, protocol in listeners.items():
         if protocol == "PLAINTEXT":
             continue

@@ -62,7 +62,7 @@ def _jwks_tls(options: Mapping[str, str]) -> TlsConfig | None:
 
 
 def load_oauthbearer_config(get: SettingLookup, env: Env) -> OAuthBearerConfig:
-    """Load the OAUTHBEARER configuration of a listener; ``get`` looks up its settings.
+    """Load the OAUTHBEARER configuration of a listener; ``get`` looks up its settings. Keys are not fetched yet.
 
     Raises:
         InvalidJaasConfig, InvalidSecurityConfig, ValueError: invalid settings.
@@ -92,7 +92,7 @@ def _read_integer(get: SettingLookup, name: str) -> int:
 
 
 def find_oauthbearer_problems(get: SettingLookup) -> Iterator[ConfigProblem]:
-    """Yield (setting name, problem) for each invalid OAUTHBEARER setting of a listener."""
+    """Yield (setting name, problem) for each invalid OAUTHBEARER setting of a listener, and for missing libraries."""
     handler = get(CALLBACK_HANDLER)
     try:
         options = _options(get)

@@ -24,10 +24,10 @@ _AUTH = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)"
 
 
 class InvalidToken(Exception):
-    """Invalid token. The message is for the log and contains no part of the token."""
+    """Raised for an invalid token. The message is for the log and contains no part of the token."""
 
     def __init__(self, why: str, status: str = "invalid_token", scope: str | None = None) -> None:
-        """Create the error; ``status`` and ``scope`` are sent to the client."""
+        """Create the error; ``why`` is for the log, ``status`` and ``scope`` (None: omitted) for the client."""
         super().__init__(why)
         self.client_message = f'{{"status":"{status}"' + (f', "scope":"{scope}"' if scope is not None else "") + "}"
 
@@ -44,7 +44,7 @@ class TokenValidator(Protocol):
     """Validator of tokens, implemented in `ottla.broker.security.authn.jwt_validator`."""
 
     def validate(self, token: str) -> OAuthBearerToken:
-        """Return principal and expiry of a valid token. Raises InvalidToken."""
+        """Return principal and expiry of a valid token. Raises InvalidToken, with a message for the client."""
 
 
 class OAuthBearerSaslServer:

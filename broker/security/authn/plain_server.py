@@ -46,7 +46,7 @@ class PlainSaslServer:
         self.authorization_id = ""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Process the client's only message; return the empty response.
+        """Process the client's only message; set the authorization id and return the empty response.
 
         Raises:
             SaslAuthenticationException: malformed message, unknown user, wrong password, or an authorization id that is

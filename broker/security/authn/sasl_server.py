@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class SaslAuthenticationException(Exception):
-    """SASL authentication of a client failed, with a reason for the log and a message for the client."""
+    """Raised when the SASL authentication of a client fails, with a reason for the log and a message for the client."""
 
     def __init__(self, why: str, client_message: str | None = None) -> None:
         """``why`` is for the log, without secrets; ``client_message`` for the client, None for a generic message."""

@@ -60,7 +60,14 @@ class ScramSaslServer:
         keys_of: ScramKeyLookup,
         token_of: DelegationTokenLookup = no_delegation_tokens,
     ) -> None:
-        """``nonce``: unpredictable server nonce, new for each authentication."""
+        """Create the server side for a mechanism.
+
+        Args:
+            mechanism: ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
+            nonce: unpredictable server nonce, new for each authentication.
+            keys_of: lookup of users' credentials.
+            token_of: lookup of delegation tokens.
+        """
         self._mechanism, self._own_nonce = mechanism, nonce
         self._scram_keys, self._delegation_tokens = keys_of, token_of
         self._first: ClientFirstMessage | None = None
@@ -76,7 +83,7 @@ class ScramSaslServer:
         """Process the client's first or final message; return the server's first or final message.
 
         Raises:
-            SaslAuthenticationException: malformed message, unknown user, or wrong proof.
+            SaslAuthenticationException: malformed message, unknown user or token, too few iterations, or wrong proof.
         """
         try:
             return (

@@ -56,7 +56,9 @@ def _mapping_rule(pattern: re.Pattern[str], replacement: str, case: CaseMapping)
 
 
 def parse_mapping_rules(rules: str) -> PrincipalMapper:
-    """Return the mapping of subjects to principal names, which returns None if no rule matches.
+    """Return the function that maps a certificate's subject to a principal name; it returns None if no rule matches.
+
+    ``rules``: value of the setting; empty for ``DEFAULT``.
 
     Raises:
         InvalidMappingRule: a rule is malformed.

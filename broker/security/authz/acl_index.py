@@ -54,7 +54,7 @@ class AclIndex:
         return len(self._by_id)
 
     def add(self, acl_id: bytes, acl: StandardAcl) -> None:
-        """Add an ACL, replacing an existing one with its id."""
+        """Add an ACL under its id (UUID of the ACL record), replacing an existing one with the same id."""
         self.remove(acl_id)
         self._by_id[acl_id] = acl
         at = acl.resource, acl.name

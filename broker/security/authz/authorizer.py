@@ -71,7 +71,7 @@ class Authorizer:
         return Authorizer(users, is_open=is_open)
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Apply the changed ACLs of a metadata publication and clear the caches."""
+        """Apply the changed ACLs of a metadata publication; if there are any, clear all cached decisions."""
         is_touched = False
         for about in delta.others:
             if about[0] != "acl":
@@ -110,7 +110,7 @@ class Authorizer:
         return decision
 
     def allowed_names(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> Set[str]:
-        """Return the resource names with a cached permission for the operation.
+        """Return the resource names with a cached permission for the operation; others may be undecided.
 
         The set is live: names are added as they are authorized, and it is cleared when ACLs change.
         """

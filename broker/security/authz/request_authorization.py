@@ -40,7 +40,8 @@ def authorize_and_handle(asking: A, request: Any, handler: AuthorizedHandler[A],
     """Call the handler with the authorized part of a request; return its response, or a job that returns it.
 
     If the client lacks a permission for the request as a whole, the handler is not called, and an error response with
-    the error of `DENIAL_ERRORS` is returned.
+    the error of `DENIAL_ERRORS` is returned. ``at_controller``: the rules of the controller's listener apply, else
+    those of a broker's listener.
     """
     spec, splits = asking.spec, False
     for rule in spec.endpoint(at_controller=at_controller).authorization:

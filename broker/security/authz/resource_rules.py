@@ -79,7 +79,10 @@ def split_request(asking: AuthorizableRequest, request: Any, rule: Authorization
 def _row_builder(
     asking: AuthorizableRequest, resource: ResourceType, message: str | None, number: int = 0
 ) -> ErrorResultBuilder:
-    """Return the builder of denied rows; ``number``: index of the result list in the API's error response."""
+    """Return the builder of error rows for denied resources of a type; ``message``: text in the rows, None for none.
+
+    ``number``: index of the result list in the API's error response.
+    """
     spec = asking.spec
     layout = spec.error_response.results[number]
     return ErrorResultBuilder(response_class(spec.key), layout, asking.version, DENIAL_ERRORS[resource], message)
@@ -112,7 +115,10 @@ def _split_resources(asking: AuthorizableRequest, request: Any, rule: ResourceRu
 
 
 def _config_resource(kind: int, name: str) -> tuple[ResourceType, str] | None:
-    """Return the resource that authorizes a configuration; None for an unknown type, which the handler rejects."""
+    """Return the ACL resource (type, name) that protects a configuration; None for an unknown type ``kind``.
+
+    Brokers, broker loggers and client metrics are protected by the cluster.
+    """
     if kind in _CLUSTER_RESOURCES:
         return ResourceType.CLUSTER, CLUSTER_NAME
     known = {RESOURCE_TOPIC: ResourceType.TOPIC, RESOURCE_GROUP: ResourceType.GROUP}.get(kind)
