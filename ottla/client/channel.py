@@ -36,6 +36,7 @@ async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray
 
     Raises:
         Disconnected: the peer closed the connection, or sent no byte for ``timeout_s``.
+        OSError: the connection failed, as `Stream.receive_into`.
     """
     buffer = bytearray(min(size, _FIRST_BUFFER_BYTES))
     done = 0
@@ -51,7 +52,10 @@ async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray
 
 
 class Channel:
-    """Connection to a broker with at most one request in flight. A cancelled call or an invalid response closes it."""
+    """Connection to a broker with at most one request in flight; ``timeout_s`` limits each response.
+
+    A cancelled call or an invalid response closes it.
+    """
 
     def __init__(self, stream: Stream, client_id: str = CLIENT_ID, timeout_s: float = 60.0) -> None:
         self.stream = stream
@@ -68,7 +72,7 @@ class Channel:
         self.versions = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
 
     def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
-        """Return the newest version of an API, up to ``at_most``, that client and broker support.
+        """Return the newest version of an API, up to ``at_most``, that client and broker support, as `negotiate` found.
 
         Raises:
             UnsupportedVersionError: there is no common version.
@@ -127,6 +131,9 @@ async def open_channel(
     env: Env, address: tuple[str, int], client_id: str, timeout_s: float, access: ConnectionSecurity = NO_SECURITY
 ) -> Channel:
     """Open a connection to ``address`` (host, port), request ApiVersions and authenticate; return it.
+
+    ``timeout_s``: time to connect, and of each response. ``access``: TLS and SASL, none by default. On an error the
+    connection is closed.
 
     Raises:
         OSError: the connection failed; AuthenticationFailed: the broker rejected the credentials.

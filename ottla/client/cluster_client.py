@@ -45,7 +45,8 @@ def _address(text: str) -> tuple[str, int]:
 class ClusterClient:
     """Client of a cluster: connections to its brokers, which are discovered by Metadata from bootstrap servers.
 
-    ``bootstrap``: ``host:port``, or several separated by commas.
+    ``bootstrap``: ``host:port``, or several separated by commas. ``timeout_s``: time to connect, and of each response.
+    All methods that send requests raise OSError if a connection fails, and WireError for a malformed response.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class ClusterClient:
         return await self._connect(*last)
 
     async def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request to a bootstrap broker and return its response (`Channel.call`)."""
+        """Send a request to a bootstrap broker and return its response; ``version`` None: the newest common one."""
         return await (await self.bootstrap_channel()).call(request, version)
 
     def avoid_brokers(self, node_ids: Collection[int]) -> None:
@@ -127,10 +128,11 @@ class ClusterClient:
         return answer
 
     async def partitions(self, topic: str, *, create: bool = False) -> list[int]:
-        """Return the sorted partition numbers of a topic once all have leaders; ``create``: create a missing topic.
+        """Return the sorted partition numbers of a topic once all have leaders, within a second; ``create`` the topic.
 
         Raises:
-            ProtocolError: the topic does not exist, or has partitions without leaders for a second.
+            ProtocolError: the topic does not exist, or has partitions without leaders for a second
+                (LEADER_NOT_AVAILABLE).
         """
         for _ in range(20):
             row = (await self.metadata([topic], create=create)).topics[0]
@@ -146,10 +148,11 @@ class ClusterClient:
         self._leaders.clear()
 
     async def leader(self, topic: str, partition: int) -> Channel:
-        """Return a connection to a partition's leader, requesting Metadata if it is not cached.
+        """Return a connection to a partition's leader, requesting Metadata if the leader is not cached.
 
         Raises:
             ProtocolError: LEADER_NOT_AVAILABLE: the leader is unknown.
+            OSError: it cannot be reached.
         """
         if (topic, partition) not in self._leaders:
             await self.metadata([topic])
@@ -183,6 +186,8 @@ class ClusterClient:
         acks: int = -1,
     ) -> int:
         """Produce records as one batch; return its base offset, -1 if ``acks`` is 0 or the broker does not return it.
+
+        ``items``: the records; ``codec``: compression of the batch. A failed batch is not sent again.
 
         Raises:
             ProtocolError: the partition's error in the response.
@@ -234,7 +239,9 @@ class ClusterClient:
     async def read_records(
         self, topic: str, partition: int, offset: int, max_wait_ms: int = 500, *, committed: bool = False
     ) -> DecodedRecords:
-        """Fetch the records from ``offset`` on, and the next offset; ``committed``: with isolation read_committed.
+        """Fetch the records from ``offset`` on, and the next offset; wait at most ``max_wait_ms`` for the first.
+
+        ``committed``: with isolation read_committed. At most 1 MiB is requested; the leader returns at least one batch.
 
         Raises:
             ProtocolError: an error code in the response; WireError: a batch has a bad checksum or is malformed.

@@ -42,11 +42,13 @@ class KerberosLogin(NamedTuple):
 
 
 def parse_kerberos_login(jaas: str | None, service: str | None) -> KerberosLogin:
-    """Return the Kerberos login in ``sasl.jaas.config``; ``service`` is ``sasl.kerberos.service.name``.
+    """Return the Kerberos login in ``sasl.jaas.config`` (``jaas``, None if not set).
+
+    ``service`` is ``sasl.kerberos.service.name``, None if not set; the JAAS option ``serviceName`` may replace it.
 
     Raises:
-        InvalidJaasConfig: ``jaas`` is malformed; ValueError: a setting or the library is missing; the message is one
-        line.
+        InvalidJaasConfig: ``jaas`` is malformed.
+        ValueError: a setting or the library is missing; the message is one line.
     """
     if jaas is None:
         raise ValueError(f"GSSAPI, which is meant where no mechanism is named, needs sasl.jaas.config: {_LINE}")

@@ -24,7 +24,7 @@ _HEAD = "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\
 
 
 class HttpFetchError(Exception):
-    """Document cannot be fetched; the message is the reason."""
+    """Raised if a document cannot be fetched; the message is the reason."""
 
 
 class _ResponseBytes:
@@ -56,8 +56,8 @@ async def http_get(env: Env, url: str, tls: TlsConfig | None = None, *, max_byte
     """Return a document fetched by GET; ``tls``: trusted authorities for ``https``, None for the system's.
 
     Raises:
-        HttpFetchError: an invalid URL, no response within `TIMEOUT_S`, a status other than 200, or more than
-        ``max_bytes``.
+        HttpFetchError: an invalid URL, a failed connection, no response within `TIMEOUT_S`, a status other than 200, or
+            a response of more than ``max_bytes``, head included.
     """
     return await _request(env, url, tls, "GET", b"\r\n", max_bytes)
 
@@ -65,7 +65,10 @@ async def http_get(env: Env, url: str, tls: TlsConfig | None = None, *, max_byte
 async def http_post(
     env: Env, url: str, tls: TlsConfig | None, headers: Mapping[str, str], body: bytes, content_type: str
 ) -> bytes:
-    """Send a body of a content type by POST with further headers; return the body of the response, as `http_get`."""
+    """Send ``body`` by POST with its content type and further headers; return the body of the response.
+
+    ``tls`` and errors are those of `http_get`, with at most `MAX_DOCUMENT_BYTES`.
+    """
     all_headers = {**headers, "Content-Type": content_type, "Content-Length": str(len(body))}
     lines = "".join(f"{name}: {value}\r\n" for name, value in all_headers.items())
     return await _request(env, url, tls, "POST", f"{lines}\r\n".encode() + body)

@@ -18,7 +18,7 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class InvalidJaasConfig(Exception):
-    """JAAS configuration is malformed. The message never contains its text, which has passwords."""
+    """Raised for a malformed JAAS configuration. The message never contains its text, which has passwords."""
 
 
 class JaasLoginModule(NamedTuple):

@@ -29,5 +29,5 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Return the partition of a record key: its murmur2 hash without the sign bit, modulo ``partition_count``."""
+    """Return the partition, from 0, of a key: its murmur2 hash without the sign bit, modulo ``partition_count``."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

@@ -57,13 +57,14 @@ _SECRET = {
 
 
 class TokenUnavailable(OSError):
-    """No OAUTHBEARER token is available. The message contains neither tokens nor secrets."""
+    """Raised if no OAUTHBEARER token is available. The message contains neither tokens nor secrets."""
 
 
 def parse_token_source(values: Mapping[str, str], module: JaasLoginModule, tls: TlsConfig | None) -> BearerTokenSource:
     """Return the OAUTHBEARER token source of a client's settings.
 
-    ``values``: setting values by name; ``module``: the JAAS login module; ``tls``: TLS settings in its options.
+    ``values``: setting values by name; ``module``: the JAAS login module; ``tls``: TLS settings in its options, None
+    for the defaults.
 
     Raises:
         ValueError: a setting is missing or invalid; the message is one line without secrets.
@@ -161,7 +162,11 @@ def _validate_token(text: str, source: BearerTokenSource) -> str:
 
 
 async def _request_token(env: Env, source: BearerTokenSource) -> tuple[str, float]:
-    """Request a token from the token endpoint; return it with its lifetime in ms. Raises TokenUnavailable."""
+    """Request a token from the token endpoint; return it with its lifetime in ms, 0 if it has no expiry time.
+
+    Raises:
+        TokenUnavailable: the request failed, or the response has no valid token.
+    """
     basic = b64encode(f"{source.client_id}:{source.secret}".encode()).decode()
     form = "grant_type=client_credentials" + (f"&scope={source.scope}" if source.scope else "")
     headers = {"Authorization": f"Basic {basic}", "Cache-Control": "no-cache"}

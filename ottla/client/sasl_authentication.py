@@ -20,14 +20,14 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 
 class AuthenticationFailed(OSError):
-    """Broker rejected the SASL mechanism or the credentials."""
+    """Raised if the broker rejects the SASL mechanism or the credentials."""
 
 
 class AuthenticationChannel(Protocol):
     """Interface to a connection with known API versions: `ottla.client.channel.Channel`."""
 
     async def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request, in the newest common version or in ``version``, and return the response message.
+        """Send a request and return the response message; ``version`` None: the newest common version.
 
         Error codes in the response are left to the caller.
         """

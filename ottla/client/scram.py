@@ -89,7 +89,7 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return the salted password by PBKDF2; takes some milliseconds."""
+    """Return the salted password by PBKDF2 with the hash of a SCRAM mechanism; this takes some milliseconds."""
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
@@ -101,7 +101,7 @@ def derive_credential(mechanism: str, salted: bytes, salt: bytes, iterations: in
 
 
 def verify_proof(mechanism: str, keys: ScramCredential, auth_message: str, proof: bytes) -> bool:
-    """Return whether the client's proof over the auth message matches the stored credential, in constant time."""
+    """Return True if the client's proof over the auth message (RFC 5802) matches the credential; in constant time."""
     signature = _mac(mechanism, keys.stored_key, auth_message.encode())
     if len(proof) != len(signature):
         return False
@@ -129,7 +129,7 @@ def _decoded(text: str) -> bytes:
 
 
 def parse_client_first(raw: bytes) -> ClientFirstMessage:
-    """Parse a client-first-message (S-321); channel binding is rejected.
+    """Parse a client-first-message (S-321). One that requires channel binding counts as malformed.
 
     Raises:
         ScramError: the message is malformed or too long.
@@ -141,7 +141,7 @@ def parse_client_first(raw: bytes) -> ClientFirstMessage:
 
 
 def server_first_message(nonce: str, keys: ScramCredential) -> str:
-    """Return the server-first-message; ``nonce``: the client's nonce followed by the server's."""
+    """Return the server-first-message: ``nonce`` (the client's followed by the server's), salt and iteration count."""
     return f"r={nonce},s={b64encode(keys.salt).decode()},i={keys.iterations}"
 
 

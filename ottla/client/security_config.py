@@ -23,7 +23,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class InvalidSecurityConfig(Exception):
-    """Security settings are invalid or contradictory; the message is one line without secrets."""
+    """Raised for invalid or contradictory security settings; the message is one line without secrets."""
 
 
 def _split_list(text: str | None) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def _store(get: SettingLookup, prefix: str, *texts: str) -> TlsStore | None:
 
 
 def parse_tls(get: SettingLookup) -> TlsConfig:
-    """Return the TLS settings in ``ssl.*``.
+    """Return the TLS settings in ``ssl.*``, which ``get`` looks up; files are not read yet.
 
     Raises:
         InvalidSecurityConfig: two settings contradict each other.
@@ -68,10 +68,10 @@ def parse_tls(get: SettingLookup) -> TlsConfig:
 
 
 def parse_login(mechanism: str, jaas: str | None, get: SettingLookup) -> SaslLogin:
-    """Return the SASL credentials in ``sasl.jaas.config``; ``get`` returns other settings for the mechanism.
+    """Return the SASL credentials in ``sasl.jaas.config`` (``jaas``, None if not set); ``get`` looks up other settings.
 
     Raises:
-        InvalidSecurityConfig: ``jaas`` is malformed or has no user, or the mechanism is not supported.
+        InvalidSecurityConfig: ``jaas`` is missing, malformed or has no credentials, or the mechanism is not supported.
     """
     if mechanism == OAUTHBEARER:
         return _parse_oauthbearer(jaas, get)

@@ -41,13 +41,13 @@ class File(Protocol):
         """Write all of ``data`` at ``offset``; raises OSError if it could not be written completely."""
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Return ``size_bytes`` bytes from ``offset`` on, fewer only at the end of the file."""
+        """Return ``size_bytes`` bytes from ``offset`` on, fewer only at the end of the file, none beyond it."""
 
     def truncate(self, size_bytes: int) -> None:
         """Set the length of the file to ``size_bytes``, as ``ftruncate``: cut it, or extend it by zeros."""
 
     def fsync(self) -> None:
-        """Make all writes durable. After an error it must not be retried: the unsynced data may be lost."""
+        """Make all writes durable; blocks. After an error it must not be retried: the unsynced data may be lost."""
 
     def close(self) -> None:
         """Close the file and its descriptor."""
@@ -104,7 +104,7 @@ class FileReadError(OSError):
 
 
 class FileTruncatedError(OSError):
-    """File has become shorter than a range that is being sent from it, because its log was truncated."""
+    """Raised if a file has become shorter than a range that is being sent from it, because its log was truncated."""
 
     def __init__(self, part: FileSlice) -> None:
         size_bytes = part.file.size()
@@ -139,7 +139,7 @@ class Disk(Protocol):
         """Create a directory and its parents if they are missing; ``mode``: access rights of the directory itself."""
 
     def rename(self, old: str, new: str) -> None:
-        """Rename ``old`` to ``new`` atomically, replacing an existing file."""
+        """Rename the file or directory ``old`` to ``new`` atomically, replacing an existing file."""
 
     def unlink(self, path: str) -> None:
         """Remove a file or a symbolic link."""
@@ -148,7 +148,7 @@ class Disk(Protocol):
         """Remove a directory with its contents; of a symbolic link only the link."""
 
     def fsync_dir(self, path: str) -> None:
-        """Make creations, renames and removals in a directory durable."""
+        """Make creations, renames and removals in a directory durable; blocks."""
 
     def stat(self, path: str) -> FileStat:
         """Return size and modification time of a file or directory, without opening it."""
@@ -157,7 +157,10 @@ class Disk(Protocol):
         """Return total and available bytes of the file system that contains ``path``."""
 
     def lock(self, path: str) -> File | None:
-        """Create and lock the file at ``path`` without waiting; return it, or None if the lock is held already."""
+        """Create and lock the file at ``path`` without waiting; return it, or None if the lock is held already.
+
+        Closing the file, or the end of the process, releases the lock.
+        """
 
     def private(self) -> PrivateDisk:
         """Return a view of the disk for the metadata log: new files are readable by their owner only.
@@ -167,7 +170,10 @@ class Disk(Protocol):
 
 
 class DiskView:
-    """Base of a disk that changes some calls to another one: passes on all but open, makedirs and private."""
+    """Base of a disk that changes some calls to another one.
+
+    It passes all calls on to ``under``, except `open`, `makedirs` and `private`, which subclasses define.
+    """
 
     def __init__(self, under: Disk) -> None:
         self._under = under
@@ -206,7 +212,7 @@ class PrivateDisk(DiskView):
 
 
 def read_file(disk: Disk, path: str) -> bytes:
-    """Return the contents of a small file."""
+    """Return the contents of a small file; raises OSError."""
     with closing(disk.open(path, readonly=True)) as file:
         return file.pread(file.size(), 0)
 

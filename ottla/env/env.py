@@ -25,7 +25,7 @@ FOREVER_S = float("inf")
 
 
 class ChildDied(Exception):
-    """Child process of `Env.in_process` ended without a result: killed, or out of memory."""
+    """Raised if the child process of `Env.in_process` ends without a result: killed, or out of memory."""
 
 
 class WorkerContext(NamedTuple):
@@ -93,10 +93,18 @@ class Stream(Protocol):
         """
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Send bytes and `FileSlice` objects in order. Raises OSError if the connection failed."""
+        """Send bytes and `FileSlice` objects in order; return when the system has accepted all of them.
+
+        Raises:
+            OSError: the connection failed, or a file could not be read (FileReadError, FileTruncatedError).
+        """
 
     def close(self) -> None:
-        """Close the connection; data that is not sent yet is not waited for. Waiting calls of other tasks fail."""
+        """Close the connection at once, without waiting; TLS sends a close_notify if that does not block.
+
+        Bytes that were sent already are still delivered. Tasks that wait on the stream get an error. Closing again has
+        no effect.
+        """
 
 
 class AcceptedStream(Stream, Protocol):
@@ -135,7 +143,7 @@ class StreamListener(Protocol):
     """Callback for a new connection while descriptors run low: closes idle connections, returns their number."""
 
     async def accept(self) -> AcceptedStream:
-        """Wait for the next connection and return it."""
+        """Wait for the next connection and return it, before its TLS handshake. Raises OSError if the socket failed."""
 
     def close(self) -> None:
         """Close the listening socket; accepted connections stay open."""
@@ -159,11 +167,15 @@ class Network(Protocol):
     ) -> StreamListener:
         """Listen on ``host`` and ``port`` (0: a free port), with TLS if ``tls`` is given.
 
-        Raises OSError if the address cannot be bound, InvalidTlsConfig.
+        ``buffers``: sizes of the socket buffers of accepted connections. Raises OSError if the address cannot be bound,
+        InvalidTlsConfig if keys or certificates cannot be used.
         """
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Open a connection, with TLS if ``tls`` is given. Raises OSError if it fails, InvalidTlsConfig."""
+        """Open a connection, with TLS if ``tls`` is given; the TLS handshake is complete when it returns.
+
+        Raises OSError if the connection fails or the certificate is not trusted, InvalidTlsConfig.
+        """
 
 
 class Env(Protocol):
@@ -188,7 +200,7 @@ class Env(Protocol):
         """Return the current resource usage of the process."""
 
     async def sleep(self, seconds: float) -> None:
-        """Suspend the task for ``seconds``; `FOREVER_S` until it is cancelled."""
+        """Suspend the task for ``seconds``; `FOREVER_S` until it is cancelled. 0 yields to other tasks."""
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
         """Return a context manager that cancels its body after ``seconds``, as ``trio.move_on_after``.
@@ -199,17 +211,18 @@ class Env(Protocol):
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
         """Return an awaitable that runs ``work`` in a thread and returns its result or raises its exception.
 
-        ``work`` blocks or releases the interpreter lock (fsync, open). Each pool has its own limit of threads, so that
-        urgent work does not queue behind other work.
+        ``work`` blocks or releases the interpreter lock (fsync, open). Each pool (``lane``) has its own limit of
+        threads, so that urgent work does not queue behind other work. Raises OSError EAGAIN if the system grants no
+        thread.
         """
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
         """Return credentials to accept Kerberos tickets with the keys in a keytab. Raises InvalidKeytab."""
 
     def kerberos_initiator(self, identity: KerberosIdentity, service: str) -> GssInitiator:
-        """Return the client side of a GSS-API context with ``service`` (``kafka@host``).
+        """Return the client side of a GSS-API context of ``identity`` with ``service`` (``kafka@host``).
 
-        Blocks: call it in a thread. Raises InvalidKeytab.
+        Blocks: call it in a thread. Raises InvalidKeytab if there is no usable key or ticket.
         """
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:

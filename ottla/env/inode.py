@@ -61,7 +61,7 @@ class Inode:
         self.pending.clear()
 
     def drop_dirty_pages(self) -> None:
-        """Drop the unsynced operations after a failed fsync: no later sync writes them, but reads return them."""
+        """Simulate a failed fsync: no later sync writes the operations unsynced now, but reads return them."""
         self.dropped = self.dropped or bool(self.pending)
         self.pending.clear()
 

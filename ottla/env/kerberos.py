@@ -6,11 +6,11 @@ from typing import NamedTuple, Protocol
 
 
 class InvalidKeytab(OSError):
-    """Keytab or credential cache cannot be used, or the GSS-API library is missing; the message is one line."""
+    """Raised if a keytab or credential cache, or the GSS-API library, cannot be used; the message is one line."""
 
 
 class InvalidTicket(Exception):
-    """Kerberos ticket or GSS-API token is not valid."""
+    """Raised for an invalid Kerberos ticket or GSS-API token."""
 
 
 class Keytab(NamedTuple):

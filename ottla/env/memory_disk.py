@@ -19,7 +19,7 @@ FaultHook = Callable[[str, str], OSError | None]
 
 
 class ProcessKilled(BaseException):
-    """Simulated process was killed at or before this disk call. Only the simulator may catch it."""
+    """Raised by a disk call at or after which the simulated process is killed. Only the simulator may catch it."""
 
 
 class MemoryDisk:
@@ -70,7 +70,7 @@ class MemoryDisk:
         self.durable_files = dict(files)
 
     def move_dir(self, old: str, new: str) -> None:
-        """Rename a directory with its contents, in the current and the durable state."""
+        """Rename directory ``old`` to ``new`` with its contents, in the current and the durable state."""
         for table in (self.files, self.durable_files):
             for path in [p for p in table if p.startswith(old + "/")]:
                 table[new + path[len(old) :]] = table.pop(path)
@@ -80,7 +80,7 @@ class MemoryDisk:
                 names[new] = None
 
     def _surviving_dirs(self) -> dict[str, None]:
-        """Return the directories that survive a power failure: also unsynced new ones, as on most file systems."""
+        """Return the directories, as keys, that survive a power failure: unsynced new ones too."""
         return {**self.durable_dirs, **self.dirs}
 
 
@@ -181,7 +181,12 @@ class DiskSession:
         self.died()
 
     def enter(self, call: str, path: str) -> None:
-        """Begin a disk call: run the callback, kill the process if `kill_at` is reached, raise an injected error."""
+        """Begin a disk call: run the callback, then raise an error if one is due.
+
+        Raises:
+            ProcessKilled: the process is dead, or `kill_at` is reached, which kills it.
+            OSError: the error that the fault hook injects.
+        """
         if self.on_call is not None:
             self.on_call(call)
         self.was_dead_at_call = self.dead
@@ -202,7 +207,11 @@ class DiskSession:
             self.on_call(call)
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open a file like `Disk.open`; the name of a new file is not durable before its directory is synced."""
+        """Open a file like `Disk.open`; the name of a new file is not durable before its directory is synced.
+
+        Raises:
+            FileNotFoundError: there is no such file, or no directory for it; PermissionError: the file is not writable.
+        """
         self.enter("open", path)
         inode = self.disk.files.get(path)
         if inode is None:
@@ -229,7 +238,7 @@ class DiskSession:
         return path in self.disk.dirs
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted."""
+        """Return the names in a directory, sorted. Raises FileNotFoundError."""
         self.enter("listdir", path)
         if path not in self.disk.dirs:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
@@ -252,7 +261,10 @@ class DiskSession:
             self.disk.dirs["/".join(parts[:end])] = None
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or a directory with its contents atomically, replacing an existing file."""
+        """Rename a file or a directory with its contents atomically, replacing an existing file.
+
+        A power failure may undo it until the parent directory is synced.
+        """
         self.enter("rename", old)
         files, dirs = self.disk.files, self.disk.dirs
         if old in files:
@@ -265,7 +277,7 @@ class DiskSession:
         self.disk.renamed_dirs.append((old, new))
 
     def unlink(self, path: str) -> None:
-        """Remove a file."""
+        """Remove a file; a power failure may undo it until its directory is synced. Raises FileNotFoundError."""
         self.enter("unlink", path)
         if path not in self.disk.files:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 
 
 class InvalidTlsConfig(OSError):
-    """Keys or certificates cannot be used; the message is one line without secrets. The files may be replaced later."""
+    """Raised if keys or certificates cannot be used; the message is one line without secrets.
+
+    It is an OSError, as the files may be replaced later.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ MAX_CONCURRENT = 500
 
 
 async def for_each_concurrently(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
-    """Await ``work`` for each item, at most `MAX_CONCURRENT` at a time; an exception cancels the other calls.
+    """Await ``work`` for each item, at most `MAX_CONCURRENT` at a time; return when all have ended.
 
-    A trio nursery alone has no limit.
+    An exception cancels the other calls and is raised (in an ExceptionGroup). A trio nursery alone has no limit.
     """
     free = trio.Semaphore(MAX_CONCURRENT)
 

@@ -12,7 +12,7 @@ ChargeQuota = Callable[[int], None]
 
 
 def no_quota(count: int) -> None:
-    """Do nothing: a `ChargeQuota` without a limit."""
+    """Charge no quota for ``count`` partitions: a `ChargeQuota` without a limit."""
 
 
 class PendingRequest:
@@ -30,12 +30,12 @@ class PendingRequest:
         self._error: Exception | None = None
 
     def complete(self, answer: Any) -> None:
-        """Set the response and wake the caller of `wait`."""
+        """Set the response ``answer`` and wake the caller of `wait`; called once, and not after `fail`."""
         self._response = answer
         self._done.set()
 
     def fail(self, error: Exception) -> None:
-        """Set an exception for `wait` to raise, unless the request is completed or failed already."""
+        """Set the exception for `wait` to raise; no effect if the request is completed or failed already."""
         if not self._done.is_set():
             self._error = error
             self._done.set()

@@ -45,7 +45,7 @@ class Remainder(Generic[T]):
 
 
 def sort_job(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Generator[None, None, list[T]]:
-    """Return the items sorted, as a job that sorts chunks and merges them."""
+    """Return the items as a sorted list, by ``key`` if it is given, as a job; equal items keep their order."""
     every: list[Any] = list(items)
     if len(every) <= SORT_CHUNK:
         every.sort(key=key)
@@ -63,7 +63,7 @@ def sort_job(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Gener
 
 
 def free_job(items: dict[Any, Any] | set[Any] | list[Any]) -> Job[None]:
-    """Empty a collection, as a job: freeing very many items at once blocks the event loop."""
+    """Empty the collection ``items``, as a job: freeing very many items at once blocks the event loop."""
     pop: Callable[[], Any] = items.popitem if isinstance(items, dict) else items.pop
     for number in range(1, len(items) + 1):
         pop()

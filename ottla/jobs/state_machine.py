@@ -138,7 +138,10 @@ class StateMachine(Protocol[R]):
     """Replicated state machine: its state is the result of replaying the records of its log."""
 
     def handle(self, now_ms: int, event: Any) -> Effects[R]:
-        """Return the effects of an event (a request or an expired timer) without changing replayed state."""
+        """Return the effects of an event (a request or an expired timer) without changing replayed state.
+
+        ``now_ms``: wall clock in ms.
+        """
 
     def replay(self, offset: int, record: R) -> None:
         """Apply one record of the log at ``offset`` to the state."""
@@ -149,7 +152,7 @@ class TransactionalStateMachine(StateMachine[R], Protocol[R]):
     """State machine whose log has transactional records (group coordinator: TxnOffsetCommit)."""
 
     def replay_pending(self, offset: int, producer_id: int, record: R) -> None:
-        """Buffer a record of a producer's open transaction."""
+        """Buffer a record of a producer's open transaction, without applying it."""
 
     def replay_end(self, producer_id: int, *, commits: bool) -> None:
         """Apply (``commits``) or discard the buffered records of a producer's transaction, at its marker."""

@@ -19,7 +19,7 @@ STABLE_AFTER_S = 600.0
 
 
 async def supervise(env: Env, name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run a task until it returns; log each failure and restart it with exponential backoff.
+    """Run the task ``work`` until it returns; log each failure under ``name`` and restart it with exponential backoff.
 
     Raises:
         AssertionError: a failed assertion of the task. BaseException: cancellation.
@@ -42,7 +42,7 @@ async def supervise(env: Env, name: str, work: Callable[[], Awaitable[None]]) ->
 
 
 async def run_logging_failure(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run a task once; log its failure instead of raising it.
+    """Run the task ``work`` once; log its failure under ``name`` instead of raising it.
 
     Raises:
         AssertionError: a failed assertion of the task. BaseException: cancellation.
@@ -56,7 +56,7 @@ async def run_logging_failure(name: str, work: Callable[[], Awaitable[None]]) ->
 
 
 def is_broken_invariant(error: BaseException) -> bool:
-    """Return whether an error, or an error in an exception group, is an AssertionError."""
+    """Return True if an error, or an error in an exception group, is an AssertionError, which stops the node."""
     if isinstance(error, BaseExceptionGroup):
         return any(is_broken_invariant(x) for x in error.exceptions)
     return isinstance(error, AssertionError)

@@ -74,9 +74,9 @@ class TimeSlice:
             return result
 
     async def run(self, job: Job[T]) -> T:
-        """Run a job to its end and return its result.
+        """Run a job to its end and return its result, yielding to other tasks when the time slice is used up.
 
-        A cancellation is raised in the job at its current yield.
+        Exceptions of the job are raised. A cancellation is raised in the job at its current yield.
         """
         result = self.start(job)
         return await result if isinstance(result, CoroutineType) else cast("T", result)
