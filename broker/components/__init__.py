@@ -1,1 +1,1 @@
-"""Components of a node, and the order in which they start and stop."""
+"""Components of a node: their creation and connections, and the start of listeners and background tasks."""

@@ -1,5 +1,7 @@
 """Composition root of a node: creates the components and connects them, but starts none.
 
+Components that few nodes need are created, and then started, on first use.
+
 Source: ``BrokerServer.startup`` (apache/kafka 4.3.1).
 """
 

@@ -1,4 +1,4 @@
-"""Connections to other brokers, one to each, for transactions and share groups."""
+"""Connections to other brokers, one to each, for transactions, share groups and `__remote_log_metadata`."""
 
 from __future__ import annotations
 

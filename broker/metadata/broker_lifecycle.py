@@ -65,7 +65,7 @@ class RegistrationRejected(Exception):
 
 
 class BrokerLifecycleManager:
-    """Registration of this broker process, its heartbeats and its controlled shutdown."""
+    """Registration of this broker process, its heartbeats and its controlled shutdown, with the `BrokerState`."""
 
     def __init__(
         self,

@@ -17,7 +17,10 @@ NodeEndpoint = tuple[int, str, int, str | None]
 
 
 class MetadataCache:
-    """Cache of the image for request handlers; set by the metadata publisher only."""
+    """Cache of the metadata image for request handlers of one kind of listeners.
+
+    The publisher sets the image of brokers' listeners, `set_image` that of controller listeners.
+    """
 
     def __init__(self, config: NodeConfig, cluster_id: str, kraft_version: Callable[[], int]) -> None:
         self._config = config
@@ -32,7 +35,7 @@ class MetadataCache:
         return self._kraft_version()
 
     def set_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Set the image without applying it to partitions, for controller listeners."""
+        """Set the committed image, for request handlers on controller listeners; ``delta`` is not used."""
         self.image = image
 
     def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[NodeEndpoint]:

@@ -99,7 +99,7 @@ class ControllerForwarder:
             self.create_topic(name, -1, -1, {})
 
     def streams_internal_topics(self, now_ms: Callable[[], int]) -> StreamsInternalTopics:
-        """Return the creator of streams groups' internal topics, created on first use."""
+        """Return the creator of streams groups' internal topics, created on first use; ``now_ms``: wall clock."""
         if self._streams_topics is None:
             # lazy: 1.5 ms, 44 kB
             from ottla.broker.metadata.streams_internal_topics import StreamsInternalTopics

@@ -48,7 +48,7 @@ class BoundListeners:
         """Bind the listeners for clients and other brokers.
 
         Raises:
-            BindError: An address is in use or not local.
+            BindError, InvalidKeytab: as `bind`; sockets that are bound already stay open until `close`.
         """
         for at in self._config.client_listeners:
             self.clients[at.name] = await self.bind(at.host, at.port, at.name)
@@ -57,7 +57,7 @@ class BoundListeners:
         """Bind the metrics listener, if configured.
 
         Raises:
-            BindError: the address is in use, or not local.
+            BindError: as `bind`.
         """
         address = self._config.values.get(METRICS_LISTENER)
         if address:
@@ -67,8 +67,10 @@ class BoundListeners:
     async def bind_controllers(self, kept: Sequence[ListenerEndpoint] = ()) -> None:
         """Bind the controller listeners; for a configured port 0 the port of ``kept`` is used again if it is free.
 
+        ``kept``: controller endpoints of this node at its last start.
+
         Raises:
-            BindError: An address is in use or not local.
+            BindError, InvalidKeytab: as `bind`.
         """
         ports = {x.name: x.port for x in kept}
         for at in self._config.controller_listeners:

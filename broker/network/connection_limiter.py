@@ -52,7 +52,7 @@ class LimitedListener(Protocol):
 
 
 class ConnectionLimiter:
-    """Limiter of the number and rate of connections, over all broker listeners or all controller listeners."""
+    """Limiter of the number and rate of connections: one for all broker listeners, one for all controller listeners."""
 
     def __init__(
         self, env: Env, config: NodeConfig, listeners: Mapping[str, LimitedListener], protected: str | None

@@ -59,7 +59,10 @@ def _row(connection: Connection, now_ms: float) -> dict[str, Any]:
 
 
 def render_connections(node_id: int, connections: Collection[Connection], now_ms: float) -> Job[list[bytes]]:
-    """Return pieces of the JSON document with a row for each connection, as a job that yields after each row."""
+    """Return pieces of the JSON document with a row for each connection, as a job that yields after each row.
+
+    ``now_ms``: monotonic time.
+    """
     rows = []
     for connection in connections:
         rows.append(json.dumps(_row(connection, now_ms)))

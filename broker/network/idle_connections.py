@@ -21,14 +21,17 @@ CLOSED_FRACTION = 64
 
 
 class ClosableConnection(Protocol):
-    """Interface of a connection; implemented by `ottla.broker.network.connection.Connection`."""
+    """Connection as `close_most_idle` uses it; implemented by `ottla.broker.network.connection.Connection`."""
 
     has_received: bool
     is_authenticated: bool
     is_closed: bool
 
     def idle_ms(self, now_ms: float) -> float:
-        """Return the time in ms waited for the client to send or read; 0 while a request is processed."""
+        """Return how long (ms) the client has neither sent a request nor read a response; 0 during a request.
+
+        ``now_ms``: monotonic time.
+        """
 
     def close(self) -> None:
         """Close the socket; the connection's task ends by itself."""

@@ -53,7 +53,10 @@ class SecureConnection(Connection):
             self._limit = self._authentication_limit = min(self._limit, security.max_receive_bytes)
 
     def idle_ms(self, now_ms: float) -> float:
-        """Return the idle time in ms; infinite after the authentication timeout."""
+        """Return the idle time in ms, or infinity after the authentication timeout, so that the connection is closed.
+
+        ``now_ms``: monotonic time. Without a received byte the idle time counts from the acceptance.
+        """
         if self._accepted_ms is not None and now_ms - self._accepted_ms > AUTHENTICATION_TIMEOUT_MS:
             return float("inf")
         if self._accepted_ms is not None and not self.has_received:

@@ -52,7 +52,7 @@ class ClientMetricsInstance:
         self.expires_ms = 0.0
 
     def check_get_request(self, now_ms: float) -> None:
-        """Check that a GetTelemetrySubscriptions request is not too early, and record it.
+        """Check that a GetTelemetrySubscriptions request at ``now_ms`` (monotonic) is not too early, and record it.
 
         It is too early within one push interval of the last such request or push, unless the last push was refused with
         UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE. A request that passes resets `last_error` to NONE.
@@ -68,6 +68,9 @@ class ClientMetricsInstance:
 
     def check_push_request(self, request: PushTelemetryRequest, now_ms: float, most_bytes: int) -> None:
         """Check a PushTelemetry request and record its time, its ``terminating`` flag and the resulting `last_error`.
+
+        A push is too early within one push interval of the last one, unless a GetTelemetrySubscriptions request was
+        accepted since, or it is terminating. ``now_ms``: monotonic time.
 
         Raises:
             ProtocolError: INVALID_REQUEST after a terminating push; THROTTLING_QUOTA_EXCEEDED: too early;
@@ -123,12 +126,12 @@ class ClientMetricsInstanceCache:
     def get_or_create(
         self, ident: bytes, attributes: ClientAttributes, peer: Peer, now_ms: float
     ) -> ClientMetricsInstance:
-        """Return the instance with this id, with its current subscription; create it if the id is unknown.
+        """Return the instance with the id ``ident``, with its current subscription; create it if the id is unknown.
 
-        The instance becomes the most recently active one, and its expiry is extended. An instance whose subscription
-        was merged before `set_subscriptions` is replaced by a new one with the same attributes. A new instance is
-        removed when the connection of ``peer`` is closed; beyond `MAX_CLIENT_METRICS_INSTANCES` the least recently
-        active one is removed.
+        The instance becomes the most recently active one, and its expiry is extended (``now_ms``: monotonic time). An
+        instance whose subscription was merged before `set_subscriptions` is replaced by a new one with the same
+        attributes. A new instance is removed when the connection of ``peer`` is closed; beyond
+        `MAX_CLIENT_METRICS_INSTANCES` the least recently active one is removed.
         """
         found = self._instances.pop(ident, None)
         self._remove_expired(now_ms)

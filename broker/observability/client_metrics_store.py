@@ -53,8 +53,8 @@ class ClientMetricsStore:
     def add_push(self, instance: ClientMetricsInstance, data: bytes, now_ms: float) -> Job[None]:
         """Store the values of a push, as a job; ``data`` is OpenTelemetry's ``MetricsData``, not compressed.
 
-        Expired values of all clients are removed first. A message that proves malformed leaves the values before that
-        point.
+        Values of all clients that have expired at the monotonic time ``now_ms`` are removed first. A message that
+        proves malformed leaves the values before that point.
 
         Raises:
             WireError: The message is malformed.
@@ -74,6 +74,7 @@ class ClientMetricsStore:
         """Store a sample, or count it as dropped if it exceeds the limit of its client or of the store.
 
         A delta is added to the stored value. A client is stored with its first value only, as clients choose their ids.
+        ``until_ms``: monotonic time at which the values of the client expire.
         """
         kept = self._clients.get(instance.client_instance_id) or _ClientValues(
             _format_labels(_identity_labels(instance))
@@ -101,7 +102,10 @@ class ClientMetricsStore:
             self._size_bytes -= self._clients.pop(ident).size_bytes
 
     def render(self, now_ms: float) -> Generator[None, None, list[str]]:
-        """Return all samples in the Prometheus text format, grouped by name, as a job."""
+        """Return all samples in the Prometheus text format, as a job: the header of each family and its samples.
+
+        Values that have expired at the monotonic time ``now_ms`` are removed.
+        """
         self._remove_expired(now_ms)
         by_name: dict[str, list[tuple[str, Labels, _SeriesValue]]] = {}
         for kept in list(self._clients.values()):

@@ -56,7 +56,10 @@ class RequestSampler:
         """Histograms at the rotation before the last, by API name and stage."""
 
     def add_samples(self, page: MetricsBuilder, now_ms: float) -> Job[None]:
-        """Add the samples of each API that had requests, as a job; rotate the histograms every `WINDOW_MS`."""
+        """Add the samples of each API that had requests, as a job; rotate the histograms every `WINDOW_MS`.
+
+        ``now_ms``: monotonic time.
+        """
         rotates = now_ms - self._rotated_ms >= WINDOW_MS
         if rotates:
             self._rotated_ms, self._previous, self._current = now_ms, self._current, {}

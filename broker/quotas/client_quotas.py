@@ -88,7 +88,7 @@ class ClientQuotaManager(QuotaTable[Rate]):
     def record_and_get_throttle_ms(self, client: QuotaClient, client_id: str, value: float, about_ms: float) -> int:
         """Like `maybe_record_and_get_throttle_ms`, but the value stays recorded even if the client is throttled.
 
-        The cached `QuotaBinding` of the connection is neither used nor set.
+        The cached `QuotaBinding` of the connection is neither used nor set. ``about_ms``: wall clock.
         """
         bound = self.binding(client.principal, client_id)
         return 0 if bound.limit == UNLIMITED else self._record_and_measure(client, bound, value, about_ms, keep=True)
@@ -171,7 +171,7 @@ class QuotaManagers:
         """Return the throttle time in ms of a fetch that would return ``size_bytes``, by its fetch and request quotas.
 
         If it is 0, the bytes are recorded. If it is positive they are not, as the caller must answer without records;
-        it is also stored in ``peer.throttle_ms``.
+        it is also stored in ``peer.throttle_ms``. ``about_ms``: arrival of the request, wall clock.
         """
         requested_ms = self.request_throttle_ms(peer, client_id)
         delay_ms = self.fetch.maybe_record_and_get_throttle_ms(peer, client_id, size_bytes, about_ms)

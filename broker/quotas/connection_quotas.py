@@ -141,7 +141,7 @@ class ConnectionQuotas:
     def ip_throttle_ms(self, listener: str, host: str, now_ms: float) -> int:
         """Record a connection in the creation rate of its IP address; return 0, or the delay in ms to its close.
 
-        A connection above the rate is removed from all rates again, as it is not accepted.
+        A connection above the rate is removed from all rates again, as it is not accepted. ``now_ms``: monotonic time.
         """
         host = normalize_host(host)
         rates = self.limits.ip_rates

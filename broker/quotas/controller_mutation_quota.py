@@ -20,7 +20,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class TokenBucket:
-    """Token bucket of a client; one token for each partition created or deleted."""
+    """Token bucket of a client; one token for each partition created or deleted. ``now_ms``: monotonic time."""
 
     __slots__ = ("_tokens", "_updated_ms")
 
@@ -29,7 +29,10 @@ class TokenBucket:
         self._updated_ms: float | None = None
 
     def measure(self, rate: float, now_ms: float) -> float:
-        """Refill the bucket and return its tokens; ``rate`` is in tokens per second."""
+        """Refill the bucket, up to the tokens of eleven seconds, and return its tokens, possibly negative.
+
+        ``rate`` is in tokens per second, ``now_ms`` the monotonic time. The first call fills the bucket.
+        """
         most = SAMPLES * rate
         if self._updated_ms is None:
             self._tokens = most
@@ -39,7 +42,10 @@ class TokenBucket:
         return self._tokens
 
     def record(self, count: float, rate: float, now_ms: float) -> float:
-        """Remove ``count`` tokens, possibly below zero, and return the rest; ``rate`` is in tokens per second."""
+        """Refill the bucket, remove ``count`` tokens, possibly below zero, and return the rest.
+
+        ``rate`` is in tokens per second, ``now_ms`` the monotonic time.
+        """
         self._tokens = self.measure(rate, now_ms) - count
         return self._tokens
 

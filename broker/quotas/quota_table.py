@@ -41,7 +41,10 @@ class RequestClock(Protocol):
 
 
 class QuotaClient(Protocol):
-    """Interface of a client with quotas; implemented by `ottla.broker.requests.peer.Peer`."""
+    """Client of a connection, as quotas see it; implemented by `ottla.broker.requests.peer.Peer`.
+
+    A quota sets ``throttle_ms``, for which the connection is then muted.
+    """
 
     principal: str
     throttle_ms: int
@@ -152,7 +155,7 @@ class Rate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: float) -> tuple[float, float]:
-        """Return the rate per second, and its window in ms."""
+        """Return the rate per second at ``now_ms`` (monotonic), and the length of its window in ms."""
         self._close_fast_path()
         samples = self._samples
         if not samples:
@@ -277,7 +280,8 @@ class QuotaTable(Generic[C]):
     def counter(self, counter_key: tuple[str, str], now_ms: float) -> C:
         """Return the counter with a key, created if needed, as the last one used; remove expired counters.
 
-        Beyond `MAX_QUOTA_COUNTERS` the one that was unused for longest is removed, and its client is counted from zero.
+        ``now_ms``: monotonic time. Beyond `MAX_QUOTA_COUNTERS` the one that was unused for longest is removed, and its
+        client is counted from zero.
         """
         found = self._counters.pop(counter_key, None)
         self._remove_expired(now_ms)

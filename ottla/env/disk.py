@@ -229,7 +229,11 @@ def write_file(
     """Replace the contents of a small file atomically: write and sync ``.tmp``, rename it, sync the directory.
 
     ``sync`` False omits both syncs; ``sync_dir``, if not None, determines whether the directory is synced. ``keep`` is
-    the path to which the previous file is renamed; None to replace it.
+    the path to which the previous file is renamed before, so that for a moment no file is at ``path``; None to replace
+    it.
+
+    Raises:
+        OSError: a call failed; the file has the previous or the new contents, or with ``keep`` may be missing.
     """
     temporary = path + ".tmp"
     with closing(disk.open(temporary, create=True)) as file:

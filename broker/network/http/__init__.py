@@ -1,1 +1,1 @@
-"""HTTP/1.1 server of a node for metrics and health checks; imported only if `ottla.metrics.listener` is set."""
+"""HTTP/1.1 server of a node: metrics and health checks, console, fault injection; imported only if needed."""

@@ -49,7 +49,7 @@ def test_bursts_are_reported_together_with_the_time_of_the_first(fixture: Counte
     assert fixture.reports == [(ApiKey.PRODUCE, count, 100 * count, 10 * count, 3.0)]
 
 
-def test_report_returns_what_is_unreported_once(fixture: CounterFixture) -> None:
+def test_report_hands_over_unreported_counts_once(fixture: CounterFixture) -> None:
     fixture.counter.report()
     assert fixture.reports == []
     fixture.burst(PRODUCE, 3)

@@ -127,7 +127,11 @@ class UnsecuredJwtValidator:
     """Validator of unsigned tokens, for development: used only with the callback handler for unsigned tokens."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
-        """``options``: JAAS options of the handler. Raises ValueError for an invalid clock skew."""
+        """Create a validator with the JAAS options of the callback handler; ``now_ms`` returns the wall clock.
+
+        Raises:
+            ValueError: the option for the clock skew is invalid.
+        """
         self._now_ms = now_ms
         self._subject = options.get("unsecuredValidatorPrincipalClaimName", "").strip() or "sub"
         self._scope = options.get("unsecuredValidatorScopeClaimName", "").strip() or "scope"

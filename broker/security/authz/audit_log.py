@@ -134,7 +134,7 @@ class AuditLog:
             self._suppressed += 1
 
     def _start_interval(self, now_ms: float) -> None:
-        """Start a new minute: queue lines with the counts of repeated and suppressed lines."""
+        """Start a new minute at ``now_ms`` (monotonic): queue lines with counts of repeated and suppressed lines."""
         again = "%d times more within a minute: %s"
         self._pending += [(level, again, times, line) for (level, line), times in self._logged.items() if times]
         if self._suppressed:
