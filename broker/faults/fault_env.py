@@ -37,7 +37,7 @@ Address = tuple[str, int]
 
 
 class FaultClock:
-    """Clock that tests can advance; sleeps and time-outs that have expired by then complete at once."""
+    """Clock that tests can advance; sleeps and time-outs that have then expired complete at once."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
@@ -252,7 +252,7 @@ class FaultDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open a file; creating an empty file does not fail on a full disk.
+        """Open a file as `Disk.open`, with faults for its writes; creating an empty file does not fail on a full disk.
 
         Raises:
             OSError: The file cannot be opened.

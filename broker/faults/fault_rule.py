@@ -117,7 +117,7 @@ class FaultRule:
         self.set_limits(limits)
 
     def set_limits(self, limits: FaultLimits) -> None:
-        """Replace the limits; the counters of calls are not reset."""
+        """Replace the limits; the counters of calls are not reset, the random numbers start again from the seed."""
         self.limits = limits
         self._random = _RandomNumbers(limits.seed)
 

@@ -50,7 +50,7 @@ class ListenerConnections(Protocol):
 
 
 class MetricSources(NamedTuple):
-    """Components of a node that export metrics."""
+    """Components of a node, and functions that return its current state, from which metrics are collected."""
 
     log_dirs: LogDirs
     replica_manager: ReplicaManager

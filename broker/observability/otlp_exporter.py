@@ -48,7 +48,7 @@ class OtlpExporter:
         """Paths whose last export failed."""
 
     async def run(self) -> None:
-        """Export until cancelled."""
+        """Export until cancelled; the first metrics are sent after one interval."""
         async with trio.open_nursery() as nursery:
             if self._tracer is not None:
                 nursery.start_soon(self._run_spans, self._tracer)

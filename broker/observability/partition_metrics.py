@@ -50,7 +50,10 @@ def add_log_metrics(page: MetricsBuilder, log_dirs: LogDirs) -> Job[int]:
 
 
 def add_replica_metrics(page: MetricsBuilder, replicas: ReplicaManager) -> Job[None]:
-    """Add replication metrics of each partition led here, and the totals over all hosted partitions, as a job."""
+    """Add replication metrics of each partition led here, and the totals over all hosted partitions, as a job.
+
+    Of the hosted partitions only the first `MAX_METRICS_PARTITIONS` get samples of their own.
+    """
     leader_count = under_replicated = under_min_isr = at_min_isr = max_lag = 0
     hosted = list(replicas)
     for number, replica in enumerate(hosted, 1):
@@ -105,7 +108,10 @@ def _add_led_partition(
 
 
 def add_traffic_metrics(page: MetricsBuilder, replicas: ReplicaManager) -> Job[None]:
-    """Add the traffic metrics of each topic, and their totals over all topics without a label, as a job."""
+    """Add the traffic metrics of each topic, and their totals over all topics without a label, as a job.
+
+    Only the first `MAX_METRICS_TOPICS` topics get samples of their own; the totals include removed topics.
+    """
     total = TopicTraffic()
     total.add(replicas.removed_traffic)
     total.add(replicas.unknown_traffic)

@@ -16,7 +16,10 @@ from ottla.wire.framing import RequestFrame
 
 
 def bucket_of(elapsed_us: int) -> int:
-    """Return the histogram bucket of a latency in microseconds: four buckets for each power of two."""
+    """Return the histogram bucket of a latency in microseconds: four buckets for each power of two, from 0.
+
+    Below 4 µs each microsecond has its own.
+    """
     bits = elapsed_us.bit_length()
     return (bits << 2) + (elapsed_us >> (bits - 3) & 3) if bits > 2 else elapsed_us
 
@@ -148,7 +151,7 @@ class RequestMetrics:
 
 
 def error_codes(response: Message) -> Iterator[int]:
-    """Yield the error codes of a response and of its rows, of at most `MAX_COUNTED_ERROR_ROWS` messages.
+    """Yield the error codes (not NONE) of a response and of its rows, of at most `MAX_COUNTED_ERROR_ROWS` messages.
 
     Of a `ResponseArray` only the rows that are not encoded yet are included.
     """

@@ -151,7 +151,10 @@ class JsonWebKeySet:
         self._keys, self._loaded_keys = keys, {}
 
     async def run(self) -> None:
-        """Fetch the keys periodically, until cancelled; returns at once if they are in a file."""
+        """Fetch the keys periodically, until cancelled; return at once if they are in a file.
+
+        A failed fetch, or an invalid document, is logged and repeated; the former keys stay in use.
+        """
         if self._path is not None:
             return
         failures = 0

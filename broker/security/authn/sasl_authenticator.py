@@ -139,6 +139,8 @@ class SaslAuthenticator:
     def handle(self, frame: memoryview, now_ms: float) -> AuthResult:
         """Process a frame received before authentication or for a re-authentication; ``now_ms`` is the monotonic time.
 
+        A token is evaluated here unless the mechanism may block: then the result has it for `evaluate`.
+
         Raises:
             WireError: the frame is malformed or not allowed: the connection must be closed without a response.
         """
