@@ -200,7 +200,7 @@ class BrokerComponents:
         self.replica_manager.on_future_log_resumed(replica)
 
     def client_metrics(self) -> ClientMetricsManager:
-        """Return the manager of client metrics (KIP-714), created on first use."""
+        """Return the manager of client metrics (KIP-714), created and subscribed to the metadata on first use."""
         if self._client_metrics is None:
             # lazy: 9.4 ms, 367 kB
             from ottla.broker.observability.client_metrics_manager import ClientMetricsManager
@@ -244,7 +244,7 @@ class BrokerComponents:
 
     @property
     def client_metrics_store(self) -> ClientMetricsStore | None:
-        """Store of pushed client metrics; None before the first push."""
+        """Store of pushed client metrics; None before the first request about them, and without a metrics listener."""
         return None if self._client_metrics is None else self._client_metrics.store
 
     async def run_liveness_probe(self) -> None:

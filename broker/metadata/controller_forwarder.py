@@ -86,8 +86,8 @@ class ControllerForwarder:
     def auto_create(self, name: str) -> None:
         """Create a topic in the background; one request at a time for each name.
 
-        Beyond `MAX_TOPICS_IN_CREATION` pending ones no further topic is created: the client gets
-        UNKNOWN_TOPIC_OR_PARTITION and retries.
+        An internal topic gets its own settings; `__cluster_metadata` is not created. Beyond `MAX_TOPICS_IN_CREATION`
+        pending ones no further topic is created: the client gets UNKNOWN_TOPIC_OR_PARTITION and retries.
         """
         if name == OFFSETS_TOPIC:
             self.create_offsets_topic()

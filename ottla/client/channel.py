@@ -88,12 +88,12 @@ class Channel:
     async def call(self, request: Message, version: int | None = None) -> Any:
         """Send a request and return its response message; None for Produce with acks=0, which has no response.
 
-        ``version`` None: the newest common version. Error codes in the response are not raised. After any exception,
-        also a cancellation, the connection is closed.
+        ``version`` None: the newest common version. Error codes in the response are not raised. If the exchange fails
+        or is cancelled the connection is closed.
 
         Raises:
-            OSError: the connection failed; `Disconnected` if another call is in progress; WireError: the response is
-                malformed, or no version is supported.
+            OSError: the connection failed; `Disconnected` if it is closed or another call is in progress.
+            WireError: the response is malformed, or no version is supported.
         """
         key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
         if version is None:

@@ -92,7 +92,10 @@ class ClusterClient:
         return await (await self.bootstrap_channel()).call(request, version)
 
     def avoid_brokers(self, node_ids: Collection[int]) -> None:
-        """Use the known brokers except ``node_ids``, which are about to stop, as bootstrap servers from now on."""
+        """Use the known brokers except ``node_ids``, which are about to stop, as bootstrap servers from now on.
+
+        Without other known brokers nothing changes.
+        """
         others = (x for i, x in self._brokers.items() if i not in node_ids)
         named = [format_address(host, port) for host, port in others]
         self._bootstrap = ",".join(named) or self._bootstrap

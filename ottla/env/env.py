@@ -102,7 +102,7 @@ class Stream(Protocol):
     def close(self) -> None:
         """Close the connection at once, without waiting; TLS sends a close_notify if that does not block.
 
-        Bytes that were sent already are still delivered. Tasks that wait on the stream get an error. Closing again has
+        Bytes that the system has accepted still go out. Tasks that wait on the stream get an error. Closing again has
         no effect.
         """
 

@@ -87,7 +87,7 @@ class MemoryDisk:
 class MemoryFile:
     """Open file on a `MemoryDisk` for one simulated process, with the interface of `File`.
 
-    Each call counts as a disk call: it may raise `ProcessKilled` or an injected OSError.
+    Each call but `close` and `fileno` counts as a disk call: it may raise `ProcessKilled` or an injected OSError.
     """
 
     __slots__ = ("_closed", "_path", "_session", "inode")
