@@ -248,11 +248,11 @@ def find_config_problems(values: Mapping[str, str], node_id: int) -> Iterator[Co
 
 def _node_id_problems(values: Mapping[str, str], node_id: int) -> Iterator[ConfigProblem]:
     if "node.id" in values and "broker.id" in values and values["node.id"] != values["broker.id"]:
-        yield "broker.id", f"says {values['broker.id']}, node.id says {values['node.id']}: leave broker.id out"
+        yield "broker.id", f"{values['broker.id']} differs from node.id={values['node.id']}: leave broker.id out"
     if PROCESS_ROLES in values and "node.id" not in values and "broker.id" not in values and node_id < 0:
         yield "node.id", "process.roles needs a node.id"
     if "node.id" not in values and values.get("broker.id", "").startswith("-"):
-        yield "broker.id", f"is {values['broker.id']} and stands for node.id, which must be at least 0"
+        yield "broker.id", f"{values['broker.id']} is used as node.id, which must be at least 0"
     unknown = parse_roles(values) - {BROKER_ROLE, CONTROLLER_ROLE}
     if unknown:
         yield PROCESS_ROLES, f"{sorted(unknown)[0]!r} is no role: write broker, controller or broker,controller"
@@ -358,7 +358,7 @@ def _inter_broker_problems(values: Mapping[str, str]) -> Iterator[ConfigProblem]
     """
     if INTER_BROKER_LISTENER in values:
         if INTER_BROKER_PROTOCOL in values:
-            yield INTER_BROKER_PROTOCOL, f"cannot stand beside {INTER_BROKER_LISTENER}: leave it out"
+            yield INTER_BROKER_PROTOCOL, f"cannot be set together with {INTER_BROKER_LISTENER}: leave it out"
         name = values[INTER_BROKER_LISTENER].strip().upper()
         protocol = parse_protocol_map(values).get(name, "")
         if not protocol:

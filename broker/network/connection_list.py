@@ -25,8 +25,8 @@ def refusal(peer: str, header_names: Collection[str] = (), *, has_authorizer: bo
     """Return the reason why the list is not sent to the IP address ``peer``; empty if it is sent.
 
     ``header_names``: names of the request's header fields in lower case. A proxy on this machine adds one of
-    `PROXY_FIELDS` to the requests of other machines. ``has_authorizer``: the node has one, so that nobody gets the
-    list.
+    `PROXY_FIELDS` to the requests of other machines. ``has_authorizer``: True if the node has one; then the list is
+    never sent.
     """
     if has_authorizer:
         return BY_AUTHORIZER

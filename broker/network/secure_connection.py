@@ -105,7 +105,7 @@ class SecureConnection(Connection):
                 raise  # a broken invariant, as anywhere
             text = "Connection from %s to listener %s closed: unexpected error in the handshake"
             self._log(logging.ERROR, text, self._peer.host, self._peer.listener, traceback=True)
-            self._audit_failure("its handshake could not be handled")
+            self._audit_failure("unexpected error in the handshake")
         finally:
             if not agreed:
                 self._stream.close()
@@ -125,7 +125,7 @@ class SecureConnection(Connection):
             why = getattr(error, "reason", None) or error  # the reason of an SSLError
             text = "SSL handshake failed: connection from %s to listener %s: %s"
             self._log(logging.INFO, text, self._peer.host, self._peer.listener, why)
-            self._audit_failure(f"no TLS: {why}")
+            self._audit_failure(f"SSL handshake failed: {why}")
             return False
         self._peer.local = self._stream.local
         if self._authenticator is None and subject is not None:
@@ -133,7 +133,7 @@ class SecureConnection(Connection):
             if name is None:
                 text = "Failed authentication with %s: no rule of ssl.principal.mapping.rules applies"
                 self._log(logging.INFO, text, self._peer.host)
-                self._audit_failure("ssl.principal.mapping.rules name nobody")
+                self._audit_failure("no rule of ssl.principal.mapping.rules applies")
                 return False
             self._peer.principal = f"User:{name}"
             self._audit_success("a certificate")

@@ -77,7 +77,7 @@ def _compile_pattern(name: str, text: str) -> Any:
     try:
         return re2.compile(text, options)
     except (re2.error, UnicodeError):
-        logger.warning("client metrics %s: the pattern %r is not one of RE2's and matches nobody", name, text)
+        logger.warning("Invalid match pattern of client metrics %s, matching no client: %r", name, text)
         return None
 
 

@@ -182,7 +182,7 @@ class ConnectionQuotas:
             del self._count_by_ip[host]
         self._listeners[listener] -= 1
         self._total -= 1
-        assert self._total >= 0, "whoever leaves was counted"
+        assert self._total >= 0, "each closed connection was counted"
 
     @property
     def excess(self) -> int:

@@ -164,4 +164,4 @@ async def connect(
     """
     with env.timeout(min(timeout_s, CONNECT_TIMEOUT_S)):
         return await (env.net.connect(*address) if access.tls is None else env.net.connect(*address, access.tls))
-    raise TimeoutError(errno.ETIMEDOUT, f"nobody answers at {address[0]}:{address[1]}")
+    raise TimeoutError(errno.ETIMEDOUT, f"connection timed out: {address[0]}:{address[1]}")

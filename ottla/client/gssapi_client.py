@@ -51,7 +51,7 @@ def parse_kerberos_login(jaas: str | None, service: str | None) -> KerberosLogin
         ValueError: a setting or the library is missing; the message is one line.
     """
     if jaas is None:
-        raise ValueError(f"GSSAPI, which is meant where no mechanism is named, needs sasl.jaas.config: {_LINE}")
+        raise ValueError(f"GSSAPI, the default mechanism, needs sasl.jaas.config: {_LINE}")
     options = parse_jaas(jaas).options
     is_set = {name for name in ("useKeyTab", "useTicketCache") if options.get(name, "").lower() == "true"}
     named = options.get("serviceName")
@@ -59,12 +59,12 @@ def parse_kerberos_login(jaas: str | None, service: str | None) -> KerberosLogin
         raise ValueError(f"{SERVICE_NAME_KEY} {service} is another name than the JAAS line's serviceName")
     if not named and not service:
         raise ValueError(
-            f"{SERVICE_NAME_KEY} is missing: the name of the service that tickets are asked for, mostly kafka"
+            f"{SERVICE_NAME_KEY} is missing: service name of the brokers' principals, usually kafka"
         )
     principal, keytab, cache = (options.get(x, "") for x in ("principal", "keyTab", "ticketCache"))
     if not is_set or ("useTicketCache" not in is_set and not (principal and keytab)):
         raise ValueError(
-            f"sasl.jaas.config: a key in a file, or useTicketCache=true; nobody is asked for a password: {_LINE}"
+            f"sasl.jaas.config: keyTab with principal, or useTicketCache=true, is required: {_LINE}"
         )
     if find_spec("gssapi") is None:
         raise ValueError("GSSAPI needs the library gssapi: pip install 'ottla[kerberos]'")
@@ -97,5 +97,5 @@ async def authenticate_gssapi(
         reply = await exchange(await env.in_thread(partial(call.step, reply), ThreadPool.KERBEROS))
     offer = await env.in_thread(partial(call.unwrap, reply), ThreadPool.KERBEROS)
     if len(offer) < _LEAST_BYTES or not offer[0] & NO_PROTECTION:
-        raise InvalidTicket("it wants to protect what follows, which nobody here does")
+        raise InvalidTicket("the service requires a security layer, which is not supported")
     await exchange(await env.in_thread(partial(call.wrap, _CHOICE), ThreadPool.KERBEROS))

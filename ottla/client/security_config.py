@@ -43,7 +43,7 @@ def _store(get: SettingLookup, prefix: str, *texts: str) -> TlsStore | None:
     if not pem and not location:
         return None
     if pem and location:
-        raise InvalidSecurityConfig(f"{prefix}.location cannot stand beside {prefix}.{texts[0]}: leave one of them out")
+        raise InvalidSecurityConfig(f"{prefix}.location and {prefix}.{texts[0]} cannot both be set: leave one out")
     return TlsStore(location, pem, get(f"{prefix}.password") or "", get(f"{prefix}.type") or "")
 
 
@@ -78,8 +78,8 @@ def parse_login(mechanism: str, jaas: str | None, get: SettingLookup) -> SaslLog
     if mechanism == GSSAPI:
         return _parse_gssapi(jaas, get)
     if mechanism not in MECHANISMS:
-        spoken = ", ".join((*MECHANISMS, OAUTHBEARER, GSSAPI))
-        raise InvalidSecurityConfig(f"sasl.mechanism {mechanism} is not spoken here: {spoken}")
+        supported = ", ".join((*MECHANISMS, OAUTHBEARER, GSSAPI))
+        raise InvalidSecurityConfig(f"unsupported sasl.mechanism {mechanism}: one of {supported} expected")
     try:
         options = parse_jaas(jaas or "").options
     except InvalidJaasConfig as error:

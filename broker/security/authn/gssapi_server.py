@@ -77,7 +77,7 @@ class GssapiSaslServer:
             return reply or self._offer(talk)
         if self._state is GssapiState.AWAITING_EMPTY:
             if token:
-                raise SaslAuthenticationException("Kerberos: words where none are expected")
+                raise SaslAuthenticationException("Kerberos: empty message expected after the ticket")
             return self._offer(talk)
         self._choose(talk.unwrap(token))
         try:
@@ -102,6 +102,6 @@ class GssapiSaslServer:
             SaslAuthenticationException: another choice; `UnansweredSaslFailure` for a message of less than 4 bytes.
         """
         if len(chosen) < _MIN_CHOICE_BYTES:
-            raise UnansweredSaslFailure("Kerberos: no choice of protection")
+            raise UnansweredSaslFailure("Kerberos: security layer message is too short")
         if not chosen[0] & _NO_PROTECTION:
-            raise SaslAuthenticationException("Kerberos: a protection that was not offered")
+            raise SaslAuthenticationException("Kerberos: security layer that was not offered")

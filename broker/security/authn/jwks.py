@@ -79,18 +79,18 @@ class JsonWebKeySet:
         """
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm[:2] not in _KEY_TYPES:
-            raise InvalidToken("an algorithm that is not taken here")
+            raise InvalidToken("unsupported signature algorithm")
         if self._path is not None:
             self._reload_file(self._path)
         fitting = list(self._matching_keys(algorithm, header.get("kid")))
         if not fitting:
             self._request_refresh(header.get("kid"))
-            raise InvalidToken("no key that could have signed it is known")
+            raise InvalidToken("no key matches its algorithm and key id")
         for place in fitting[:_MAX_KEYS_TRIED]:
             claims = self._verify_with(place, algorithm, token)
             if claims is not None:
                 return claims
-        raise InvalidToken("its signature is not that of a known key")
+        raise InvalidToken("its signature is not valid for a known key")
 
     def _matching_keys(self, algorithm: str, name: object) -> Iterator[int]:
         """Yield the indexes of the keys that may verify an algorithm and key id (None: any).

@@ -63,7 +63,7 @@ class BrokerJwtValidator:
         _check_scopes(claims.get(self._requirements.scope_claim))
         name = claims.get(self._requirements.subject_claim)
         if not isinstance(name, str) or not name.strip():
-            raise InvalidToken(f"{self._requirements.subject_claim} names nobody")
+            raise InvalidToken(f"{self._requirements.subject_claim} is missing or empty")
         if expires_s < 0:
             raise InvalidToken("exp is negative")
         return OAuthBearerToken(name.strip(), expires_s * 1000)
@@ -83,7 +83,7 @@ def _check_times(claims: Claims, now_s: int, skew_s: int) -> int:
     if now_s - skew_s >= ends:
         raise InvalidToken("it has expired")
     if begins is not None and now_s + skew_s < begins:
-        raise InvalidToken("it is not good yet")
+        raise InvalidToken("it is not valid yet")
     return ends
 
 
@@ -117,7 +117,7 @@ def _check_scopes(value: Any) -> None:
     if not all(isinstance(scope, str) and scope.strip() for scope in scopes):
         raise InvalidToken("a scope is empty")
     if len({scope.strip() for scope in scopes}) < len(scopes):
-        raise InvalidToken("a scope stands there twice")
+        raise InvalidToken("duplicate scope")
 
 
 # ------------------------------------------------------------------ unsigned tokens
@@ -149,10 +149,10 @@ class UnsecuredJwtValidator:
         parts = _parts(token)
         header, claims = _decode_part(parts[0]), _decode_part(parts[1])
         if header.get("alg") != "none" or parts[2]:
-            raise InvalidToken("a signed token, where tokens are not signed")
+            raise InvalidToken("signed token; unsigned tokens are expected")
         name, now_ms = claims.get(self._subject), self._now_ms()
         if not isinstance(name, str) or not name.strip():
-            raise InvalidToken(f"{self._subject} names nobody")
+            raise InvalidToken(f"{self._subject} is missing or empty")
         made, ends = (_number(claims, x) for x in ("iat", "exp"))
         if ends is None:
             raise InvalidToken("exp is missing")

@@ -49,12 +49,12 @@ def _options(jaas: str | None) -> Mapping[str, str]:
     """
     if jaas is None:
         raise InvalidSecurityConfig(
-            f"is where the keys of GSSAPI stand, which is enabled if nothing is said: {_JAAS_EXAMPLE}"
+            f"is missing: keytab of GSSAPI, which is enabled by default: {_JAAS_EXAMPLE}"
         )
     options = parse_jaas(jaas).options
     is_set = {name for name in ("useKeyTab", "storeKey") if options.get(name, "").lower() == "true"}
     if len(is_set) < 2 or not options.get("principal"):
-        raise InvalidSecurityConfig(f"tickets are taken by the keys of a keytab: {_JAAS_EXAMPLE}")
+        raise InvalidSecurityConfig(f"useKeyTab, storeKey and principal are required: {_JAAS_EXAMPLE}")
     return options
 
 
@@ -93,7 +93,7 @@ def find_kerberos_problems(get: SettingLookup, jaas_key: str, jaas: str | None) 
         return
     service = get(SERVICE_NAME)
     if not named and not service:
-        yield SERVICE_NAME, "is missing: the name of the service that clients ask tickets for, mostly kafka"
+        yield SERVICE_NAME, "is missing: service name of the brokers' principals, usually kafka"
     elif named and service and named != service:
         yield SERVICE_NAME, f"{service} is another name than the JAAS line's serviceName"
     try:

@@ -43,7 +43,7 @@ KerberosNameMapper = Callable[[str], str]
 def _format_name(text: str, parts: PrincipalParts) -> str:
     def part(found: re.Match[str]) -> str:
         if not found[1] or int(found[1]) >= len(parts):
-            raise NoMatchingRule(f"{found[0]!r} in a rule's format stands for nothing")
+            raise NoMatchingRule(f"no such component of the principal in a rule's format: {found[0]!r}")
         return parts[int(found[1])]
 
     return _PART.sub(part, text)
@@ -59,7 +59,7 @@ def _compile_target(text: str, groups: int) -> Callable[[re.Match[str]], str]:
     """
     for found in _GROUP.finditer(text):
         if found[3] or (found[2] and int(found[2]) > groups):
-            raise InvalidMappingRule(f"{text!r} cannot stand for what was found")
+            raise InvalidMappingRule(f"invalid replacement: {text!r}")
     return lambda match: _GROUP.sub(lambda x: x[1] if x[1] is not None else match[int(x[2])] or "", text)
 
 
@@ -90,7 +90,7 @@ def _compile_rule(text: str, found: re.Match[str]) -> KerberosRule:
 
 def _check_simple(name: str) -> str:
     if _NOT_SIMPLE.search(name):
-        raise NoMatchingRule(f"a rule makes {name!r} of it, which is no simple name")
+        raise NoMatchingRule(f"invalid short name by a rule: {name!r}")
     return name
 
 

@@ -278,7 +278,7 @@ def _sasl_problems(get: SettingLookup, prefix: str) -> Iterator[ConfigProblem]:
         if mechanism not in SUPPORTED_MECHANISMS:
             yield (
                 ENABLED_MECHANISMS,
-                f"{mechanism} is not spoken here yet: name some of {', '.join(SUPPORTED_MECHANISMS)}",
+                f"unsupported mechanism {mechanism}: name some of {', '.join(SUPPORTED_MECHANISMS)}",
             )
     if not enabled:
         yield ENABLED_MECHANISMS, f"name some of {', '.join(SUPPORTED_MECHANISMS)}"
@@ -304,7 +304,7 @@ def _sasl_problems(get: SettingLookup, prefix: str) -> Iterator[ConfigProblem]:
             yield key, str(error)
             continue
         if mechanism not in MECHANISM_TYPES and (module is None or not parse_users(module.options)):
-            yield key, 'is where the users of PLAIN stand: PlainLoginModule required user_NAME="password";'
+            yield key, 'users of PLAIN expected: PlainLoginModule required user_NAME="password";'
 
 
 _CHECKED_SETTINGS: dict[str, Callable[[Mapping[str, str], str, str], object]] = {

@@ -108,14 +108,14 @@ def find_oauthbearer_problems(get: SettingLookup) -> Iterator[ConfigProblem]:
     elif handler in VALIDATOR_HANDLERS:
         yield from _validator_problems(get)
     else:
-        known = f"{VALIDATOR_HANDLERS[0]}, or, for tokens that anybody can make, {UNSECURED_HANDLER}"
-        yield CALLBACK_HANDLER, f"OAUTHBEARER needs to know who checks tokens: {known}"
+        known = f"{VALIDATOR_HANDLERS[0]}, or, for unsigned tokens, {UNSECURED_HANDLER}"
+        yield CALLBACK_HANDLER, f"OAUTHBEARER requires a validator of tokens: {known}"
 
 
 def _validator_problems(get: SettingLookup) -> Iterator[ConfigProblem]:
     url = get(JWKS_URL) or ""
     if not (is_http_url(url) or is_file_url(url)):
-        yield JWKS_URL, "is where the keys stand that sign tokens: https://..., http://... or file:///..."
+        yield JWKS_URL, "URL of the JWKS expected: https://..., http://... or file:///..."
     for name, least in _INTEGER_MINIMUMS.items():
         try:
             _read_integer(get, name)

@@ -46,7 +46,7 @@ class SaslState(Enum):
     """State of a connection's SASL authentication."""
 
     INITIAL = "first"
-    VERSIONS_ANSWERED = "versions told"
+    VERSIONS_ANSWERED = "versions answered"
     TOKENS = "tokens"
     RAW_TOKENS = "raw tokens"
     OTHER_MECHANISM = "other mechanism"
@@ -145,7 +145,8 @@ class SaslAuthenticator:
             WireError: the frame is malformed or not allowed: the connection must be closed without a response.
         """
         if self.state is SaslState.OTHER_MECHANISM:
-            return AuthResult(failure=f"a login by another mechanism than {self._mechanism}", is_delayed=True)
+            text = f"re-authentication with another mechanism than {self._mechanism}"
+            return AuthResult(failure=text, is_delayed=True)
         if self.state is SaslState.RAW_TOKENS:
             return self._evaluate_token(None, bytes(frame), now_ms)
         request = parse_request(frame)
@@ -154,7 +155,7 @@ class SaslAuthenticator:
         if request.key is ApiKey.API_VERSIONS:
             return self._answer_api_versions(request)
         if request.key is not ApiKey.SASL_HANDSHAKE:
-            raise WireError(f"{request.key.name} before a login")
+            raise WireError(f"unexpected request before authentication: {request.key.name}")
         if self.state is SaslState.COMPLETE:
             self._began_ms = now_ms
         return self._handshake(request)
@@ -162,7 +163,7 @@ class SaslAuthenticator:
     def _answer_api_versions(self, request: RequestFrame) -> AuthResult:
         """Respond to ApiVersions, once; an error response does not count. Raises WireError the second time."""
         if self.state is not SaslState.INITIAL:
-            raise WireError("ApiVersions in the middle of a login")
+            raise WireError("unexpected request during authentication: ApiVersions")
         answer = self._policy.answer_api_versions(request)
         if isinstance(answer, GeneratorType):
             return AuthResult(request, answering=answer)
@@ -183,7 +184,7 @@ class SaslAuthenticator:
         begin = self._policy.sasl_server_factories.get(body.mechanism)
         if begin is None:
             answer = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, enabled)
-            return AuthResult(request, answer, "a mechanism that is not enabled", is_delayed=True)
+            return AuthResult(request, answer, "SASL mechanism is not enabled", is_delayed=True)
         if self._previous is not None and self._previous[0] != body.mechanism:
             self.state = SaslState.OTHER_MECHANISM
         else:
@@ -235,7 +236,7 @@ class SaslAuthenticator:
             return AuthResult(
                 request,
                 _illegal_state_response(request),
-                f"{request.key.name} in the middle of a login",
+                f"unexpected request during authentication: {request.key.name}",
                 is_delayed=True,
             )
         return self._evaluate_token(request, bytes(_decoded(request).auth_bytes), now_ms)
@@ -270,9 +271,8 @@ class SaslAuthenticator:
             return answer, 0
         if self._previous is not None and self._previous[1] != exchange.authorization_id:
             message = "Cannot change principals during re-authentication from "
-            raise SaslAuthenticationException(
-                "somebody else", f"{message}User.{self._previous[1]}: User.{exchange.authorization_id}"
-            )
+            names = f"User.{self._previous[1]}: User.{exchange.authorization_id}"
+            raise SaslAuthenticationException("re-authentication as another principal", f"{message}{names}")
         self._previous = (self._mechanism, exchange.authorization_id)
         self.state = SaslState.COMPLETE
         limits = [x for x in (self._policy.max_reauth_ms.get(self._mechanism, 0),) if x > 0]

@@ -113,7 +113,7 @@ class AuditLog:
     def log_authentication_failure(self, host: str, listener: str, why: str) -> None:
         """Log a failed authentication, at INFO; ``why`` must not contain secrets. It is escaped and shortened here."""
         self._log(
-            logging.INFO, f"Nobody is Authenticated from host = {host} at listener = {listener}: {escape_name(why)}"
+            logging.INFO, f"Failed authentication from host = {host} at listener = {listener}: {escape_name(why)}"
         )
 
     def _log(self, level: int, line: str) -> None:

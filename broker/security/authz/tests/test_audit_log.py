@@ -281,5 +281,5 @@ def test_login_audit_lines_contain_no_secret(
     host, listener = ClientStream().peer, "PLAINTEXT"
     good = f"Principal = User:alice is Authenticated from host = {host} at listener = {listener} by PLAIN"
     assert reported[:-1] == ([good] if level == logging.DEBUG else [])
-    bad = f"Nobody is Authenticated from host = {host} at listener = {listener}: "
+    bad = f"Failed authentication from host = {host} at listener = {listener}: "
     assert reported[-1] == f"{bad}Authentication failed: Invalid username or password"
