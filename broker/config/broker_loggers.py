@@ -43,7 +43,7 @@ class LoggerChange(Protocol):
 
 
 def get_logger_levels() -> dict[str, str]:
-    """Return the effective level of each logger by name: its own, or that of its nearest ancestor."""
+    """Return Kafka's name of the effective level of each logger: its own, or that of its nearest ancestor."""
     return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (*LOGGER_NAMES, ROOT_LOGGER)}
 
 
@@ -52,7 +52,7 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level_name(level: int) -> str:
-    """Return the most verbose of Kafka's levels that a level of `logging` enables."""
+    """Return the most verbose of Kafka's levels that a level of `logging` enables; ``OFF`` if it enables none."""
     return next((name for name, number in LOG_LEVELS.items() if number >= level), "OFF")
 
 

@@ -49,7 +49,7 @@ class ConfigException(Exception):
 
 
 class ListenerAddress(NamedTuple):
-    """Listener with its bound or advertised address; port 0: any free port."""
+    """Listener with its bound or advertised address and security protocol number; port 0: any free port."""
 
     name: str
     host: str
@@ -160,7 +160,9 @@ def parse_protocol_map(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_listeners(values: Mapping[str, str], key: str) -> tuple[ListenerAddress, ...]:
-    """Return the listeners of a setting, with their security protocols; ``key``: name of the setting.
+    """Return the listeners in the setting ``key``, with their security protocols; none if it is not set.
+
+    A listener that the protocol map does not have is PLAINTEXT.
 
     Raises:
         ConfigException: malformed entry.
@@ -174,7 +176,7 @@ def parse_listeners(values: Mapping[str, str], key: str) -> tuple[ListenerAddres
 
 
 def security_protocols_by_listener(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the security protocols of the node's listeners by name.
+    """Return the security protocols of the listeners in ``listeners``, by name; empty if it is not set.
 
     Raises:
         ConfigException: malformed setting.

@@ -113,7 +113,9 @@ class _GatedStream:
         return getattr(self._stream, name)
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive bytes, hold them until the gate is open, and return their number; 0 at the end of the stream.
+        """Receive bytes, hold them until the gate is open, and return their number.
+
+        It is 0 if the peer closed or ``timeout_s`` expired; the time at the gate does not count.
 
         Raises:
             OSError: The connection failed.

@@ -94,6 +94,6 @@ class BrokerConnections:
         return await connection.exchange(send)
 
     def close(self) -> None:
-        """Close the connections to all brokers, with which this broker requests data from them."""
+        """Close the connections to all brokers; a later request opens one again."""
         for connection in self._connections.values():
             connection.close()

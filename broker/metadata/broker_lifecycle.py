@@ -182,9 +182,10 @@ class BrokerLifecycleManager:
         )
 
     def _previous_broker_epoch(self) -> int:
-        """Return the broker epoch of the last clean shutdown (R-272); -1 without one.
+        """Return the broker epoch of the last clean shutdown (R-272); -1 if the last one was not clean.
 
-        The only broker of a cluster retains its log after any shutdown: no other broker could lead meanwhile.
+        For the only broker of a cluster it is that of its last registration: its log is complete after any shutdown, as
+        no other broker could lead meanwhile.
         """
         if self.is_only_broker():
             return self._newest_image().brokers[self._config.node_id].broker_epoch

@@ -83,8 +83,8 @@ class ConnectionLimiter:
     async def admit(self, listener: str, stream: AcceptedStream) -> int | None:
         """Wait until a connection may be accepted, and count it. The listener accepts no other connection meanwhile.
 
-        If there are then too many connections, the most idle one of another listener than the protected one is closed.
-        On cancellation ``stream`` is closed.
+        A connection of the protected listener does not wait for the total limit: the most idle connection of another
+        listener is closed for it. On cancellation ``stream`` is closed.
 
         Returns:
             None if it is accepted; else the delay in ms after which the caller must close it, 0 for at once.

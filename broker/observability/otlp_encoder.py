@@ -32,7 +32,7 @@ class OtlpResource(NamedTuple):
     node_id: int
 
     def attributes(self) -> list[KeyValue]:
-        """Return the attributes of the semantic conventions of OpenTelemetry for services."""
+        """Return the attributes ``service.name`` (ottla) and ``service.instance.id`` (node id) of OpenTelemetry."""
         values = {"service.name": "ottla", "service.instance.id": str(self.node_id)}
         return [_attribute(key, value) for key, value in values.items()]
 

@@ -206,7 +206,7 @@ class QuotaBinding(Generic[C]):
     def try_record(self: QuotaBinding[Rate], value: float, about_ms: float) -> bool:
         """Record a value by the fast path; return False, without recording, if the rate must be computed.
 
-        ``about_ms``: approximate wall clock.
+        ``about_ms``: arrival of the request, wall clock.
         """
         rate = self.counter
         if rate.fast_from_ms <= about_ms < rate.fast_until_ms:

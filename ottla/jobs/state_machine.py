@@ -95,10 +95,10 @@ class Effects(Generic[R]):
     """
 
     def add_records(self, records: Iterable[R | None], txn: TransactionContext | None = None) -> None:
-        """Add records to append: all if they fit into one time slice, else the rest as ``continuation``.
+        """Add records to append: the first `RECORDS_PER_STEP` items now, the rest as ``continuation``.
 
-        None in ``records`` counts as a skipped item. Records of ``txn`` become one batch for each time slice; they are
-        visible together, once the transaction is committed.
+        None in ``records`` counts as an item, but is skipped. The records of ``txn`` become one batch for each part;
+        they are visible together, once the transaction is committed. There must be no continuation yet.
         """
         assert self.continuation is None
         rest = iter(records)

@@ -115,7 +115,7 @@ class AclIndex:
     def matching_acl(
         self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
     ) -> StandardAcl | None:
-        """Return the ACL that allows or denies the operation in `evaluate`; None if none names client and operation."""
+        """Return the ACL that allows or denies an operation to a client in `evaluate`; None if no ACL does either."""
         implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
         allowing: StandardAcl | None = None
         for acl in self._acls_for(resource, name):

@@ -44,7 +44,7 @@ SplitRequest = tuple[Any, list[Any]]
 
 
 class AuthorizableRequest(Protocol):
-    """Request to authorize; implemented by the dispatcher's `RequestContext`."""
+    """Request to authorize: its API, version, metadata image and client; implemented by `RequestContext`."""
 
     version: int
 
