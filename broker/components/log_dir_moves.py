@@ -11,7 +11,7 @@ from ottla.broker.services import BrokerServices
 
 
 def create_alter_log_dirs(services: BrokerServices) -> tuple[AlterLogDirs, FutureReplicaCopier]:
-    """Return the handler of moves, and the copier of the records."""
+    """Return the handler of AlterReplicaLogDirs, and the copier of the records to the future logs, not started."""
     env, storage, replicas, fail = services.env, services.log_dirs, services.replica_manager, services.fail
     mover = FutureReplicaCopier(env, services.config, storage, replicas, fail)
     return AlterLogDirs(env, storage, replicas, mover, services.log_creator.set_preferred_directory, fail), mover

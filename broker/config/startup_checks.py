@@ -36,7 +36,7 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
     """Check settings as Kafka does at startup; return warnings, such as for unknown names.
 
     Raises:
-        ConfigException: invalid value.
+        ConfigException: a value, a combination of values or the name of a class is invalid.
     """
     if not values:
         return []

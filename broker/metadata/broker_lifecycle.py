@@ -310,8 +310,8 @@ class BrokerLifecycleManager:
     async def controlled_shutdown(self) -> None:
         """Run a controlled shutdown: the controller moves all leaderships and fences the broker; wait for it.
 
-        Without a response it ends after `CONTROLLED_SHUTDOWN_TIMEOUT_S`. Nothing happens on a broker that was not
-        registered.
+        It ends early if a heartbeat is rejected or not answered in time (`_request_shutdown`), and at the latest after
+        `CONTROLLED_SHUTDOWN_TIMEOUT_S`. A broker that was not registered does not wait.
 
         Raises:
             OSError: the metadata log could not be written.
@@ -332,7 +332,8 @@ class BrokerLifecycleManager:
     async def _request_shutdown(self) -> bool:
         """Request the controlled shutdown by a heartbeat; return True if this broker may stop now.
 
-        It may stop if the controller grants the shutdown, rejects the heartbeat or does not respond in time.
+        It may stop if the controller grants the shutdown, rejects the heartbeat or does not respond within
+        `SHUTDOWN_RESPONSE_TIMEOUT_S`; the only broker waits for `CONTROLLED_SHUTDOWN_TIMEOUT_S`.
         """
         answer: BrokerHeartbeatResponse | None = None
         try:

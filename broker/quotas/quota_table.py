@@ -240,7 +240,7 @@ class QuotaTable(Generic[C]):
         self.bindings.clear()
 
     def binding(self, principal: str, client_id: str) -> QuotaBinding[C]:
-        """Return the binding of a client to its most specific quota (P-99, S-347), `UNLIMITED` without one."""
+        """Return the binding of a client to its most specific quota (P-99, S-347), with limit `UNLIMITED` if none."""
         try:
             return self.bindings[principal, client_id]
         except KeyError:

@@ -86,7 +86,7 @@ def _unquote(raw: bytes) -> Job[str]:
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """Return the fields of a query or form; empty if there are more than `MAX_HTTP_FORM_FIELDS`."""
+    """Return the fields of a query or form, the last value of each; empty for more than `MAX_HTTP_FORM_FIELDS`."""
     try:
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_HTTP_FORM_FIELDS))
     except ValueError:
