@@ -243,7 +243,7 @@ class NodeConfig:
         return None
 
     def registered_listeners(self, ports: Mapping[str, int]) -> list[ListenerAddress]:
-        """Return the listeners to register, advertised or else bound; ``ports`` by name replace the port 0."""
+        """Return the listeners to register, advertised or else configured; ``ports``: bound ones, for port 0."""
         names = at.controller_listener_names(self.values)
         advertised = [x for x in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS) if x.name not in names]
         return [self._reachable_address(x, ports.get(x.name, x.port)) for x in advertised or self.client_listeners]

@@ -20,7 +20,7 @@ LIVENESS_CHECK_INTERVAL_S = 1.0
 
 
 class InterBrokerDependencies(Protocol):
-    """Interface of what share groups need for requests to other brokers."""
+    """Clock, metadata and addresses of brokers that requests of share groups to other brokers need."""
 
     @property
     def env(self) -> Env:

@@ -43,7 +43,7 @@ def _groups(machine: GroupStateMachine) -> Iterator[tuple[str, Any]]:
 
 
 class GroupMetricsCollector:
-    """Collector of the samples of all groups for one scrape."""
+    """Collector of the samples of all groups of this coordinator for one scrape of the metrics page."""
 
     def __init__(self, page: MetricsBuilder, replicas: ReplicaManager) -> None:
         self._page = page

@@ -293,7 +293,7 @@ class QuotaTable(Generic[C]):
         return found
 
     def find_counter(self, counter_key: tuple[str, str]) -> C | None:
-        """Return the counter with a key; None if there is none. Unlike `counter` this is no use of it."""
+        """Return the counter with a key; None if there is none. Unlike `counter`, this does not defer its removal."""
         return self._counters.get(counter_key)
 
     def _remove_expired(self, now_ms: float) -> None:

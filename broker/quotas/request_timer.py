@@ -23,7 +23,7 @@ Peer = Any
 
 
 class RequestTimeQuota(Protocol):
-    """Interface of the request quota; implemented by `ottla.broker.quotas.client_quotas.QuotaManagers`."""
+    """Request quota (KIP-124) as `RequestTimer` uses it; implemented by `QuotaManagers`."""
 
     def request_throttle_ms(self, peer: Peer, client_id: str) -> int:
         """Record the time of a request before its response is sent, and return its throttle time in ms."""
@@ -33,7 +33,7 @@ class RequestTimeQuota(Protocol):
 
 
 class RequestQuotaSource(Protocol):
-    """Interface of the holder of the quota managers; implemented by `ottla.broker.services.QuotaHolder`."""
+    """Holder of the quota managers, which exist only while a quota is configured; implemented by `QuotaHolder`."""
 
     @property
     def quotas(self) -> RequestTimeQuota | None:

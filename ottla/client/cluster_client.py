@@ -30,7 +30,7 @@ CONTROLLERS = 2
 
 @dataclass(slots=True)
 class FetchedRecord:
-    """Fetched record with its topic and partition."""
+    """Record of a Fetch response with the topic and partition that it comes from."""
 
     topic: str
     partition: int

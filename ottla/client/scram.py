@@ -61,7 +61,7 @@ class ScramCredential(NamedTuple):
 
 
 class ClientFirstMessage(NamedTuple):
-    """Parsed client-first-message (RFC 5802)."""
+    """Parsed client-first-message (RFC 5802): user name, authorization id, nonce and extensions."""
 
     name: str
     authorization_id: str
@@ -72,7 +72,7 @@ class ClientFirstMessage(NamedTuple):
 
 
 class ClientFinalMessage(NamedTuple):
-    """Parsed client-final-message (RFC 5802)."""
+    """Parsed client-final-message (RFC 5802): nonce and proof."""
 
     nonce: str
     proof: bytes

@@ -96,7 +96,7 @@ class FileSlice:
 
 
 class FileReadError(OSError):
-    """Disk error during a read or ``sendfile`` of a range of ``file``, as opposed to an error of the connection."""
+    """Raised for a disk error during a read or ``sendfile`` of a range of ``file``, not of the connection."""
 
     def __init__(self, error: OSError, file: File) -> None:
         super().__init__(error.errno, error.strerror or str(error))

@@ -33,7 +33,7 @@ class HttpExchange:
         self._method = ""
 
     async def _receive(self) -> bytes:
-        """Receive up to 4096 bytes; empty at the end of the stream."""
+        """Receive up to 4096 bytes; empty at the end of the stream, or after the time-out."""
         buffer = bytearray(_RECEIVE_BYTES)
         count = await self._stream.receive_into(memoryview(buffer), self._timeout_s)
         return bytes(buffer[:count])

@@ -40,7 +40,7 @@ class GssapiState(Enum):
 
 
 class GssapiSaslServer:
-    """Server side of one GSSAPI authentication; evaluating a token may block on files."""
+    """Server side of one GSSAPI authentication (`SaslServer`); evaluating a token may block on files."""
 
     expires_ms: int | None = None
     is_delegation_token = False

@@ -48,7 +48,7 @@ class TokenValidator(Protocol):
 
 
 class OAuthBearerSaslServer:
-    """Server side of one OAUTHBEARER authentication."""
+    """Server side of one OAUTHBEARER authentication (`SaslServer`)."""
 
     is_delegation_token = False
     may_block = False

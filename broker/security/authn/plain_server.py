@@ -33,7 +33,7 @@ def parse_users(options: Mapping[str, str]) -> dict[str, bytes]:
 
 
 class PlainSaslServer:
-    """Server side of one PLAIN authentication."""
+    """Server side of one PLAIN authentication (`SaslServer`), with a single message of the client."""
 
     expires_ms: int | None = None
     is_delegation_token = False

@@ -31,7 +31,7 @@ class UnmappedPrincipal(SaslAuthenticationException):
 
 
 class SaslServer(Protocol):
-    """Server side of one SASL authentication."""
+    """Server side of one SASL authentication: `evaluate` gets each token of the client until it is complete."""
 
     is_complete: bool
     """True after successful authentication."""

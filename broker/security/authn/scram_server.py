@@ -49,7 +49,7 @@ def find_scram_keys(image: MetadataImage, user: str, mechanism: str) -> ScramCre
 
 
 class ScramSaslServer:
-    """Server side of one SCRAM authentication."""
+    """Server side of one SCRAM authentication (`SaslServer`), with a first and a final message of the client."""
 
     may_block = False
 

@@ -67,7 +67,7 @@ class AclIndex:
         self._prefixed.setdefault(at, {})[acl_id] = acl
 
     def remove(self, acl_id: bytes) -> None:
-        """Remove an ACL; an unknown one has no effect."""
+        """Remove the ACL with an id; an unknown id has no effect."""
         acl = self._by_id.pop(acl_id, None)
         if acl is None:
             return
