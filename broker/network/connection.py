@@ -138,7 +138,7 @@ class Connection:
         self.update_observation()
 
     def _update_prepared_counter(self) -> None:
-        """Report the counts of the former observer; create a counter for the present one, if there is one."""
+        """Report the counts to the former observer; count for the present one, if there is one, from now on."""
         self.report_prepared()
         self._prepared_counter = None
         if self._observer is not None:
@@ -304,7 +304,7 @@ class Connection:
                 counter.stop(self._start, self._out_bytes, self._requests_without_yield)
 
     def report_prepared(self) -> None:
-        """Report the requests that prepared requests have answered to the observer, as far as they are not reported."""
+        """Report to the observer the requests that prepared requests have answered since the last report."""
         if self._prepared_counter is not None:
             self._prepared_counter.report()
 

@@ -132,7 +132,7 @@ class RequestMetrics:
             peer.last_error = LastError(count.key, code, self._monotonic_ms())
 
     def answered_prepared(self, peer: Peer, counts: PreparedRequestCounts) -> None:
-        """Count requests that did not wait, their responses, and error codes reported by them."""
+        """Count requests that prepared requests answered without a wait, their responses and their error codes."""
         metrics = self._by_key[counts.key]
         if metrics is None:
             metrics = self._by_key[counts.key] = ApiMetrics(counts.key)

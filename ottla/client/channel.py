@@ -93,7 +93,7 @@ class Channel:
 
         Raises:
             OSError: the connection failed; `Disconnected` if it is closed or another call is in progress.
-            WireError: the response is malformed, or no version is supported.
+            WireError: the response is malformed; UnsupportedVersionError: there is no common version.
         """
         key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
         if version is None:

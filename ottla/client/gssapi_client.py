@@ -58,14 +58,10 @@ def parse_kerberos_login(jaas: str | None, service: str | None) -> KerberosLogin
     if named and service and named != service:
         raise ValueError(f"{SERVICE_NAME_KEY} {service} is another name than the JAAS line's serviceName")
     if not named and not service:
-        raise ValueError(
-            f"{SERVICE_NAME_KEY} is missing: service name of the brokers' principals, usually kafka"
-        )
+        raise ValueError(f"{SERVICE_NAME_KEY} is missing: service name of the brokers' principals, usually kafka")
     principal, keytab, cache = (options.get(x, "") for x in ("principal", "keyTab", "ticketCache"))
     if not is_set or ("useTicketCache" not in is_set and not (principal and keytab)):
-        raise ValueError(
-            f"sasl.jaas.config: keyTab with principal, or useTicketCache=true, is required: {_LINE}"
-        )
+        raise ValueError(f"sasl.jaas.config: keyTab with principal, or useTicketCache=true, is required: {_LINE}")
     if find_spec("gssapi") is None:
         raise ValueError("GSSAPI needs the library gssapi: pip install 'ottla[kerberos]'")
     if "useKeyTab" in is_set and principal and keytab:

@@ -48,9 +48,7 @@ def _options(jaas: str | None) -> Mapping[str, str]:
         InvalidJaasConfig: it is malformed.
     """
     if jaas is None:
-        raise InvalidSecurityConfig(
-            f"is missing: keytab of GSSAPI, which is enabled by default: {_JAAS_EXAMPLE}"
-        )
+        raise InvalidSecurityConfig(f"is missing: keytab of GSSAPI, which is enabled by default: {_JAAS_EXAMPLE}")
     options = parse_jaas(jaas).options
     is_set = {name for name in ("useKeyTab", "storeKey") if options.get(name, "").lower() == "true"}
     if len(is_set) < 2 or not options.get("principal"):
