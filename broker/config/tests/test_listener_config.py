@@ -176,7 +176,7 @@ REFUSED = [
     (COMBINED, {"controller.listener.names": "C"}, "controller.listener.names", "C is not among the listeners"),
     (COMBINED, {"controller.listener.names": "CONTROLLER,PLAINTEXT"}, "listeners", "no listener to clients"),
     (COMBINED, {"inter.broker.listener.name": "X"}, "inter.broker.listener.name", "X is not among"),
-    (COMBINED, {"security.inter.broker.protocol": "PLAINTEXT"}, "security.inter.broker.protocol", "cannot stand"),
+    (COMBINED, {"security.inter.broker.protocol": "PLAINTEXT"}, "security.inter.broker.protocol", "cannot be set"),
     (COMBINED, {"advertised.listeners": "CONTROLLER://two:9093"}, "advertised.listeners", "no listener for clients"),
     (COMBINED, {"process.roles": "broker,king"}, "process.roles", "'king' is no role"),
     (COMBINED, {"listener.security.protocol.map": "CONTROLLER:PLAIN"}, "listener.security.protocol.map", "PLAIN"),
@@ -194,7 +194,7 @@ REFUSED = [
         CONTROLLER_ONLY,
         {"inter.broker.listener.name": "SSL", "security.inter.broker.protocol": "SSL"},
         "security.inter.broker.protocol",
-        "cannot stand",
+        "cannot be set",
     ),
     (CONTROLLER_ONLY, {"security.inter.broker.protocol": "TLS"}, "security.inter.broker.protocol", "TLS is none"),
     (

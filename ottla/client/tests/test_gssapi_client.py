@@ -110,8 +110,8 @@ def test_gssapi_login_without_mutual_authentication_answers_offer_at_once() -> N
         ((), "who a ticket names: no"),
         ((b"another proof",), "GSSAPI: other principal"),
         ((b"proof", b"not sealed"), "GSSAPI: no seal"),
-        ((b"proof", b"sealed \x06\0\0\0"), "protect"),
-        ((b"proof", b"sealed \x01"), "protect"),
+        ((b"proof", b"sealed \x06\0\0\0"), "security layer"),
+        ((b"proof", b"sealed \x01"), "security layer"),
         ((b"proof", OFFER), "who a ticket names: no"),
     ],
 )
