@@ -203,7 +203,7 @@ class ResponseChecker:
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
         """Do nothing (`RequestObserver.completed`)."""
 
-    def answered_prepared(self, peer: Peer, key: ApiKey, count: int, request_bytes: int, size_bytes: int) -> None:
+    def answered_prepared(self, peer: Peer, counts: request_observers.PreparedRequestCounts) -> None:
         """Do nothing: while this observer is installed, requests are decoded, and no prepared one answers them."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:

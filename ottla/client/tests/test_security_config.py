@@ -91,7 +91,7 @@ def test_parse_connection_security_verifies_hostname_by_default():
             "username",
         ),
         ({"security.protocol": "SSL", "ssl.keystore.key": "k"}, "go together"),
-        ({"security.protocol": "SSL", "ssl.truststore.location": "f", "ssl.truststore.certificates": "c"}, "both be set"),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "f", "ssl.truststore.certificates": "c"}, "be set"),
     ],
 )
 def test_parse_connection_security_invalid_raises_with_one_line(values, why):
