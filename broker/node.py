@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
 
 class StartupRejected(Exception):
-    """Raised if a node cannot start with its settings; the message is one line for the user. Nothing was changed."""
+    """Raised if a node cannot start with its settings, or its registration is not accepted in time.
+
+    The message is one line for the user. A rejected registration may come after new log directories were formatted.
+    """
 
 
 class AllLogDirsFailed(Exception):
