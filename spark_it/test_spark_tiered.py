@@ -1,4 +1,4 @@
-"""Spark's Kafka source on a topic whose older segments are only in the remote store, an S3-compatible server."""
+"""Test of Spark's Kafka source on a topic with older segments only in the remote store, an S3-compatible server."""
 
 from __future__ import annotations
 

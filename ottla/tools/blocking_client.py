@@ -179,7 +179,7 @@ class BlockingClient:
         self._run(lambda client: client.partitions(topic, create=True))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic.
+        """Delete a topic, and wait for the response.
 
         Raises:
             ProtocolError: the topic does not exist, or the client may not delete it.

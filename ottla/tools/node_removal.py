@@ -17,7 +17,10 @@ LIVENESS_TIMEOUT_MS = 10_000
 
 
 class VoterStatus(NamedTuple):
-    """Voter of the quorum: its directory id, and True if it leads or has fetched within `LIVENESS_TIMEOUT_MS`."""
+    """Voter of the quorum: its directory id, and True if it is alive.
+
+    A voter is alive if it leads, or its last fetch is at most `LIVENESS_TIMEOUT_MS` older than the newest of any voter.
+    """
 
     directory_id: bytes
     is_alive: bool
