@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
@@ -26,11 +25,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from devtools.fork_pool import ForkPool
+from devtools.mutation_scores import PAGE, MutantResult, report, write
 from devtools.mutations import KINDS, Mutant, find_mutants, statement_spans
 
 ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENT = ROOT / "devtools" / "equivalent_mutants.txt"
-PAGE = ROOT / "docs" / "reference" / "mutation.md"
 GOLDEN = ROOT / "tests" / "test_golden_answers.py"
 BROKER_UNITS = ("groups", "coordinator", "replication", "storage", "metadata", "interbroker")
 BROKER_UNITS += ("network", "dispatch", "requests", "fetch_sessions", "quotas", "observability")
@@ -76,14 +75,6 @@ class BaselineRun(NamedTuple):
     covering_tests: dict[str, dict[int, set[str]]]
     seconds: dict[str, float]
     failing: list[str]
-
-
-class MutantResult(NamedTuple):
-    """Result of the tests of a mutant: ``killed`` is True if one failed or the time was up; ``why`` is the reason."""
-
-    mutant: Mutant
-    killed: bool
-    why: str
 
 
 def unit_files(unit: str) -> list[str]:
@@ -338,42 +329,6 @@ def _package_of(unit: str) -> str:
     return unit.split("/", maxsplit=1)[0]
 
 
-def report(unit: str, results: list[MutantResult]) -> str:
-    """Return a report: the surviving mutants as differences, then killed/total of each module and of the unit."""
-    out = []
-    for result in sorted(results):
-        if not result.killed:
-            old, new = result.mutant.source_diff((ROOT / result.mutant.path).read_bytes())
-            out.append(
-                f"{result.mutant.path}:{result.mutant.lineno} {result.mutant.kind} ({result.why})\n- {old}\n+ {new}"
-            )
-    out += [f"{path}: {killed}/{total}" for path, killed, total in by_module(results)]
-    killed = sum(r.killed for r in results)
-    out.append(
-        f"{unit}: {killed} of {len(results)} wrong changes noticed ({100 * killed / max(len(results), 1):.0f} %)"
-    )
-    return "\n".join(out)
-
-
-def by_module(results: list[MutantResult]) -> list[tuple[str, int, int]]:
-    """Return (path, number of killed mutants, number of mutants) of each file, sorted by path."""
-    made, killed = Counter(r.mutant.path for r in results), Counter(r.mutant.path for r in results if r.killed)
-    return [(path, killed[path], made[path]) for path in sorted(made)]
-
-
-def write(unit: str, results: list[MutantResult], seed: int) -> None:
-    """Replace the unit's section of the page of scores, `PAGE`."""
-    killed = sum(r.killed for r in results)
-    part = (
-        f"## {unit}\n\n{killed} of {len(results)} noticed (seed {seed}).\n\n| file | noticed | made |\n|---|---|---|\n"
-    )
-    part += "".join(f"| `{path}` | {k} | {n} |\n" for path, k, n in by_module(results))
-    head, *parts = PAGE.read_text().split("\n## ")
-    kept = {p.split("\n")[0]: f"## {p.rstrip()}\n" for p in parts}
-    kept[unit] = part
-    PAGE.write_text("\n".join([head.rstrip() + "\n", *(kept[u] for u in UNITS if u in kept)]))
-
-
 def main() -> None:
     """Test mutants of the given units or files, or of all units; print reports, and update the page on ``--write``."""
     parser = argparse.ArgumentParser(prog="python -m devtools.mutate", description=__doc__)
@@ -408,7 +363,7 @@ def main() -> None:
         own = [result for result in results if result.mutant in mutants]
         print(report(unit, own), flush=True)
         if arguments.write and unit in UNITS:
-            write(unit, own, arguments.seed)
+            write(unit, own, arguments.seed, UNITS)
     print(f"{time.monotonic() - started:.0f} s")
 
 
