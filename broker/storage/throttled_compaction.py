@@ -57,6 +57,7 @@ class ThrottledFile:
         self.fsync = under.fsync
         self.close = under.close
         self.fileno = under.fileno
+        self.pread_cached = under.pread_cached
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write ``data`` at ``offset``, then block the thread until the rate is within the limit."""

@@ -51,6 +51,11 @@ class DryRunFile:
         """Return up to ``size_bytes`` bytes from ``offset`` on, after the changes in memory."""
         return self._read(size_bytes, offset) if self._own is None else bytes(self._own[offset : offset + size_bytes])
 
+    def pread_cached(self, size_bytes: int, offset: int) -> bytes | None:
+        """Return what `pread` does: a dry run may wait for the disk. None if the file ends before."""
+        data = self.pread(size_bytes, offset)
+        return data if len(data) == size_bytes else None
+
     def truncate(self, size_bytes: int) -> None:
         """Truncate in memory and record the removed bytes in `DryRunDisk.truncated_bytes`."""
         if size_bytes == self._size:

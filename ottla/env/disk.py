@@ -43,6 +43,12 @@ class File(Protocol):
     def pread(self, size_bytes: int, offset: int) -> bytes:
         """Return ``size_bytes`` bytes from ``offset`` on, fewer only at the end of the file, none beyond it."""
 
+    def pread_cached(self, size_bytes: int, offset: int) -> bytes | None:
+        """Return ``size_bytes`` bytes from ``offset`` on without waiting for the disk; None if that is not possible.
+
+        None, too, if the file ends before.
+        """
+
     def truncate(self, size_bytes: int) -> None:
         """Set the length of the file to ``size_bytes``, as ``ftruncate``: cut it, or extend it by zeros."""
 

@@ -126,6 +126,14 @@ class MemoryFile:
         self._enter("pread")
         return bytes(self.inode.data[offset : offset + size_bytes])
 
+    def pread_cached(self, size_bytes: int, offset: int) -> bytes | None:
+        """Return ``size_bytes`` bytes from ``offset`` on; None if the file ends before, or the disk fails."""
+        try:
+            data = self.pread(size_bytes, offset)
+        except OSError:
+            return None
+        return data if len(data) == size_bytes else None
+
     def truncate(self, size_bytes: int) -> None:
         """Set the length of the file to ``size_bytes``, unsynced: cut it, or extend it by zeros."""
         self._enter("truncate")

@@ -48,6 +48,15 @@ class RealFile:
         """Return ``size_bytes`` bytes from ``offset`` on; fewer, or none, at the end of the file."""
         return os.pread(self._fd, size_bytes, offset)
 
+    def pread_cached(self, size_bytes: int, offset: int) -> bytes | None:
+        """Return ``size_bytes`` bytes from the page cache; None if it does not have them, or cannot tell (tmpfs)."""
+        buffer = bytearray(size_bytes)
+        try:
+            count = os.preadv(self._fd, [buffer], offset, os.RWF_NOWAIT)
+        except OSError:
+            return None
+        return bytes(buffer) if count == size_bytes else None
+
     def truncate(self, size_bytes: int) -> None:
         """Set the length of the file to ``size_bytes``; a longer file ends with zeros."""
         os.ftruncate(self._fd, size_bytes)

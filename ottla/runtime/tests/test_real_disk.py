@@ -144,6 +144,21 @@ def test_private_disk_garbage_collection_releases_descriptors() -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_pread_cached_returns_all_bytes_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    file = RealDisk().open(str(tmp_path / "file"), readonly=True)
+    if file.pread_cached(1, 0) is None:
+        pytest.skip("the file system cannot read from the page cache only")
+    assert (file.pread_cached(4, 3), file.pread_cached(7, 3), file.pread_cached(8, 3)) == (b"3456", b"3456789", None)
+
+    def block(*arguments: object) -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "preadv", block)
+    assert file.pread_cached(4, 3) is None
+    file.close()
+
+
 def test_list_files_returns_regular_files_and_links_to_them(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "directory").mkdir()
