@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ottla.wire.api_keys import ApiKey, request_header_version, request_spec, response_header_version
 from ottla.wire.codec import compiler
+from ottla.wire.codec.chunk_sequence import ChunkSequence, flatten_chunks
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.messages.headers import RequestHeader
@@ -181,6 +182,8 @@ def _frame_response(
     key: ApiKey, version: int, correlation_id: int, chunks: list[compiler.Chunk]
 ) -> list[compiler.Chunk]:
     size = sum(map(len, chunks)) + 4
+    if ChunkSequence in map(type, chunks):
+        chunks = list(flatten_chunks(chunks))
     if response_header_version(key, version) == 0:
         return [_RESPONSE_HEADERS[0].pack(size, correlation_id), *chunks]
     return [_RESPONSE_HEADERS[1].pack(size + 1, correlation_id, 0), *chunks]

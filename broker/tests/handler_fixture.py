@@ -29,6 +29,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.recovery.log_loader import create_log
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
+from ottla.wire.codec.chunk_sequence import flatten_chunks
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 T = TypeVar("T")
@@ -103,7 +104,7 @@ async def resolve(answer: Any) -> Any:
 
 def as_decoded(answer: Any, version: int) -> Any:
     """Return a response as its reader decodes it: long arrays keep only their last rows as objects before that."""
-    chunks = compiler.encode_chunks(answer, version)
+    chunks = flatten_chunks(compiler.encode_chunks(answer, version))
     raw = b"".join(chunk.read() if isinstance(chunk, FileSlice) else chunk for chunk in chunks)
     return compiler.decode(type(answer), version, raw)[0]
 

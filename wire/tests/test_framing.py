@@ -7,10 +7,19 @@ import struct
 import pytest
 
 from ottla.wire.api_keys import ApiKey, request_header_version, response_header_version
+from ottla.wire.codec.chunk_sequence import ChunkSequence
 from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 from ottla.wire.errors import ErrorCode, WireError
-from ottla.wire.framing import RequestHeaderCache, encode_request, encode_response, parse_frame_size, parse_request
+from ottla.wire.framing import (
+    RequestHeaderCache,
+    encode_request,
+    encode_response,
+    parse_frame_size,
+    parse_request,
+    total_frame_bytes,
+)
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.metadata import MetadataRequest
 
@@ -49,6 +58,19 @@ def test_api_versions_response_has_header_v0() -> None:
     assert request_header_version(ApiKey.API_VERSIONS, 3) == 2
     raw = b"".join(encode_response(ApiKey.API_VERSIONS, 3, 9, ApiVersionsResponse(error_code=35)))
     assert raw[4:10] == struct.pack(">ih", 9, 35)
+
+
+def test_encode_response_with_records_of_several_chunks_joins_none() -> None:
+    pieces = [b"abc", memoryview(b"defgh")]
+
+    def fetched(records: object) -> FetchResponse:
+        rows = [PartitionData(0, records=records), PartitionData(1, records=b"x")]
+        return FetchResponse(responses=[FetchableTopicResponse("t", partitions=rows)])
+
+    chunks = encode_response(ApiKey.FETCH, 12, 7, fetched(ChunkSequence(pieces)))
+    assert [chunk for chunk in chunks if any(chunk is piece for piece in pieces)] == pieces
+    assert b"".join(chunks) == b"".join(encode_response(ApiKey.FETCH, 12, 7, fetched(b"abcdefgh")))
+    assert len(b"".join(chunks)) == total_frame_bytes(chunks)
 
 
 def test_parse_request_null_client_id_is_empty() -> None:
