@@ -18,7 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from compat_tests.support.object_stores import object_store
-from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ChunkCacheOptions
+from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage
+from ottla.broker.storage.tiered.chunk_directory import ChunkCacheOptions
 from ottla.broker.storage.tiered.object_store import ObjectStore
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata
 from ottla.broker.storage.tiered.segment_format import object_name

@@ -194,16 +194,15 @@ class Connection:
             self._peer.raise_callback_failure()
 
     def _fail_log_dir(self, error: FileReadError) -> None:
-        """Fail the log directory of a file that could not be read, after the length of the response was sent.
-
-        Kafka only closes the connection, and detects the failed directory at a read of its own.
-        """
+        """Fail the log directory of an unreadable file, or drop a chunk of the cache; Kafka does neither."""
         services = self._dispatcher.services
-        log = services.log_dirs.log_of(error.file)
-        name = "a deleted segment" if log is None else log.describe()
+        log, remote = services.log_dirs.log_of(error.file), services.remote_reads
+        name = "a deleted segment or chunk of the cache" if log is None else log.describe()
         self._log(logging.ERROR, "Connection from %s closed: error while reading %s: %s", self._peer.host, name, error)
         if log is not None:
             services.fail(error, log)
+        elif remote is not None:
+            remote.discard_chunk(error.file)
 
     def _log(self, level: int, text: str, *values: object, traceback: bool = False) -> None:
         self._dispatcher.connection_log.log(logger, level, text, *values, traceback=traceback)

@@ -159,7 +159,13 @@ class DispatcherFixture:
         self.handlers: dict[str, Callable[[Any, Any], Any]] = {}
         config = NodeConfig(values=settings)
         self.services: Any = SimpleNamespace(
-            env=self.env, config=config, log_creator=(), authorizer=None, audit=None, quota_holder=QuotaHolder()
+            env=self.env,
+            config=config,
+            log_creator=(),
+            authorizer=None,
+            audit=None,
+            quota_holder=QuotaHolder(),
+            remote_reads=None,
         )
         self.apis: dict[ApiKey, ApiSpec] = {}
         self.dispatcher = Dispatcher(self.services, self.apis)

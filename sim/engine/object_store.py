@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ChunkCacheOptions, ReadAhead
+from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ReadAhead
+from ottla.broker.storage.tiered.chunk_directory import ChunkCacheOptions
 from ottla.broker.storage.tiered.object_store import StoredObject
 from ottla.broker.storage.tiered.remote_storage import (
     CorruptRemoteSegmentError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.node import Node
+from ottla.broker.storage.tiered.chunk_directory import ChunkCacheOptions
 from ottla.client.record_decoding import decode_records
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
@@ -51,9 +52,16 @@ async def find_by_time(fixture: TieredNodeFixture, timestamp_ms: int) -> int:
             return offset
 
 
+CACHE = ChunkCacheOptions("/chunks", 5000, 700)
+"""Cache with room for a third of the records, whose chunks cut most batches."""
+
+
+@pytest.mark.parametrize("cache", [None, CACHE])
 @pytest.mark.parametrize(("seed", "faults"), [(1, FAULTY), (2, SLOW), (3, SLOW), (4, SimStoreFaults())])
-def test_all_records_are_read_from_a_faulty_store_before_and_after_a_restart(seed: int, faults: SimStoreFaults) -> None:
-    fixture = TieredNodeFixture(seed, FAULTY)
+def test_all_records_are_read_from_a_faulty_store_before_and_after_a_restart(
+    seed: int, faults: SimStoreFaults, cache: ChunkCacheOptions | None
+) -> None:
+    fixture = TieredNodeFixture(seed, FAULTY, cache)
     failures = []
 
     async def first(node: Node) -> None:

@@ -9,6 +9,7 @@ import trio
 
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.node import Node
+from ottla.broker.storage.tiered.chunk_directory import ChunkCacheOptions
 from ottla.broker.storage.tiered.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
 from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import produce as p
@@ -31,15 +32,20 @@ FAULTY = SimStoreFaults(slow=0.05, failing=0.1, lost_response=0.1, denied=0.02, 
 class TieredNodeFixture:
     """Node with a simulated remote store, and a client of the node."""
 
-    def __init__(self, seed: int, faults: SimStoreFaults) -> None:
+    def __init__(self, seed: int, faults: SimStoreFaults, cache: ChunkCacheOptions | None = None) -> None:
         self.simulation = Simulation(seed)
+        self.cache = cache
         self.store = SimObjectStore(self.simulation, faults)
         self.client = SimClient(self.simulation, "c")
 
     async def run_node(self, work: Callable[[Node], Awaitable[None]]) -> None:
         """Run a node until the work is done, then kill it."""
         process = self.simulation.process()
-        process.env.open_remote_storage = lambda: self.store.segment_store(process)
+        cache = self.cache
+        if cache is not None:
+            process.env.open_remote_storage = lambda: self.store.cached_store(process, cache)
+        else:
+            process.env.open_remote_storage = lambda: self.store.segment_store(process)
         node = Node(process.env, NodeConfig(SETTINGS, "/a", 1, "node", PORT))
         try:
             async with trio.open_nursery() as nursery:

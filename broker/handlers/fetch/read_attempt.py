@@ -6,7 +6,7 @@ Source: ``ReplicaManager.readFromLog`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.fetch_sessions.fetch_session import CachedPartition, FetchRowBuffer
@@ -15,8 +15,17 @@ from ottla.broker.requests.peer import CachedQuota
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import LeaderIdAndEpoch, PartitionData
 
-if TYPE_CHECKING:
-    from ottla.broker.handlers.fetch.remote_fetch import TieredPartition
+
+class TieredPartition(NamedTuple):
+    """Partition of a Fetch to read from the remote tier: its row of the response, and the limit in bytes."""
+
+    want: CachedPartition
+    row: PartitionData
+    """Row of the response, without records."""
+    max_bytes: int
+    """Maximum of bytes to return, by the limits of partition and request."""
+    may_exceed: bool
+    """True if a first batch that exceeds `max_bytes` is returned whole."""
 
 
 class ReadAttempt:
@@ -56,9 +65,6 @@ class ReadAttempt:
         row.error_code, row.last_stable_offset = ErrorCode.NONE, replica.log.last_stable_offset
         limit, remote = min(want.max_bytes, self.remaining_bytes), context.services.remote_reads
         if limit > 0 and arrives and remote is not None and not remote.is_throttled():
-            # lazy: 11.6 ms, 416 kB: only for tiered storage
-            from ottla.broker.handlers.fetch.remote_fetch import TieredPartition
-
             self.tiered = [*self.tiered, TieredPartition(want, row, limit, self.bytes == 0)]
             self.bytes += limit
             self.remaining_bytes -= limit

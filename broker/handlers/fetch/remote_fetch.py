@@ -13,25 +13,16 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from ottla.broker.dispatch.dispatcher import RequestContext
-from ottla.broker.fetch_sessions.fetch_session import CachedPartition
+from ottla.broker.handlers.fetch.read_attempt import TieredPartition
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.requests.peer import wait_while_connected
 from ottla.broker.storage.tiered.remote_log_reader import RemoteFetchData, RemoteFetchInfo
 from ottla.broker.storage.tiered.remote_reads import RemoteRead, RemoteReads
+from ottla.broker.storage.tiered.remote_segment_reader import RemoteRecords, read_records
+from ottla.env.disk import FileSlice
 from ottla.jobs.job import Job
+from ottla.wire.codec.chunk_sequence import ChunkSequence
 from ottla.wire.messages.fetch import AbortedTransaction, PartitionData
-
-
-class TieredPartition(NamedTuple):
-    """Partition of a Fetch to read from the remote tier: its row of the response, and the limit in bytes."""
-
-    want: CachedPartition
-    row: PartitionData
-    """Row of the response, without records."""
-    max_bytes: int
-    """Maximum of bytes to return, by the limits of partition and request."""
-    may_exceed: bool
-    """True if a first batch that exceeds `max_bytes` is returned whole."""
 
 
 class _PartitionRead(NamedTuple):
@@ -77,14 +68,32 @@ def _apply(context: RequestContext, each: _PartitionRead) -> int:
 
 
 class RemoteRecordsFile:
-    """Records of the remote tier in memory with the interface of a file, for reads of ranges."""
+    """Records of the remote tier with the interface of a file, for reads of ranges."""
 
-    def __init__(self, records: bytes) -> None:
-        self._records = records
+    def __init__(self, records: RemoteRecords) -> None:
+        self._slices: Sequence[bytes | memoryview | FileSlice]
+        self._slices = records.chunks if isinstance(records, ChunkSequence) else [records]
 
     def pread(self, count: int, offset: int) -> bytes:
-        """Return ``count`` bytes at ``offset``; fewer at the end of the records."""
-        return self._records[offset : offset + count]
+        """Return a range, fewer bytes at the end. Raises OSError: a file of the chunk cache cannot be read."""
+        return b"".join(map(read_records, self._ranges(offset, count)))
+
+    def slice(self, offset: int, count: int) -> RemoteRecords:
+        """Return a range without reading it."""
+        ranges = self._ranges(offset, count)
+        return ranges[0] if len(ranges) == 1 else ChunkSequence(ranges)
+
+    def _ranges(self, offset: int, count: int) -> list[bytes | memoryview | FileSlice]:
+        out: list[bytes | memoryview | FileSlice] = []
+        for piece in self._slices:
+            start, end = max(offset, 0), min(offset + count, len(piece))
+            if start < end:
+                if isinstance(piece, FileSlice):
+                    out.append(FileSlice(piece.file, piece.offset + start, end - start))
+                else:
+                    out.append(piece[start:end])
+            offset -= len(piece)
+        return out
 
 
 def wait_for_remote_reads(
@@ -104,6 +113,8 @@ def wait_for_remote_reads(
             hosted.get(replica.topic, replica.partition) is None for replica, _ in reads
         )
 
+    if all(read.is_done for _, read in reads):
+        return
     keys: list[Hashable] = [read.key for _, read in reads]
     keys += [("fetch", replica.topic, replica.partition) for replica, _ in reads]
     wait = context.services.purgatory.wait(keys, is_ready, remote.remote.settings.fetch_max_wait_ms)

@@ -237,13 +237,17 @@ class _ShareFetch:
                     raise ProtocolError(read.error)
                 if read.result is not None and read.result.records and not shared.is_closed:
                     shared.replica.check_leader(-1)
-                    part = FileSlice(cast("File", RemoteRecordsFile(read.result.records)), 0, len(read.result.records))
+                    file = RemoteRecordsFile(read.result.records)
+                    part = FileSlice(cast("File", file), 0, len(read.result.records))
                     aborted = read.result.aborted_txns or []
                     max_records -= self._acquire(place, shared, info.offset, part, aborted, max_records)
                     row = self.partition_responses[place]
-                    row.records = bytes(row.records.read()) if isinstance(row.records, FileSlice) else row.records
+                    if isinstance(row.records, FileSlice):
+                        row.records = file.slice(row.records.offset, len(row.records))
             except ProtocolError as error:
                 self._add_error(place, error)
+            except OSError as error:  # of the chunk cache
+                self._add_error(place, ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
             yield None
 
     def _read(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,6 +94,24 @@ def test_read_error_for_want_of_memory_fails_no_log_directory(monkeypatch: pytes
 
     monkeypatch.setattr(type(served.log.segments.active.file), "pread", pread)
     served.fetch()
+    assert not served.storage.offline
+
+
+def test_read_error_while_a_cached_chunk_is_sent_drops_the_chunk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served, dropped = ServedFetch(monkeypatch), list[object]()
+    served.fixture.services.remote_reads = SimpleNamespace(discard_chunk=dropped.append)
+
+    def pread(*_: Any) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    part = FileSlice(served.storage.directories[1].disk.open("/b/chunk", create=True), 0, 40_000)
+    row = PartitionData(0, high_watermark=3, records=part)
+    served.answer = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[row])])
+    monkeypatch.setattr(type(part.file), "pread", pread)
+    assert not served.fetch().sends
+    assert dropped == [part.file]
     assert not served.storage.offline
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from ottla.env.disk import File
 from ottla.wire.record_batch.crc import crc32c
 
 BLOCK_BYTES = 64 * 1024
-"""Bytes of a chunk that have a checksum of their own: a short read verifies little more than it returns."""
+"""Bytes of a chunk that have a checksum of their own; at this size the checksum is computed without the GIL."""
+PIECE_BYTES = 16 * BLOCK_BYTES
+"""Bytes that the verification of a file reads at a time."""
 TRAILER_BYTES = 8 + 4
 """Bytes after the checksums of the blocks."""
 
@@ -60,3 +63,38 @@ def verify_blocks(data: bytes, checksums: bytes, start: int) -> None:
         entry = (start + at) // BLOCK_BYTES * 4
         if crc32c(view[at : at + BLOCK_BYTES]) != int.from_bytes(checksums[entry : entry + 4], "big"):
             raise ValueError(f"block at {start + at} has a wrong checksum")
+
+
+def read_chunk(file: File, file_bytes: int) -> bytes:
+    """Return the chunk in a file, verified.
+
+    Raises:
+        ValueError: the file is incomplete or damaged. OSError: the disk failed.
+    """
+    checksums = _read_checksums(file, file_bytes)
+    return _read_verified(file, checksums, 0, file_bytes - len(checksums) - TRAILER_BYTES)
+
+
+def verify_chunk(file: File, file_bytes: int) -> None:
+    """Check all blocks of a file, in pieces.
+
+    Raises:
+        ValueError: the file is incomplete or damaged. OSError: the disk failed.
+    """
+    checksums = _read_checksums(file, file_bytes)
+    data_bytes = file_bytes - len(checksums) - TRAILER_BYTES
+    for start in range(0, data_bytes, PIECE_BYTES):
+        _read_verified(file, checksums, start, min(start + PIECE_BYTES, data_bytes))
+
+
+def _read_checksums(file: File, file_bytes: int) -> bytes:
+    trailer_bytes = 4 * block_count(file_bytes) + TRAILER_BYTES
+    return decode_trailer(file.pread(trailer_bytes, file_bytes - trailer_bytes))
+
+
+def _read_verified(file: File, checksums: bytes, start: int, end: int) -> bytes:
+    data = file.pread(end - start, start)
+    if len(data) < end - start:
+        raise ValueError(f"chunk is truncated: {start + len(data)} bytes")
+    verify_blocks(data, checksums, start)
+    return data

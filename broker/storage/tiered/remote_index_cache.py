@@ -31,7 +31,10 @@ FetchIndex = Callable[[RemoteLogSegmentMetadata, IndexType], bytes]
 
 
 class RemoteIndexCache:
-    """Indexes of remote segments by segment id and type. Its methods block, and may be called in several threads."""
+    """Indexes of remote segments by segment id and type. Its methods may be called in several threads.
+
+    Only `cached_offset_index` and `cached_aborted_txns` do not block.
+    """
 
     def __init__(self, fetch: FetchIndex, max_bytes: int = MAX_CACHED_INDEX_BYTES) -> None:
         """Create an empty cache.
@@ -64,6 +67,14 @@ class RemoteIndexCache:
         base = metadata.start_offset
         return self._get(metadata, IndexType.OFFSET, lambda raw: OffsetIndex.unpack(base, raw, _path(metadata)))
 
+    def cached_offset_index(self, metadata: RemoteLogSegmentMetadata) -> OffsetIndex | None:
+        """Return the offset index of a segment without blocking; None if it is not in memory."""
+        return cast("OffsetIndex | None", self._cached((metadata.segment_id.id, IndexType.OFFSET)))
+
+    def cached_aborted_txns(self, metadata: RemoteLogSegmentMetadata) -> list[AbortedTxn] | None:
+        """Return what `aborted_txns` does without blocking; None if the index is not in memory."""
+        return [] if metadata.txn_index_empty else self._cached((metadata.segment_id.id, IndexType.TRANSACTION))
+
     def time_index(self, metadata: RemoteLogSegmentMetadata) -> TimeIndex:
         """Return the decoded time index of a segment, from the cache or the remote store.
 
@@ -88,11 +99,9 @@ class RemoteIndexCache:
 
     def _get(self, metadata: RemoteLogSegmentMetadata, index: IndexType, decode: Callable[[bytes], T]) -> T:
         key = (metadata.segment_id.id, index)
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                self._entries.move_to_end(key)
-                return cast("T", entry[0])
+        cached = self._cached(key)
+        if cached is not None:
+            return cast("T", cached)
         raw = self._fetch(metadata, index)
         try:
             decoded = decode(raw)
@@ -104,6 +113,15 @@ class RemoteIndexCache:
                 self.cached_bytes += len(raw)
                 self._evict()
         return decoded
+
+    def _cached(self, key: tuple[bytes, IndexType]) -> Any:
+        """Return the decoded index of a key; None if it is not in memory."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
 
     def _evict(self) -> None:
         while self.cached_bytes > self.max_bytes:

@@ -12,14 +12,17 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.broker.requests.decompression_limiter import DecompressionLimiter
+from ottla.broker.storage.tiered.chunk_cache import ChunkNotOpenError
 from ottla.broker.storage.tiered.leader_epoch_lineage import epochs_with_records, is_within_leader_epochs
 from ottla.broker.storage.tiered.remote_index_cache import RemoteIndexCache
 from ottla.broker.storage.tiered.remote_log_access import RemoteLogAccess
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_segment_reader import (
+    RemoteRecords,
     RemoteSegmentReader,
     SegmentRecords,
     aborted_txns_in_range,
+    read_records,
     records_below,
 )
 from ottla.broker.storage.tiered.remote_storage import (
@@ -59,7 +62,7 @@ class RemoteFetchInfo(NamedTuple):
 class RemoteFetchData(NamedTuple):
     """Records from the remote tier for a Fetch response, with their aborted transactions."""
 
-    records: bytes
+    records: RemoteRecords
     aborted_txns: list[AbortedTxn] | None
     """Aborted transactions for read_committed; None for read_uncommitted, and if the first batch is too large."""
 
@@ -71,16 +74,35 @@ class RemoteLogReader:
         self._env = env
         self._remote = remote
         self.indexes = RemoteIndexCache(self._fetch_index, remote.settings.index_cache_bytes)
-        self._segments = RemoteSegmentReader(self._fetch_segment, self.indexes)
+        self._segments = RemoteSegmentReader(lambda: remote.storage, self.indexes)
 
     def _fetch_index(self, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
         self.indexes.resize(self._remote.settings.index_cache_bytes)  # the setting is dynamic
         return self._remote.storage.fetch_index(metadata, index)
 
-    def _fetch_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> bytes:
-        return self._remote.storage.fetch_segment(metadata, start, end)
-
     # ------------------------------------------------------------------ records
+
+    def read_open(self, info: RemoteFetchInfo) -> RemoteFetchData | None:
+        """Return what `read` does, if that needs no wait: from open files of the chunk cache; else None.
+
+        Raises:
+            WireError: a batch header is damaged.
+        """
+        log = info.log
+        segments = self._remote.cache(log.topic_id, log.partition)
+        metadata = None if segments is None else _segment_for(log, segments, info.offset)
+        if metadata is None:
+            return None
+        try:
+            found, aborted, is_complete = self._read_open_segment(
+                metadata, info, _lineage_end(log, metadata, info.offset)
+            )
+        except ChunkNotOpenError:
+            return None
+        if found is None or (info.read_committed and found.records and not is_complete):
+            return None
+        is_committed = info.read_committed and len(found.records) > 0
+        return RemoteFetchData(found.records, list(dict.fromkeys(aborted)) if is_committed else None)
 
     async def read(self, info: RemoteFetchInfo) -> RemoteFetchData:
         """Return the records from an offset below the local log start offset, of one segment.
@@ -102,9 +124,13 @@ class RemoteLogReader:
             text = f"Received request for offset {offset} for leader epoch {epoch} and partition {log.label} which does"
             raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{text} not exist in remote tier")
         while metadata is not None:
-            found, aborted, is_complete = await self._remote.in_reader_thread(
-                partial(self._read_segment, metadata, info, _lineage_end(log, metadata, offset))
-            )
+            lineage_end = _lineage_end(log, metadata, offset)
+            try:
+                found, aborted, is_complete = self._read_open_segment(metadata, info, lineage_end)
+            except ChunkNotOpenError:
+                found, aborted, is_complete = await self._remote.in_reader_thread(
+                    partial(self._read_segment, metadata, info, lineage_end)
+                )
             if found is not None:
                 if not info.read_committed:
                     return RemoteFetchData(found.records, None)
@@ -126,10 +152,26 @@ class RemoteLogReader:
         """
         found = self._segments.read(metadata, info.offset, info.max_bytes, at_least_one=info.may_exceed)
         if found is not None and lineage_end is not None:
-            found = found._replace(records=records_below(found.records, lineage_end))
+            found = found._replace(records=records_below(read_records(found.records), lineage_end))
         if found is None or not found.records or not info.read_committed:
             return found, [], False
         entries = self.indexes.aborted_txns(metadata)
+        return found, *aborted_txns_in_range(entries, found.base_offset, found.upper_offset)
+
+    def _read_open_segment(
+        self, metadata: RemoteLogSegmentMetadata, info: RemoteFetchInfo, lineage_end: int | None
+    ) -> tuple[SegmentRecords | None, list[AbortedTxn], bool]:
+        """Return what `_read_segment` does, without blocking.
+
+        Raises:
+            ChunkNotOpenError: that is not possible.
+        """
+        entries = self.indexes.cached_aborted_txns(metadata) if info.read_committed else []
+        if entries is None or lineage_end is not None:
+            raise ChunkNotOpenError
+        found = self._segments.read_open(metadata, info.offset, info.max_bytes, at_least_one=info.may_exceed)
+        if found is None or not found.records or not info.read_committed:
+            return found, [], False
         return found, *aborted_txns_in_range(entries, found.base_offset, found.upper_offset)
 
     async def _later_aborted_txns(

@@ -1,5 +1,7 @@
 """Reads from the remote tier that requests wait for: each is a task of its own, which the request may abandon.
 
+A read from open files of the chunk cache is no task: it is done at once.
+
 A read that is abandoned in the queue of the reader threads is cancelled; one in a thread continues, so that the chunk
 cache has its bytes when the client repeats the request.
 
@@ -15,10 +17,12 @@ from typing import Generic, TypeVar
 
 import trio
 
+from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage
 from ottla.broker.storage.tiered.remote_log_access import RemoteLogAccess
 from ottla.broker.storage.tiered.remote_log_reader import RemoteFetchData, RemoteFetchInfo, RemoteLogReader
+from ottla.env.disk import File
 from ottla.env.env import Env
-from ottla.jobs.supervision import is_broken_invariant
+from ottla.jobs.supervision import is_broken_invariant, run_logging_failure
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
@@ -74,9 +78,44 @@ class RemoteReads:
         """Return whether the quota of bytes read from the store is exceeded, so that no read is started."""
         return self.remote.read_quota.throttle_ms() > 0
 
+    def discard_chunk(self, file: File) -> None:
+        """Drop the chunk of the cache with a file from which a response could not be sent, in a thread."""
+        storage = self.remote.storage
+        if isinstance(storage, CachedRemoteStorage):
+            work = partial(self._env.in_thread, partial(storage.discard, file))
+            self._start(partial(run_logging_failure, "Dropping a chunk of the cache", work))
+
     def start_fetch(self, info: RemoteFetchInfo) -> RemoteRead[RemoteFetchData]:
-        """Start the read of a partition for a Fetch; return the read in progress."""
-        return self.start_read(info.log, partial(self._fetch, info))
+        """Start the read of a partition for a Fetch; it is done at once if it needs no wait."""
+        found = self._read_open(info)
+        if found is None:
+            return self.start_read(info.log, partial(self._fetch, info))
+        self.count_open_read(info.log, len(found.records))
+        read: RemoteRead[RemoteFetchData] = RemoteRead(_key(info.log))
+        read.is_done, read.result = True, found
+        return read
+
+    def read_open(
+        self, log: PartitionLog, offset: int, max_bytes: int, *, may_exceed: bool, read_committed: bool
+    ) -> RemoteFetchData | None:
+        """Return the result of a read that needs no wait; None for others, among them those that fail.
+
+        The arguments are the fields of `RemoteFetchInfo`. The caller counts the read (`count_open_read`).
+        """
+        return self._read_open(RemoteFetchInfo(log, offset, max_bytes, may_exceed, read_committed))
+
+    def _read_open(self, info: RemoteFetchInfo) -> RemoteFetchData | None:
+        try:
+            return self.reader.read_open(info)
+        except WireError:
+            return None
+
+    def count_open_read(self, log: PartitionLog, size_bytes: int) -> None:
+        """Count the bytes that `read_open` has returned for a response."""
+        stats = self.remote.topic_stats(log.topic)
+        stats.fetches += 1
+        stats.fetched_bytes += size_bytes
+        self.remote.read_quota.record(size_bytes)
 
     async def _fetch(self, info: RemoteFetchInfo) -> RemoteFetchData:
         """Read a partition for a Fetch; count it (``RemoteFetchRequestsPerSec`` …) and record its bytes for the quota.
@@ -102,7 +141,7 @@ class RemoteReads:
         At its end its purgatory key is completed. An error of ``work`` becomes the error code of the read:
         UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE for a WireError, or that of a ProtocolError.
         """
-        read: RemoteRead[T] = RemoteRead(("remote", log.topic, log.partition))
+        read: RemoteRead[T] = RemoteRead(_key(log))
         self._start(lambda: self._run(read, log, work))
         return read
 
@@ -142,6 +181,11 @@ class RemoteReads:
         for read in reads:
             if not read.is_done:
                 read.scope.cancel()
+
+
+def _key(log: PartitionLog) -> Hashable:
+    """Return the purgatory key of the reads of a partition."""
+    return "remote", log.topic, log.partition
 
 
 def _is_out_of_range(error: Exception) -> bool:

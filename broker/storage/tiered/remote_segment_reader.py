@@ -1,6 +1,7 @@
 """Reads of one remote segment: the bytes of a fetch, and the batch with a timestamp. Only batch headers are parsed.
 
-The functions block in the store: they run in threads.
+The functions block in the store: they run in threads. Only `RemoteSegmentReader.read_open` does not, which returns
+ranges of files of the chunk cache, as all reads through it do.
 
 Source: ``RemoteLogManager.read``, ``lookupTimestamp``, ``RemoteLogInputStream.java`` (apache/kafka 4.3.1).
 """
@@ -8,34 +9,53 @@ Source: ``RemoteLogManager.read``, ``lookupTimestamp``, ``RemoteLogInputStream.j
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
+from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ChunkNotOpenError
 from ottla.broker.storage.tiered.remote_index_cache import RemoteIndexCache
-from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata
-from ottla.log.segment.indexes import AbortedTxn
+from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata, RemoteStorage
+from ottla.env.disk import FileSlice
+from ottla.log.segment.indexes import AbortedTxn, OffsetIndex
+from ottla.wire.codec.chunk_sequence import ChunkSequence
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, MAGIC_OFFSET, BatchHeader
 from ottla.wire.record_batch.legacy_records import MAGIC_PREFIX_BYTES, iterate_any_batches, parse_any_header
 
 WINDOW_BYTES = 64 * 1024
-"""Bytes that a search for a batch reads at a time; a fetch reads as many before its first batch."""
+"""Bytes that a search for a batch reads at a time; a fetch without chunk cache reads as many before its first batch."""
+OPEN_WINDOW_BYTES = 16 * 1024
+"""Bytes that a search for a batch reads at a time from an open file of the chunk cache, on the event loop."""
+MAX_OPEN_WINDOWS = 8
+"""Reads of a search on the event loop: more are made in a thread."""
 
 FetchSegment = Callable[[RemoteLogSegmentMetadata, int, int], bytes]
 """Function that returns a range of a segment's records: `RemoteStorage.fetch_segment`."""
+RemoteRecords = bytes | memoryview | FileSlice | ChunkSequence
+"""Records for a response: in memory, a range of a file of the chunk cache, or several of these."""
 _abort_marker_offset = attrgetter("last_offset")
 
 
 class SegmentRecords(NamedTuple):
     """Records of a remote segment for a fetch: their bytes, first offset and exclusive upper offset."""
 
-    records: bytes
+    records: RemoteRecords
     """Batches, the last of which may be cut off; empty if the first one exceeds the limit."""
     base_offset: int
     """Base offset of the first batch."""
     upper_offset: int
     """Exclusive upper bound of the offsets in `records`, for the search of aborted transactions."""
+
+
+class _FoundBatch(NamedTuple):
+    """Batch that a search has found, and the bytes that it read last."""
+
+    position: int
+    header: BatchHeader
+    window: bytes
+    start: int
+    """Position of the batch in `window`."""
 
 
 class BatchBytes(NamedTuple):
@@ -50,8 +70,8 @@ class BatchBytes(NamedTuple):
 class RemoteSegmentReader:
     """Reader of remote segments through their offset indexes. Its methods may be called in several threads."""
 
-    def __init__(self, fetch_segment: FetchSegment, indexes: RemoteIndexCache) -> None:
-        self._fetch = fetch_segment
+    def __init__(self, storage: Callable[[], RemoteStorage], indexes: RemoteIndexCache) -> None:
+        self._storage = storage
         self._indexes = indexes
 
     def read(
@@ -65,20 +85,43 @@ class RemoteSegmentReader:
         Raises:
             RemoteStorageError: the store failed. WireError: a batch header is damaged.
         """
-        index = self._indexes.offset_index(metadata)
-        found = self._find_batch(metadata, index.lookup(offset), offset, max_bytes + WINDOW_BYTES)
+        index, storage = self._indexes.offset_index(metadata), self._storage()
+        is_cached = isinstance(storage, CachedRemoteStorage)
+        window_bytes = WINDOW_BYTES if is_cached else max_bytes + WINDOW_BYTES
+        found = self._find_batch(storage.fetch_segment, metadata, index.lookup(offset), offset, window_bytes)
         if found is None:
             return None
-        position, window, at, header = found
-        limit = max(max_bytes, header.size_bytes) if at_least_one else max_bytes
-        if header.size_bytes > limit:
-            return SegmentRecords(b"", header.base_offset, header.base_offset)
-        limit = min(limit, metadata.segment_size_bytes - position)
-        records = window if at == 0 and len(window) == limit else window[at : at + limit]
-        if len(records) < limit:
-            records += self._fetch(metadata, position + len(records), position + limit)
-        upper = index.upper_bound_offset(position + len(records))
-        return SegmentRecords(records, header.base_offset, metadata.end_offset + 1 if upper is None else upper)
+        size = _size_to_read(metadata, found, max_bytes, at_least_one=at_least_one)
+        if isinstance(storage, CachedRemoteStorage):
+            slices = storage.fetch_slices(metadata, found.position, found.position + size)
+            return _segment_records(metadata, index, found, slices)
+        slices = [memoryview(found.window)[found.start : found.start + size]]
+        if len(slices[0]) < size:
+            slices.append(
+                memoryview(storage.fetch_segment(metadata, found.position + len(slices[0]), found.position + size))
+            )
+        return _segment_records(metadata, index, found, slices)
+
+    def read_open(
+        self, metadata: RemoteLogSegmentMetadata, offset: int, max_bytes: int, *, at_least_one: bool
+    ) -> SegmentRecords | None:
+        """Return what `read` does, without blocking: from open files of the chunk cache and the page cache.
+
+        Raises:
+            ChunkNotOpenError: that is not possible. WireError: a batch header is damaged.
+        """
+        storage, index = self._storage(), self._indexes.cached_offset_index(metadata)
+        if index is None or not isinstance(storage, CachedRemoteStorage):
+            raise ChunkNotOpenError
+        position = index.lookup(offset)
+        found = self._find_batch(
+            storage.read_open, metadata, position, offset, OPEN_WINDOW_BYTES, max_windows=MAX_OPEN_WINDOWS
+        )
+        if found is None:
+            return None
+        size = _size_to_read(metadata, found, max_bytes, at_least_one=at_least_one)
+        slices = storage.open_slices(metadata, found.position, found.position + size)
+        return _segment_records(metadata, index, found, slices)
 
     def find_batch_by_timestamp(
         self, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, from_offset: int, position: int | None = None
@@ -94,34 +137,37 @@ class RemoteSegmentReader:
         if position is None:
             least = max(self._indexes.time_index(metadata).lookup(timestamp_ms), from_offset)
             position = self._indexes.offset_index(metadata).lookup(least)
-        found = self._find_batch(metadata, position, from_offset, WINDOW_BYTES, timestamp_ms)
+        fetch = self._storage().fetch_segment
+        found = self._find_batch(fetch, metadata, position, from_offset, WINDOW_BYTES, timestamp_ms)
         if found is None:
             return None
-        start, window, at, header = found
-        raw = window[at : at + header.size_bytes]
-        if len(raw) < header.size_bytes:
-            raw += self._fetch(metadata, start + len(raw), start + header.size_bytes)
-        return BatchBytes(raw, header, start + header.size_bytes)
+        end = found.position + found.header.size_bytes
+        raw = found.window[found.start : found.start + found.header.size_bytes]
+        if len(raw) < found.header.size_bytes:
+            raw += fetch(metadata, found.position + len(raw), end)
+        return BatchBytes(raw, found.header, end)
 
+    @staticmethod
     def _find_batch(
-        self,
+        fetch: FetchSegment,
         metadata: RemoteLogSegmentMetadata,
         position: int,
         offset: int,
         window_bytes: int,
         timestamp_ms: int | None = None,
-    ) -> tuple[int, bytes, int, BatchHeader] | None:
+        max_windows: int | None = None,
+    ) -> _FoundBatch | None:
         """Find the first batch that ends at or above ``offset`` and has a timestamp from ``timestamp_ms`` on, if given.
 
-        The search reads ``window_bytes`` at a time from ``position`` on.
-
-        Returns:
-            Position and bytes of the last read, index of the batch in these bytes, and its header; None if no batch
-            qualifies, or if it is not whole.
+        The search reads ``window_bytes`` at a time from ``position`` on; more than ``max_windows`` reads raise
+        ChunkNotOpenError. None if no batch qualifies, or if it is not whole.
         """
-        size = metadata.segment_size_bytes
+        size, windows = metadata.segment_size_bytes, 0
         while position < size:
-            window = self._fetch(metadata, position, min(position + window_bytes, size))
+            windows += 1
+            if max_windows is not None and windows > max_windows:
+                raise ChunkNotOpenError
+            window = fetch(metadata, position, min(position + window_bytes, size))
             at = 0
             while at < len(window):
                 rest = len(window) - at
@@ -132,7 +178,8 @@ class RemoteSegmentReader:
                         return None
                 header = parse_any_header(window, at)
                 if header.last_offset >= offset and (timestamp_ms is None or header.max_timestamp >= timestamp_ms):
-                    return (position + at, window, at, header) if position + at + header.size_bytes <= size else None
+                    is_whole = position + at + header.size_bytes <= size
+                    return _FoundBatch(position + at, header, window, at) if is_whole else None
                 at += header.size_bytes
             if at == 0:
                 return None
@@ -140,7 +187,42 @@ class RemoteSegmentReader:
         return None
 
 
-def records_below(raw: bytes, offset: int) -> bytes:
+def _size_to_read(metadata: RemoteLogSegmentMetadata, found: _FoundBatch, max_bytes: int, *, at_least_one: bool) -> int:
+    """Return the bytes to read from the first batch on; 0 if it exceeds the limit."""
+    limit = max(max_bytes, found.header.size_bytes) if at_least_one else max_bytes
+    return 0 if found.header.size_bytes > limit else min(limit, metadata.segment_size_bytes - found.position)
+
+
+def _segment_records(
+    metadata: RemoteLogSegmentMetadata,
+    index: OffsetIndex,
+    found: _FoundBatch,
+    slices: Sequence[FileSlice | memoryview],
+) -> SegmentRecords:
+    """Return the records of a fetch, without slices if the first batch exceeds the limit."""
+    base = found.header.base_offset
+    size = sum(map(len, slices))
+    if not size:
+        return SegmentRecords(b"", base, base)
+    upper = index.upper_bound_offset(found.position + size)
+    records = slices[0] if len(slices) == 1 else ChunkSequence(slices)
+    return SegmentRecords(records, base, metadata.end_offset + 1 if upper is None else upper)
+
+
+def read_records(records: RemoteRecords) -> bytes | memoryview:
+    """Return records in memory; those in files are read.
+
+    Raises:
+        FileReadError, FileTruncatedError: a file cannot be read.
+    """
+    if isinstance(records, FileSlice):
+        return records.read_all()
+    if isinstance(records, ChunkSequence):
+        return b"".join(map(read_records, records.chunks))
+    return records
+
+
+def records_below(raw: bytes | memoryview, offset: int) -> bytes | memoryview:
     """Return the batches in ``raw`` up to the first one whose base offset is at or above ``offset``.
 
     The last batch may be cut off; ``raw`` itself is returned if all are below.

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ChunkCacheOptions, ReadAhead
+from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ReadAhead
+from ottla.broker.storage.tiered.chunk_directory import ChunkCacheOptions
 from ottla.broker.storage.tiered.cloud_store import CloudStore, CloudStoreOptions, InvalidStoreError
 from ottla.broker.storage.tiered.directory_store import DirectoryStore
 from ottla.broker.storage.tiered.object_store import ObjectStore

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import trio
@@ -17,10 +18,13 @@ from ottla.broker.requests.peer import PeerDisconnectedError
 from ottla.broker.storage.tiered.remote_storage import CorruptRemoteSegmentError, RemoteStorageError
 from ottla.broker.storage.tiered.tests.remote_reads_fixture import MAX_WAIT_MS, TieredFixture
 from ottla.broker.tests.handler_fixture import as_decoded, resolve
+from ottla.env.disk import FileSlice
+from ottla.env.memory_disk import MemoryFile
 from ottla.log.tests.log_fixtures import make_batch, make_marker, make_transactional_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import WireError
+from ottla.wire.framing import encode_response
 from ottla.wire.messages.fetch import AbortedTransaction, FetchRequest, PartitionData
 from ottla.wire.record_batch.legacy_records import iterate_any_batches
 
@@ -28,10 +32,15 @@ SIZE = len(make_batch(10))
 NEWEST = 18
 
 
-@pytest.fixture
-def fixture() -> TieredFixture:
-    """Return a node with the tiered topics t and u, whose older segments are only in the remote store."""
+@pytest.fixture(params=[None, 200, 1 << 20])
+def fixture(request: pytest.FixtureRequest) -> TieredFixture:
+    """Return a node with the tiered topics t and u, whose older segments are only in the remote store.
+
+    The parameter is the size of a chunk of the cache; None: no cache.
+    """
     out = TieredFixture()
+    if request.param is not None:
+        out.cache(request.param)
     for name in ("t", "u"):
         out.host(name)
         out.append_batches(50, name)
@@ -129,6 +138,21 @@ def test_read_committed_fetch_returns_aborted_transactions_of_the_remote_tier() 
     assert row.aborted_transactions == []
     (row,), _ = send(fixture, request(("t", 0, 0)))
     assert row.aborted_transactions is None
+
+
+def test_read_committed_fetch_of_cached_records_returns_later_aborted_transactions() -> None:
+    fixture = TieredFixture()
+    fixture.cache()
+    fixture.host()
+    fixture.append(make_transactional_batch(7, 0))
+    fixture.append_batches(60)
+    fixture.append(make_marker(7, 0))
+    fixture.append_batches(20)
+    fixture.tier()
+    for _ in range(3):
+        (row,), _ = send(fixture, request(("t", 0, 0), isolation=1, each=1))
+        assert row.aborted_transactions == [AbortedTransaction(7, 0)]
+    assert fixture.remote.calls > 0
 
 
 def test_throttled_remote_read_returns_no_records_and_waits_for_other_partitions(fixture: TieredFixture) -> None:
@@ -269,6 +293,58 @@ def test_very_large_fetch_reads_a_single_remote_partition(
     assert [bytes(row.records) for row in rows[:2]] == [expected, b""]
     assert (len(rows[2].records), took) == (SIZE, 0)
     assert rows[0].error_code == (0 if answered else E.UNKNOWN_SERVER_ERROR)
+
+
+def test_fetch_of_cached_records_is_sent_from_files_of_the_chunk_cache_at_once() -> None:
+    fixture = TieredFixture()
+    fixture.cache(400)
+    fixture.host()
+    fixture.append_batches(50)
+    fixture.tier()
+    for each in (1000, 300):
+        answer, took = fixture.send(fetch.handle, ApiKey.FETCH, NEWEST, request(("t", 0, 6), each=each, wait=5000))
+        chunks = [chunk for chunk in encode_response(ApiKey.FETCH, NEWEST, 1, answer) if type(chunk) is FileSlice]
+        assert {Path(cast("MemoryFile", chunk.file)._path).parent for chunk in chunks} == {Path("/cache")}
+        assert b"".join(chunk.read_all() for chunk in chunks) == local_bytes(fixture, 6, each)
+        assert (took, fixture.remote.calls) == (0, 1)
+    assert fixture.read_stats.fetched_bytes == 1300
+    assert fixture.remote.read_quota.recorded == [1000, 300]
+
+
+def test_chunks_that_are_evicted_before_the_response_is_sent_are_sent() -> None:
+    fixture = TieredFixture()
+    cached = fixture.cache(400, max_bytes=5000)
+    fixture.host()
+    fixture.append_batches(50)
+    fixture.tier()
+    send(fixture, request(("t", 0, 0), each=1000))
+    answer, _ = fixture.send(fetch.handle, ApiKey.FETCH, NEWEST, request(("t", 0, 0), each=1000))
+    for offset in range(10, 120, 3):
+        send(fixture, request(("t", 0, offset), each=1000))
+    assert cached.stats.evicted > 5
+    (row,) = rows_of(as_decoded(answer, NEWEST))
+    assert row.records == local_bytes(fixture, 0, 1000)
+
+
+def test_chunk_that_could_not_be_sent_is_fetched_again() -> None:
+    fixture = TieredFixture()
+    cached = fixture.cache()
+    fixture.host()
+    fixture.append_batches(50)
+    fixture.tier()
+    send(fixture, request(("t", 0, 0)))
+    answer, _ = fixture.send(fetch.handle, ApiKey.FETCH, NEWEST, request(("t", 0, 0)))
+    part = answer.responses[0].partitions[0].records
+
+    async def fail() -> None:
+        fixture.reads.discard_chunk(part.file)
+        await trio.sleep(1)
+
+    fixture.run(fail)
+    before = cached.stats.misses
+    (row,), _ = send(fixture, request(("t", 0, 0)))
+    assert row.records == local_bytes(fixture, 0, 1 << 20)
+    assert cached.stats.misses == before + 1
 
 
 def test_failures_of_remote_reads_are_logged_once_a_second(

@@ -13,6 +13,7 @@ from ottla.broker.storage.tiered.tests.remote_reads_fixture import MAX_WAIT_MS, 
 from ottla.broker.tests.share_group_fixture import ShareGroupNode
 from ottla.env.disk import FileSlice
 from ottla.log.tests.log_fixtures import make_marker, make_transactional_batch
+from ottla.wire.codec.chunk_sequence import flatten_chunks
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages.share_fetch import PartitionData, ShareFetchResponse
 from ottla.wire.record_batch.batch_header import iterate_batches
@@ -21,9 +22,11 @@ from ottla.wire.record_batch.batch_header import iterate_batches
 class TieredShareGroupNode(ShareGroupNode):
     """Node whose topic t has the offsets 0-149, of which only those from 126 on are local."""
 
-    def __init__(self) -> None:
+    def __init__(self, chunk_bytes: int | None = None) -> None:
         super().__init__()
         self.tiered = self.fixture = TieredFixture()
+        if chunk_bytes is not None:
+            self.tiered.cache(chunk_bytes)
         self.tiered.host()
         self.tiered.append_batches(50)
         assert self.tiered.tier().local_log_start_offset == 126
@@ -54,7 +57,9 @@ def offsets(row: PartitionData | None) -> list[tuple[int, int]]:
     """Return the batches of a row, and check that they hold the acquired records."""
     assert row is not None
     assert row.error_code == 0
-    raw = row.records.read() if isinstance(row.records, FileSlice) else bytes(row.records or b"")
+    raw = b"".join(
+        each.read_all() if isinstance(each, FileSlice) else bytes(each) for each in flatten_chunks([row.records or b""])
+    )
     found = [(header.base_offset, header.last_offset) for _, header in iterate_batches(raw)]
     acquired = [(each.first_offset, each.last_offset) for each in row.acquired_records]
     assert bool(found) == bool(acquired)
@@ -62,8 +67,9 @@ def offsets(row: PartitionData | None) -> list[tuple[int, int]]:
     return found
 
 
-def test_share_group_acquires_all_records_of_both_tiers() -> None:
-    node = TieredShareGroupNode()
+@pytest.mark.parametrize("chunk_bytes", [None, 150, 1 << 20])
+def test_share_group_acquires_all_records_of_both_tiers(chunk_bytes: int | None) -> None:
+    node = TieredShareGroupNode(chunk_bytes)
 
     async def scenario() -> None:
         out = offsets(await node.fetch_row(0, 0, max_records=10, max_wait_ms=5000))

@@ -10,10 +10,13 @@ from typing import Any, NamedTuple, TypeVar, cast
 import trio
 
 from ottla.broker.replication.hosted_partition import HostedPartition
+from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage
+from ottla.broker.storage.tiered.chunk_directory import ChunkCacheOptions
 from ottla.broker.storage.tiered.directory_store import DirectoryStore
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_log_tasks import RemoteLogTasks
 from ottla.broker.storage.tiered.remote_reads import RemoteReads
+from ottla.broker.storage.tiered.remote_storage import RemoteStorage
 from ottla.broker.storage.tiered.remote_topic_stats import RemoteTopicStats
 from ottla.broker.storage.tiered.segment_store import SegmentStore
 from ottla.broker.storage.tiered.tests.remote_log_tasks_fixture import MetadataTopic
@@ -55,7 +58,7 @@ class FakeRemoteLog:
 
     def __init__(self, env: VirtualEnv) -> None:
         env.disk.makedirs("/remote")
-        self.storage = SegmentStore(DirectoryStore(env.disk, "/remote"), env.disk)
+        self.storage: RemoteStorage = SegmentStore(DirectoryStore(env.disk, "/remote"), env.disk)
         self.settings = ReadSettings()
         self.read_quota = ReadQuota()
         self.stats: dict[str, RemoteTopicStats] = {}
@@ -153,6 +156,14 @@ class TieredFixture(HandlerFixture):
         log.maybe_increment_local_log_start_offset(start)
         log.delete_segments_below_start(NOW_MS)
         return log
+
+    def cache(self, chunk_bytes: int = 1 << 20, max_bytes: int = 1 << 30) -> CachedRemoteStorage:
+        """Put a chunk cache in front of the store, and return it."""
+        store = self.remote.storage
+        assert isinstance(store, SegmentStore)
+        options = ChunkCacheOptions("/cache", max_bytes, chunk_bytes)
+        cached = self.remote.storage = CachedRemoteStorage(store, self.env.disk, options)
+        return cached
 
     # ------------------------------------------------------------------ requests
 

@@ -11,36 +11,39 @@ from dataclasses import replace
 import pytest
 
 from ottla.broker.requests.decompression_limiter import DecompressionLimiter
-from ottla.broker.storage.tiered.remote_index_cache import RemoteIndexCache
 from ottla.broker.storage.tiered.remote_log_metadata import RemoteLogSegmentMetadataUpdate
 from ottla.broker.storage.tiered.remote_log_metadata_cache import RemoteLogMetadataCache
 from ottla.broker.storage.tiered.remote_log_reader import RemoteFetchData, RemoteFetchInfo
-from ottla.broker.storage.tiered.remote_segment_reader import RemoteSegmentReader, aborted_txns_in_range
+from ottla.broker.storage.tiered.remote_segment_reader import (
+    read_records,
+)
 from ottla.broker.storage.tiered.remote_storage import (
-    CorruptRemoteSegmentError,
     IndexType,
-    RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
-    RemoteResourceNotFoundError,
 )
 from ottla.broker.storage.tiered.tests.remote_reads_fixture import ReadSettings, TieredFixture
-from ottla.broker.storage.tiered.tests.segment_files import segment_metadata
 from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
-from ottla.env.disk import write_file
-from ottla.log.segment.indexes import AbortedTxn, OffsetIndex, TimeIndex
+from ottla.env.disk import FileSlice, write_file
+from ottla.log.segment.indexes import AbortedTxn
 from ottla.log.segment.log_segment import segment_file_name
 from ottla.log.tests.log_fixtures import make_batch, make_marker, make_transactional_batch
 from ottla.log.timestamp_lookup import TimestampAndOffset, find_offset_by_timestamp
-from ottla.wire.errors import ErrorCode, ProtocolError, WireError
-from ottla.wire.record_batch.batch_header import set_offset_and_epoch
+from ottla.wire.codec.chunk_sequence import ChunkSequence
+from ottla.wire.errors import ErrorCode, ProtocolError
 
 SIZE = len(make_batch(10))
 
 
-@pytest.fixture
-def fixture() -> TieredFixture:
+CHUNKS = [None, 61, 500, 1 << 20]
+"""Sizes of the chunks of the cache, of which several hold no whole batch; None: no cache."""
+
+
+@pytest.fixture(params=CHUNKS)
+def fixture(request: pytest.FixtureRequest) -> TieredFixture:
     """Return a node with a tiered topic of several segments and leader epochs."""
     out = TieredFixture()
+    if request.param is not None:
+        out.cache(request.param)
     out.host()
     for epoch in (0, 2, 3):
         out.append_batches(25, epoch=epoch)
@@ -51,7 +54,8 @@ def read(
     fixture: TieredFixture, offset: int, max_bytes: int = 1 << 20, *, least: bool = True, committed: bool = False
 ) -> RemoteFetchData:
     info = RemoteFetchInfo(fixture.log(), offset, max_bytes, least, committed)
-    return run_virtual(lambda: fixture.reads.reader.read(info))
+    found = run_virtual(lambda: fixture.reads.reader.read(info))
+    return found._replace(records=read_records(found.records))
 
 
 def find(fixture: TieredFixture, timestamp: int) -> TimestampAndOffset | None:
@@ -97,6 +101,8 @@ def test_remote_read_returns_the_bytes_of_the_local_read(
 @pytest.mark.parametrize("seed", range(4))
 def test_remote_read_committed_returns_the_aborted_transactions_of_the_local_read(seed: int) -> None:
     rng, fixture = random.Random(seed), TieredFixture()
+    if seed % 2:
+        fixture.cache(250)
     fixture.host()
     open_txns: dict[int, int] = {}
     for _ in range(160):
@@ -162,9 +168,12 @@ def test_remote_read_before_the_metadata_is_loaded_fails(fixture: TieredFixture)
         read(fixture, 0)
 
 
+@pytest.mark.parametrize("is_cached", [False, True])
 @pytest.mark.parametrize("committed", [False, True])
-def test_remote_read_ends_before_records_that_only_the_former_leader_had(*, committed: bool) -> None:
+def test_remote_read_ends_before_records_that_only_the_former_leader_had(*, committed: bool, is_cached: bool) -> None:
     fixture = TieredFixture()
+    if is_cached:
+        fixture.cache(250)
     fixture.host()
     fixture.append_batches(25)
     log, untiered = fixture.tier(local_start=0), fixture.untiered()
@@ -201,6 +210,45 @@ def test_remote_segment_of_a_foreign_leader_epoch_is_not_read(fixture: TieredFix
     with pytest.raises(ProtocolError):
         read(fixture, 76)
     assert read(fixture, 74).records
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_remote_read_of_open_chunks_needs_no_thread_and_copies_no_records(*, committed: bool) -> None:
+    fixture = TieredFixture()
+    cached = fixture.cache(700)
+    fixture.host()
+    fixture.append_batches(60)
+    log = fixture.tier()
+    for thread_calls in (1, 1):
+        info = RemoteFetchInfo(log, 6, 1500, True, committed)
+        found = run_virtual(lambda info=info: fixture.reads.reader.read(info))  # type: ignore[misc]
+        assert fixture.remote.calls == thread_calls
+        assert isinstance(found.records, ChunkSequence)
+        assert {type(each) for each in found.records.chunks} == {FileSlice}, "also at the read that fetches the chunks"
+        local = fixture.untiered().read(6, 1500, log.log_end_offset, at_least_one=True)
+        assert local is not None
+        assert read_records(found.records) == local.read()
+    hits = cached.stats.hits
+    found = read(fixture, 0, SIZE + 1)
+    assert (len(found.records), fixture.remote.calls) == (SIZE + 1, 1)
+    assert cached.stats.hits == hits + 1
+
+
+def test_remote_read_with_many_headers_to_skip_is_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixture = TieredFixture()
+    fixture.cache()
+    fixture.host()
+    fixture.append_batches(60)
+    fixture.tier()
+    read(fixture, 0)
+    monkeypatch.setattr("ottla.broker.storage.tiered.remote_segment_reader.OPEN_WINDOW_BYTES", 61)
+    monkeypatch.setattr("ottla.broker.storage.tiered.remote_segment_reader.MAX_OPEN_WINDOWS", 1)
+    read(fixture, 0)
+    assert fixture.remote.calls == 1
+    expected = fixture.untiered().read(4, 100, 100, at_least_one=True)
+    assert expected is not None
+    assert read(fixture, 4, 100).records == expected.read()
+    assert fixture.remote.calls == 2
 
 
 @pytest.mark.parametrize("offset", [0, 1, 74, 120, 150])
@@ -242,81 +290,6 @@ def test_remote_offset_by_timestamp_respects_the_log_start_offset(fixture: Tiere
     assert find(fixture, NOW_MS) == TimestampAndOffset(NOW_MS + 40, 40, 0)
 
 
-# ------------------------------------------------------------------ one segment
-
-
-def stored(raw: bytes, index: OffsetIndex, timestamps: TimeIndex | None = None) -> RemoteSegmentReader:
-    """Return a reader of a segment with these records and indexes."""
-    contents = {IndexType.OFFSET: index.pack(), IndexType.TIMESTAMP: (timestamps or TimeIndex(0)).pack()}
-    indexes = RemoteIndexCache(lambda metadata, kind: contents[kind])
-    return RemoteSegmentReader(lambda metadata, start, end: raw[start:end], indexes)
-
-
-def batches(*bases: int, count: int = 3) -> bytes:
-    raw = b""
-    for base in bases:
-        data = make_batch(base, count)
-        set_offset_and_epoch(data, 0, base, 0)
-        raw += bytes(data)
-    return raw
-
-
-def test_segment_read_of_offset_behind_its_last_batch_returns_none() -> None:
-    raw = batches(0, 3)
-    assert stored(raw, OffsetIndex(0)).read(segment_metadata(len(raw)), 6, 1000, at_least_one=True) is None
-
-
-def test_segment_read_of_removed_offset_starts_with_the_next_batch() -> None:
-    raw = batches(0, 30)
-    found = stored(raw, OffsetIndex(0)).read(segment_metadata(len(raw)), 5, 1000, at_least_one=True)
-    assert found is not None
-    assert (found.base_offset, found.records, found.upper_offset) == (30, batches(30), 100)
-
-
-@pytest.mark.parametrize("cut", [1, 10, 44, 60, 80])
-def test_segment_read_of_truncated_batch_returns_none(cut: int) -> None:
-    raw = batches(0, 3)[: SIZE - 5 + cut]
-    reader = stored(raw, OffsetIndex(0))
-    assert reader.read(segment_metadata(len(raw)), 4, 1000, at_least_one=True) is None
-
-
-def test_segment_read_of_damaged_header_raises_wire_error() -> None:
-    raw = bytearray(batches(0, 3))
-    raw[8:12] = b"\x00\x00\x00\x01"
-    with pytest.raises(WireError):
-        stored(bytes(raw), OffsetIndex(0)).read(segment_metadata(len(raw)), 4, 1000, at_least_one=True)
-
-
-def test_segment_read_beyond_the_window_finds_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.broker.storage.tiered.remote_segment_reader.WINDOW_BYTES", 100)
-    raw = batches(*range(0, 90, 3))
-    reader, metadata = stored(raw, OffsetIndex(0)), segment_metadata(len(raw))
-    found = reader.read(metadata, 61, 2 * SIZE, at_least_one=False)
-    assert found is not None
-    assert found.records == batches(60, 63, 66)[: 2 * SIZE]
-    batch = reader.find_batch_by_timestamp(metadata, NOW_MS + 70, 0)
-    assert batch is not None
-    assert batch.raw == batches(69)
-    following = reader.find_batch_by_timestamp(metadata, NOW_MS + 70, 0, batch.next_position)
-    assert following is not None
-    assert following.raw == batches(72)
-
-
-def test_index_cache_evicts_the_least_recently_used_index() -> None:
-    fetched: list[bytes] = []
-
-    def fetch(metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
-        fetched.append(metadata.segment_id.id)
-        return OffsetIndex(0).pack() + b"\x00\x00\x00\x01\x00\x00\x00\x02" * 1
-
-    cache = RemoteIndexCache(fetch, 16)
-    one, two, three = (segment_metadata(1, number=number) for number in range(3))
-    for metadata in (one, two, one, three, one, two):
-        cache.offset_index(metadata)
-    assert fetched == [each.segment_id.id for each in (one, two, three, two)]
-    assert cache.cached_bytes == 16
-
-
 def test_changed_size_of_the_index_cache_applies_from_the_next_index_on(fixture: TieredFixture) -> None:
     fixture.tier()
     indexes = fixture.reads.reader.indexes
@@ -325,25 +298,3 @@ def test_changed_size_of_the_index_cache_applies_from_the_next_index_on(fixture:
     fixture.remote.settings = ReadSettings(index_cache_bytes=8)
     read(fixture, 60)
     assert (indexes.max_bytes, indexes.cached_bytes <= 8) == (8, True)
-
-
-def test_malformed_index_is_a_corrupt_segment() -> None:
-    cache = RemoteIndexCache(lambda metadata, index: b"12345")
-    for part in (cache.offset_index, cache.time_index, cache.aborted_txns):
-        with pytest.raises(CorruptRemoteSegmentError):
-            part(segment_metadata(1))
-    assert cache.cached_bytes == 0
-
-
-def test_missing_transaction_index_has_no_aborted_transactions() -> None:
-    def fetch(metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
-        raise RemoteResourceNotFoundError("no such index")
-
-    assert RemoteIndexCache(fetch).aborted_txns(segment_metadata(1)) == []
-
-
-def test_aborted_transactions_in_range_end_with_a_later_last_stable_offset() -> None:
-    entries = [AbortedTxn(1, 0, 9, 5), AbortedTxn(2, 5, 19, 20), AbortedTxn(3, 22, 29, 30)]
-    assert aborted_txns_in_range(entries, 0, 100) == (entries, False)
-    assert aborted_txns_in_range(entries, 10, 6) == ([entries[1]], True)
-    assert aborted_txns_in_range(entries, 10, 5) == ([], True)

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ChunkCacheOptions
+from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage
+from ottla.broker.storage.tiered.chunk_directory import ChunkCacheOptions
 from ottla.broker.storage.tiered.cloud_store import CloudStore, CloudStoreOptions, InvalidStoreError
 from ottla.broker.storage.tiered.directory_store import DirectoryStore
 from ottla.broker.storage.tiered.segment_store import SegmentStore

@@ -1,0 +1,124 @@
+"""Reads of one remote segment, and the cache of its indexes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.storage.tiered.remote_index_cache import RemoteIndexCache
+from ottla.broker.storage.tiered.remote_segment_reader import (
+    RemoteSegmentReader,
+    aborted_txns_in_range,
+    read_records,
+)
+from ottla.broker.storage.tiered.remote_storage import (
+    CorruptRemoteSegmentError,
+    IndexType,
+    RemoteLogSegmentMetadata,
+    RemoteResourceNotFoundError,
+)
+from ottla.broker.storage.tiered.tests.segment_files import segment_metadata
+from ottla.broker.tests.handler_fixture import NOW_MS
+from ottla.log.segment.indexes import AbortedTxn, OffsetIndex, TimeIndex
+from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch.batch_header import set_offset_and_epoch
+
+SIZE = len(make_batch(10))
+
+
+def stored(raw: bytes, index: OffsetIndex, timestamps: TimeIndex | None = None) -> RemoteSegmentReader:
+    """Return a reader of a segment with these records and indexes."""
+    contents = {IndexType.OFFSET: index.pack(), IndexType.TIMESTAMP: (timestamps or TimeIndex(0)).pack()}
+    indexes = RemoteIndexCache(lambda metadata, kind: contents[kind])
+    store: Any = SimpleNamespace(fetch_segment=lambda metadata, start, end: raw[start:end])
+    return RemoteSegmentReader(lambda: store, indexes)
+
+
+def batches(*bases: int, count: int = 3) -> bytes:
+    raw = b""
+    for base in bases:
+        data = make_batch(base, count)
+        set_offset_and_epoch(data, 0, base, 0)
+        raw += bytes(data)
+    return raw
+
+
+def test_segment_read_of_offset_behind_its_last_batch_returns_none() -> None:
+    raw = batches(0, 3)
+    assert stored(raw, OffsetIndex(0)).read(segment_metadata(len(raw)), 6, 1000, at_least_one=True) is None
+
+
+def test_segment_read_of_removed_offset_starts_with_the_next_batch() -> None:
+    raw = batches(0, 30)
+    found = stored(raw, OffsetIndex(0)).read(segment_metadata(len(raw)), 5, 1000, at_least_one=True)
+    assert found is not None
+    assert (found.base_offset, read_records(found.records), found.upper_offset) == (30, batches(30), 100)
+
+
+@pytest.mark.parametrize("cut", [1, 10, 44, 60, 80])
+def test_segment_read_of_truncated_batch_returns_none(cut: int) -> None:
+    raw = batches(0, 3)[: SIZE - 5 + cut]
+    reader = stored(raw, OffsetIndex(0))
+    assert reader.read(segment_metadata(len(raw)), 4, 1000, at_least_one=True) is None
+
+
+def test_segment_read_of_damaged_header_raises_wire_error() -> None:
+    raw = bytearray(batches(0, 3))
+    raw[8:12] = b"\x00\x00\x00\x01"
+    with pytest.raises(WireError):
+        stored(bytes(raw), OffsetIndex(0)).read(segment_metadata(len(raw)), 4, 1000, at_least_one=True)
+
+
+def test_segment_read_beyond_the_window_finds_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.storage.tiered.remote_segment_reader.WINDOW_BYTES", 100)
+    raw = batches(*range(0, 90, 3))
+    reader, metadata = stored(raw, OffsetIndex(0)), segment_metadata(len(raw))
+    found = reader.read(metadata, 61, 2 * SIZE, at_least_one=False)
+    assert found is not None
+    assert read_records(found.records) == batches(60, 63, 66)[: 2 * SIZE]
+    batch = reader.find_batch_by_timestamp(metadata, NOW_MS + 70, 0)
+    assert batch is not None
+    assert batch.raw == batches(69)
+    following = reader.find_batch_by_timestamp(metadata, NOW_MS + 70, 0, batch.next_position)
+    assert following is not None
+    assert following.raw == batches(72)
+
+
+def test_index_cache_evicts_the_least_recently_used_index() -> None:
+    fetched: list[bytes] = []
+
+    def fetch(metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
+        fetched.append(metadata.segment_id.id)
+        return OffsetIndex(0).pack() + b"\x00\x00\x00\x01\x00\x00\x00\x02" * 1
+
+    cache = RemoteIndexCache(fetch, 16)
+    one, two, three = (segment_metadata(1, number=number) for number in range(3))
+    for metadata in (one, two, one, three, one, two):
+        cache.offset_index(metadata)
+    assert fetched == [each.segment_id.id for each in (one, two, three, two)]
+    assert cache.cached_bytes == 16
+
+
+def test_malformed_index_is_a_corrupt_segment() -> None:
+    cache = RemoteIndexCache(lambda metadata, index: b"12345")
+    for part in (cache.offset_index, cache.time_index, cache.aborted_txns):
+        with pytest.raises(CorruptRemoteSegmentError):
+            part(segment_metadata(1))
+    assert cache.cached_bytes == 0
+
+
+def test_missing_transaction_index_has_no_aborted_transactions() -> None:
+    def fetch(metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
+        raise RemoteResourceNotFoundError("no such index")
+
+    assert RemoteIndexCache(fetch).aborted_txns(segment_metadata(1)) == []
+
+
+def test_aborted_transactions_in_range_end_with_a_later_last_stable_offset() -> None:
+    entries = [AbortedTxn(1, 0, 9, 5), AbortedTxn(2, 5, 19, 20), AbortedTxn(3, 22, 29, 30)]
+    assert aborted_txns_in_range(entries, 0, 100) == (entries, False)
+    assert aborted_txns_in_range(entries, 10, 6) == ([entries[1]], True)
+    assert aborted_txns_in_range(entries, 10, 5) == ([], True)
