@@ -319,10 +319,10 @@ def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
     attempt = yield from _read_all(context, request, reader, wanted, session.create_row_buffer(), arrives=True)
     min_bytes = min(request.min_bytes, attempt.max_bytes)
     nothing = attempt.count == attempt.unreadable.count and session.wait_key is None
-    if attempt.tiered:
+    is_tiered = bool(attempt.tiered)
+    if is_tiered:
         yield from _read_tiered(context, reader, attempt)
-        return (yield from _respond(context, reader, session, attempt))
-    if request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
+    if is_tiered or request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
         response = yield from _respond(context, reader, session, attempt)
         if reader.replica_id < 0 and not reader.client_rack:
             prepare(context, request, session.session, wanted, response)

@@ -26,7 +26,10 @@ from ottla.broker.handlers.prepared_request import (
     pack_mark,
     split_at_marks,
 )
+from ottla.env.disk import FileSlice
+from ottla.log.partition_log import PartitionLog
 from ottla.wire.codec import compiler
+from ottla.wire.codec.chunk_sequence import ChunkSequence, flatten_chunks
 from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.primitives import write_uvarint
 from ottla.wire.errors import ProtocolError, WireError
@@ -204,10 +207,14 @@ class PreparedFetch(RepeatedRequest):
                     return None
                 upper, stable, start = log.high_watermark, log.last_stable_offset, log.log_start_offset
                 limit = row.partition_max_bytes
-                part = log.read(
-                    offset, limit if limit < left else left, stable if committed else upper, at_least_one=not total
-                )
-                if part is None or (committed and log.aborted_txns_in_slice(part, offset)):
+                limit = limit if limit < left else left
+                if offset < log.local_log_start_offset:
+                    part = self._read_tiered(log, offset, limit, is_first=not total)
+                else:
+                    part = log.read(offset, limit, stable if committed else upper, at_least_one=not total)
+                    if part is not None and committed and log.aborted_txns_in_slice(part, offset):
+                        return None
+                if part is None:
                     return None
                 size = part.size_bytes
                 total += size
@@ -224,19 +231,36 @@ class PreparedFetch(RepeatedRequest):
                     length,
                     part,
                 )
-                reads.append((replica.traffic, size, offset, upper, start))
+                reads.append((replica, size, offset, upper, start))
         except (ProtocolError, OSError):  # the handler will meet the same error and report it
             return None
         if total < self._min_bytes and total < most:
             return None
-        for traffic, size, *_ in reads:
-            traffic.fetches += 1
-            traffic.bytes_out += size
+        for replica, size, offset, *_ in reads:
+            replica.traffic.fetches += 1
+            replica.traffic.bytes_out += size
+            if offset < replica.log.local_log_start_offset and services.remote_reads is not None:
+                services.remote_reads.count_open_read(replica.log, size)
         if self._session_id:
             self._remember([offsets for _, _, *offsets in reads])
         out[0] = _HEADER(size_bytes + total, correlation_id) + self._header + out[0]
         out.append(self._tail)
-        return out
+        return list(flatten_chunks(out)) if type(part) is ChunkSequence else out
+
+    def _read_tiered(
+        self, log: PartitionLog, offset: int, max_bytes: int, *, is_first: bool
+    ) -> FileSlice | ChunkSequence | None:
+        """Return records of the remote tier from open files of the chunk cache; None if the handler has to read them.
+
+        Only of a request with one partition: the handler reserves the limit of each for a read from the remote tier.
+        """
+        remote = self._services.remote_reads
+        if remote is None or offset < log.log_start_offset or len(self._reads) > 1 or remote.is_throttled():
+            return None
+        found = remote.read_open(log, offset, max_bytes, may_exceed=is_first, read_committed=self._read_committed)
+        if found is None or found.aborted_txns or not isinstance(found.records, FileSlice | ChunkSequence):
+            return None
+        return found.records
 
     def _remember(self, positions: list[list[int]]) -> None:
         """Store the offsets of request and response in the session; ``positions`` has a triple for each partition.

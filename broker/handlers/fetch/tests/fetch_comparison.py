@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from ottla.broker.fetch_sessions.fetch_session import FetchSession
 from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.prepared_request import REPETITIONS
 from ottla.broker.requests.peer import Peer
+from ottla.broker.storage.tiered.tests.remote_reads_fixture import TieredFixture
 from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual, topic_id_of
 from ottla.env.disk import FileSlice
 from ottla.log.tests.log_fixtures import make_batch
@@ -25,11 +26,14 @@ BATCHES, LEADER_EPOCH = 6, 3
 class FetchingNode:
     """Node with one connection; its requests are served prepared, or always by the handler."""
 
-    def __init__(self, *, prepares: bool) -> None:
-        self.fixture = HandlerFixture()
+    def __init__(self, fixture: HandlerFixture, *, prepares: bool) -> None:
+        self.fixture = fixture
         self.peer = Peer("127.0.0.1", ("here", 9092))
         self.prepares = prepares
         self.was_prepared = False
+
+    def host(self) -> None:
+        """Host the topics t and u, with two partitions each."""
         for name in ("t", "u"):
             replica = self.fixture.hosted.host(name, partitions=2)
             for _ in range(BATCHES):
@@ -56,8 +60,13 @@ class FetchingNode:
             async def handle() -> Any:
                 return await resolve(fetch.handle(context, body))
 
-            chunks = encode_response(ApiKey.FETCH, header.version, header.correlation_id, run_virtual(handle))
+            answer = self.run(handle)
+            chunks = encode_response(ApiKey.FETCH, header.version, header.correlation_id, answer)
         return b"".join(chunk.read_all() if isinstance(chunk, FileSlice) else chunk for chunk in chunks)
+
+    def run(self, handle: Callable[[], Awaitable[Any]]) -> Any:
+        """Run the handler of a request; return its response."""
+        return self.fixture.run(handle) if isinstance(self.fixture, TieredFixture) else run_virtual(handle)
 
     def sessions(self) -> list[Any]:
         """Return the state of each session, in the order of the cache."""
@@ -81,8 +90,13 @@ class FetchingNode:
 class FetchComparison:
     """Two nodes that get the same requests: one may serve them prepared, the other is the oracle."""
 
-    def __init__(self) -> None:
-        self.nodes = FetchingNode(prepares=True), FetchingNode(prepares=False)
+    def __init__(self, fixtures: Sequence[HandlerFixture] = ()) -> None:
+        """Create the nodes, with the topics t and u, or of two fixtures that are equal."""
+        prepares, oracle = fixtures or (HandlerFixture(), HandlerFixture())
+        self.nodes = FetchingNode(prepares, prepares=True), FetchingNode(oracle, prepares=False)
+        if not fixtures:
+            for node in self.nodes:
+                node.host()
         self.prepared = 0
         """Number of requests that were served prepared."""
         self._correlation_id = 0
