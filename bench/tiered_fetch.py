@@ -34,6 +34,8 @@ ROUNDS = 6
 BATCH_BYTES = 128 * 1024
 SEGMENT_MIB = 16
 EARLIEST_LOCAL = -4
+WARM = {"tiered": "remote, cached", "local": "local"}
+"""Topics that are read from memory, and the names of these ways."""
 
 
 class TieredBenchmarkNode:
@@ -139,7 +141,7 @@ def read_objects(store: ObjectStore) -> float:
 
 
 def main() -> None:
-    """Measure all ways to read in `ROUNDS` rounds, and print the medians and the two ratios."""
+    """Measure all ways to read in `ROUNDS` rounds, and print the medians and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=128, help="size of each topic")
     parser.add_argument("--s3", action="store_true", help="use an S3-compatible server")
@@ -148,23 +150,22 @@ def main() -> None:
     latencies: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as root, object_store(Path(root), s3=options.s3) as (store, settings):
         node = TieredBenchmarkNode(Path(root), settings, options.mib)
+
+        def measure(way: str, read: Callable[[], float]) -> None:
+            speed, latency = with_producer(node, read)
+            speeds.setdefault(way, []).append(speed)
+            latencies.setdefault(way, []).append(latency)
+
         try:
-            for number in range(ROUNDS):
+            for _ in range(ROUNDS):
                 for path in node.cache.iterdir():
                     os.truncate(path, 0)  # the node has it open
                     path.unlink()
-                ways: list[tuple[str, Callable[[], float]]] = [
-                    ("plain client", lambda: read_objects(store)),
-                    ("remote, cold", lambda: node.read("tiered")),
-                    ("remote, cached", lambda: read_often(lambda: node.read("tiered"))),
-                    ("local", lambda: read_often(lambda: node.read("local"))),
-                ]
-                if number % 2:  # the disk still writes what the cold reads have cached
-                    ways[2:] = ways[:1:-1]
-                for way, read in ways:
-                    speed, latency = with_producer(node, read)
-                    speeds.setdefault(way, []).append(speed)
-                    latencies.setdefault(way, []).append(latency)
+                measure("plain client", lambda: read_objects(store))
+                measure("remote, cold", lambda: node.read("tiered"))
+            for number in range(ROUNDS):  # behind all cold rounds: the disk still writes what they have cached
+                for topic, way in list(WARM.items())[:: -1 if number % 2 else 1]:
+                    measure(way, lambda topic=topic: read_often(lambda: node.read(topic)))  # type: ignore[misc]
         finally:
             node.broker.stop()
             shutil.rmtree(node.cache, ignore_errors=True)
