@@ -84,9 +84,9 @@ def _apply_partition_result(
     log_texts: list[str],
     now_ms: int,
 ) -> AlterPartitionOutcome:
-    """Apply the controller's result ``row`` for one partition, count it, and return the outcome.
+    """Apply the controller's result ``row`` for one partition, count it unless ignored, and return the outcome.
 
-    The text of an ISR change is appended to ``log_texts``; a rejected change is logged here.
+    The text of an ISR change is appended to ``log_texts``; a rejected change is logged here. ``now_ms``: wall clock.
     """
     replica = pending.replica
     recovering = row.leader_recovery_state == RECOVERING

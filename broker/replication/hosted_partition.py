@@ -96,7 +96,10 @@ class TopicTraffic:
 
 
 class HostedPartition:
-    """Replica of a partition on this node: its log, and its role of leader or follower by the metadata image."""
+    """Replica of a partition on this node: its log, and its role of leader or follower by the metadata image.
+
+    ``now_ms`` of its methods is the wall clock.
+    """
 
     __slots__ = (
         "_end_key",
@@ -231,6 +234,8 @@ class HostedPartition:
     def check_min_isr(self) -> None:
         """Check before an append with acks=all that the committed ISR has ``min.insync.replicas`` members (R-337).
 
+        No more members than replicas are required. Nothing is checked if this node does not lead.
+
         Raises:
             ProtocolError: NOT_ENOUGH_REPLICAS.
         """
@@ -261,8 +266,8 @@ class HostedPartition:
     ) -> LogAppendInfo:
         """Append as leader, and advance the high watermark as far as the in-sync replicas allow; do not wait for them.
 
-        The arguments are those of `PartitionLog.append_as_leader`. A flush is requested if ``flush.messages`` requires
-        it.
+        The arguments are those of `PartitionLog.append_as_leader`. If ``flush.messages`` requires it, a flush is
+        requested, and the high watermark advances after it. A duplicate batch changes nothing.
 
         Raises:
             ProtocolError: the append is rejected; OSError: the disk failed.
@@ -296,7 +301,8 @@ class HostedPartition:
     def advance_high_watermark(self, own_end: int, now_ms: int) -> bool:
         """Advance the high watermark as far as the ISR allows, with ``own_end`` as the local replica's log end.
 
-        Return True if it advanced; fetches that wait for it are completed then.
+        Return True if it advanced; fetches that wait for it are completed then, and Produce requests if there are other
+        replicas (`on_flushed` completes those for a sole replica). False if this node does not lead.
         """
         state, log = self.state, self.log
         committed: int | None = own_end
@@ -320,7 +326,7 @@ class HostedPartition:
         return True
 
     def on_flushed(self, end: int, now_ms: int) -> None:
-        """Advance the high watermark after the local replica was flushed below ``end``; complete waiting requests."""
+        """Advance the high watermark after a flush of this replica below ``end``; if it moved, complete requests."""
         if self.advance_high_watermark(end, now_ms):
             self._wake(self._hw_key)
 
@@ -344,7 +350,9 @@ class HostedPartition:
         ``names_epoch``: the request has a leader epoch; ``broker_epoch`` -1 is not checked.
 
         Raises:
-            ProtocolError: UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER; the follower retries.
+            ProtocolError: NOT_LEADER_OR_FOLLOWER: this node does not lead, or the broker epoch is older than the
+                image's. For a broker without a replica UNKNOWN_LEADER_EPOCH with ``names_epoch``, else
+                NOT_LEADER_OR_FOLLOWER.
         """
         state = self.state
         if type(state) is not LeaderState:
@@ -357,10 +365,10 @@ class HostedPartition:
     def update_follower_fetch_state(
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
     ) -> None:
-        """Update a follower's state on its fetch at ``offset``; expand the ISR, advance the high watermark (R-327).
+        """Update a follower's state on its fetch at ``offset``; request an ISR expansion, advance the high watermark.
 
         ``log_start``: the follower's log start offset; ``leader_end``: the leader's log end when the fetch was
-        received. No effect for a broker without a replica, or if this node does not lead.
+        received (R-327). No effect for a broker without a replica, or if this node does not lead.
         """
         state = self.state
         if type(state) is not LeaderState or broker not in state.followers:
@@ -381,7 +389,8 @@ class HostedPartition:
 
         Return False, with nothing registered, unless this node leads and the follower is in the committed ISR, without
         a pending ISR change, and its log end, high watermark and log start offset are those of the leader. A follower
-        outside the ISR is not registered, since each of its fetches may expand the ISR.
+        outside the ISR is not registered, since each of its fetches may expand the ISR. An earlier session of the
+        broker is notified of a change, and removed.
         """
         state, log = self.state, self.log
         if type(state) is not LeaderState or type(state.isr) is not CommittedIsr or broker not in state.isr.isr:
@@ -421,7 +430,8 @@ class HostedPartition:
     ) -> AlterPartitionOutcome:
         """Apply the controller's response to an ISR change (R-334) and return the outcome.
 
-        It is IGNORED, with nothing changed, if a newer image or leader epoch has replaced the change.
+        It is IGNORED, with nothing changed, if a newer image or leader epoch has replaced the change, or if the
+        response is of another leader epoch or an older partition epoch.
         """
         if not pending.is_current:
             return AlterPartitionOutcome.IGNORED
@@ -433,7 +443,8 @@ class HostedPartition:
     def low_watermark(self, alive: Mapping[int, object]) -> int:
         """Return the lowest log start offset of this replica and those on live brokers, for DeleteRecords (R-338).
 
-        ``alive``: the live brokers, by id.
+        ``alive``: the live brokers, by id. -1 while a live follower has not fetched; only its own offset if this node
+        does not lead.
         """
         state, own = self.state, self.log.log_start_offset
         return state.low_watermark(own, alive) if type(state) is LeaderState else own
@@ -443,7 +454,8 @@ class HostedPartition:
     def append_as_follower(self, raw: Buffer, now_ms: int) -> bool:
         """Append batches of the leader; return True if a flush must precede the next fetch (``flush.messages``).
 
-        The high watermark is not changed.
+        The high watermark is not changed. An empty log may be restarted at the leader's first batch, if its end is
+        within that batch.
 
         Raises:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.

@@ -127,7 +127,8 @@ class LogCreator:
     def request_log(self, at: TopicPartition, topic_id: bytes, registration: PartitionRegistration) -> None:
         """Request the creation of a partition's log, unless an unavailable directory may contain it.
 
-        Then the partition is marked offline. No effect if the log exists or its creation is pending.
+        Then the partition is marked offline. No effect if the log exists, its creation is pending, or the topic has the
+        name of the metadata topic, which is logged.
         """
         if self._in_progress.get(at) or self._replica_manager.topic_id_of(at) == topic_id:
             return  # pending, or created meanwhile
@@ -220,7 +221,7 @@ class LogCreator:
         self._progress = trio.Event()
 
     def _next_batch(self) -> list[LogCreationRequest] | None:
-        """Return the next batch of creations, awaited partitions first, then the oldest; None if none is requested.
+        """Remove and return the next creations, awaited partitions first, then the oldest; None if none is requested.
 
         The batch is empty if all its partitions were deleted or their directories failed.
         """

@@ -127,10 +127,11 @@ class LogMaintenance:
         replica.is_flushing = False
 
     def apply_retention(self) -> Job[None]:
-        """Apply retention to all logs of the online log directories and expire idle producer ids, as a job.
+        """Apply retention to the logs of online directories, except future logs; expire idle producer ids; as a job.
 
-        The log start offsets are advanced and checkpointed before the segments below them are deleted. An I/O error is
-        passed to ``fail``; the other logs are continued with.
+        The log start offsets are advanced and checkpointed before the segments below them are deleted: nothing is
+        deleted in a directory whose checkpoint fails. An I/O error is passed to ``fail``; the other logs are continued
+        with.
         """
         for directory in self._log_dirs.online:
             due = []

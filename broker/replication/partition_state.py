@@ -159,7 +159,7 @@ _REVERT_ERRORS = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NO
 
 
 class AlterPartitionResult(NamedTuple):
-    """Result of AlterPartition for one partition: error code, or the new ISR with its epochs."""
+    """Result of AlterPartition for one partition: error code; without an error the new ISR with its epochs."""
 
     error_code: int
     leader_epoch: int = UNKNOWN_OFFSET
@@ -186,7 +186,7 @@ IsrEligibility = Callable[[int, int], bool]
 class LeaderState:
     """State of a leader for its partition: epochs, ISR, and fetch states of the other replicas (``followers``).
 
-    It does no I/O; the methods return changes to request and offsets to set.
+    It does no I/O; the methods return changes to request and offsets to set. ``now_ms`` is the wall clock.
     """
 
     local_id: int
@@ -262,7 +262,7 @@ class LeaderState:
         return self._committed_state().isr
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
-        """Return True if the committed ISR is below min.insync.replicas (R-332, R-337, KIP-966).
+        """Return True if the committed ISR is below `effective_min_isr` (R-332, R-337, KIP-966).
 
         Appends with acks=all are then rejected, and the high watermark does not advance.
         """
@@ -375,7 +375,7 @@ class LeaderState:
     def low_watermark(self, own_start: int, alive: Mapping[int, object]) -> int:
         """Return the lowest log start offset of the leader and the replicas on live brokers, for DeleteRecords (R-338).
 
-        ``own_start`` is that of the leader; ``alive`` are the live brokers, by id.
+        ``own_start`` is that of the leader; ``alive``: the live brokers, by id. -1 while one of them has not fetched.
         """
         return min([own_start, *(f.log_start_offset for broker, f in self.followers.items() if broker in alive)])
 

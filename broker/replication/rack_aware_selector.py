@@ -18,7 +18,8 @@ def select_replica(leading: LeaderState, racks: Mapping[int, str | None], rack: 
 
     ``racks`` are those of the brokers reachable on the consumer's listener, by id; ``rack`` is the consumer's.
     Candidates are ISR members that have the offset and are in the consumer's rack: the highest log end is selected,
-    then the lowest lag in ms. It is the leader if it is in that rack itself, or without a candidate.
+    then the lowest lag in ms. It is the leader if it is in that rack itself, without a candidate, or for an empty
+    ``rack``. ``now_ms`` is the wall clock.
     """
     if not rack or racks.get(leading.local_id) == rack:
         return READ_FROM_LEADER

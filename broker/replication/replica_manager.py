@@ -189,13 +189,14 @@ class ReplicaManager:
     # ------------------------------------------------------------------ startup
 
     def load(self, image: MetadataImage) -> Job[None]:
-        """Open and host the logs that the image assigns to this node, as a job; rename other directories to ``-stray``.
+        """Open and host the logs that the image assigns to this node, as a job; rename other logs to ``-stray``.
 
-        The partitions follow the image only once `apply_partition_state` is called.
+        The older of two logs of a partition is renamed so, too; directories of deleted partitions are deleted. The
+        partitions follow the image only once `apply_partition_state` is called.
 
         Raises:
-            CorruptFile: a partition cannot be read, or is in two directories.
-            OSError: no log directory is online, or no file descriptors are left.
+            CorruptFile: a log cannot be read, or no rule decides between two (`quarantine_older`).
+            OSError: the node cannot run without the failed directory, or the error is transient (no descriptors).
         """
         settings_of = cache(partial(self._config.log_settings, image))
         for directory in self._log_dirs.online:

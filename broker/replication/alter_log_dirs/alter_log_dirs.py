@@ -49,12 +49,13 @@ class AlterLogDirs:
     async def alter(self, at: TopicPartition, path: str) -> ErrorCode:
         """Move a replica to the log directory at an absolute path, once earlier calls are complete.
 
-        Another move of the replica is cancelled.
+        A move of the replica to another directory is cancelled.
 
         Returns:
             NONE: the move has started, or is not needed.
             LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT (cordoned directory), INVALID_TOPIC_EXCEPTION (the name of the
-            directory would be too long), KAFKA_STORAGE_ERROR (a directory is offline or fails): no move has started.
+            directory would be too long), KAFKA_STORAGE_ERROR (any directory is offline, the disk fails, or the
+            partition is offline or is removed meanwhile): no move has started.
             REPLICA_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION: the replica will be created in this directory.
         """
         async with self._lock:
@@ -101,8 +102,8 @@ class AlterLogDirs:
     async def _start_move(self, replica: HostedPartition, target: LogDirectory) -> ErrorCode:
         """Create an empty future log in ``target``, in a thread, and start its copy; return NONE.
 
-        Return KAFKA_STORAGE_ERROR after a disk error, or if the partition is deleted meanwhile: the future log is
-        deleted then.
+        Return KAFKA_STORAGE_ERROR after a disk error, or if the partition is removed meanwhile: the future log is
+        deleted then, unless its directory is offline.
         """
         log, now_ms, tag = replica.log, self._env.now_ms(), self._new_suffix()
         about = (log.topic, log.partition, replica.topic_id, log.config, now_ms, tag)

@@ -43,19 +43,24 @@ class LeftoverFutureLog(NamedTuple):
     is_assigned: bool
     """True if the image assigns the replica to this log directory."""
     is_sole_isr_member: bool = False
-    """True if no other replica is in the ISR, so that this node may have the only copy of acknowledged records."""
+    """True if no other replica is in the ISR: this node may have the only copy of acknowledged records.
+
+    For `_recover_future_log` it is True only if a log directory is offline, too.
+    """
 
 
 def recover_future_logs(
     env: Env, config: NodeConfig, replicas: ReplicaManager, storage: LogDirs, image: MetadataImage
 ) -> Job[None]:
-    """Promote, resume, keep unused or delete each future log found at startup, as a job; ``image`` decides.
+    """Promote, resume, keep unused or rename each future log found at startup, as a job; ``image`` decides.
+
+    An unusable one is renamed for deletion, one of a partition that is not of this node to ``-stray``.
 
     Run after the current logs are opened. A directory with a disk error goes offline.
 
     Raises:
-        CorruptFile: the only log of a partition cannot be read.
-        OSError: no log directory is online.
+        CorruptFile: a future log that the image assigns cannot be read, and the partition has no current log.
+        OSError: the node cannot run without the failed directory, or the error is transient.
     """
     settings_of = cache(partial(config.log_settings, image))
     left: list[LeftoverFutureLog] = []
@@ -80,7 +85,7 @@ def _or_mark_offline(replicas: ReplicaManager, storage: LogDirs, directory: LogD
     """Mark the directory offline on an OSError in the ``with`` block.
 
     Raises:
-        OSError: The node cannot run without the directory.
+        OSError: The node cannot run without the directory, or the error is transient (no descriptors or memory).
     """
     try:
         yield
@@ -104,10 +109,14 @@ def _inspect(
 def _recover_future_log(
     replicas: ReplicaManager, one: LeftoverFutureLog, settings: LogConfig, now_ms: int, arrived: set[TopicPartition]
 ) -> PartitionLog | None:
-    """Open a future log: return it if it is to be promoted; otherwise resume, keep or delete it and return None.
+    """Open a future log: return it if it is to be promoted; otherwise resume, keep or rename it and return None.
 
-    ``arrived``: partitions whose future log was promoted before. Raises OSError if the disk failed, and CorruptFile if
-    it is the only log of the partition and cannot be read.
+    ``arrived``: partitions whose future log was promoted before. If an assigned one cannot be read and there is no
+    current log, the partition goes offline if this node is the sole ISR member and a directory failed.
+
+    Raises:
+        CorruptFile: an assigned one cannot be read, there is no current log, and the partition does not go offline.
+        OSError: the disk failed.
     """
     at, directory = one.topic_partition, one.directory
     replica = replicas.get(*at)

@@ -286,7 +286,7 @@ class FutureReplicaCopier:
         The report is AssignReplicasToDirs. If the future log does not catch up, nothing is reported.
 
         Raises:
-            ProtocolError, WireError: the current log is corrupt.
+            ProtocolError, WireError: the current log is corrupt. OSError: it cannot be read.
         """
         if self._catch_up(move) and await self._flush(move) and await self._checkpoint_cleaner_offset(move):
             move.assignment_sent_ms = self._env.monotonic_ms()
@@ -301,7 +301,7 @@ class FutureReplicaCopier:
         current log would always be ahead.
 
         Raises:
-            ProtocolError, WireError: the current log is corrupt.
+            ProtocolError, WireError: the current log is corrupt. OSError: it cannot be read.
         """
         current, future = move.current_log, move.future_log
         current.set_being_replaced(begins=True)

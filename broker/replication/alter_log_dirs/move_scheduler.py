@@ -20,7 +20,10 @@ MAX_DUE_PER_CALL = 500
 
 
 class LogDirMove:
-    """Move of a replica from its current log to a future log in another log directory, with its progress."""
+    """Move of a replica from its current log to a future log in another log directory, with its progress.
+
+    Its times are monotonic, in ms; `assignment_sent_ms` is `NEVER` until the assignment is requested.
+    """
 
     __slots__ = (
         "aligned_truncations",

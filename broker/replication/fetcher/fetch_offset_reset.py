@@ -40,13 +40,13 @@ async def reset_fetch_offset(
     outcome: PendingOutcome,
     is_current: Callable[[PendingOutcome], bool],
 ) -> int | TierStart | None:
-    """Request the leader's offsets, and restart an empty or outdated log at the leader's log start offset (R-322).
+    """Request the leader's offsets; restart a log that ends below the leader's log start offset there (R-322).
 
     ``is_current`` returns whether ``outcome`` still applies; the log is not changed if it does not.
 
     Returns:
-        The leader's log end offset, if the log must be truncated to it; offsets for a start of the local log above
-        records in the remote store; else None, and the log is as the next fetch needs it.
+        The leader's log end offset, if the caller must truncate the log to it; or offsets for a start of the local log
+        above records in the remote store, which the caller must restart there; else None: the caller may fetch again.
 
     Raises:
         ProtocolError: error response.

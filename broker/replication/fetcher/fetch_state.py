@@ -73,7 +73,7 @@ class PartitionFetchState:
 
 
 class AppendOutcome(NamedTuple):
-    """Outcome of a Fetch for a partition: records to append, perhaps none, and the leader's offsets (R-319).
+    """Outcome of a Fetch for a partition: records to append (empty or None: none), and the leader's offsets (R-319).
 
     The offsets are its high watermark and log start offset.
     """
@@ -111,7 +111,7 @@ FetchOutcome = AppendOutcome | DivergedOutcome | OutOfRangeOutcome | OffsetMoved
 
 
 class FollowerFetchState:
-    """State of the fetches from one leader: fetch session, and states of the partitions. It does no I/O."""
+    """State of the fetches from one leader: fetch session, partitions. No I/O; times (``now_ms``) are monotonic."""
 
     def __init__(self, node_id: int, broker_epoch: int, limits: ReplicaFetchLimits = DEFAULT_FETCH_LIMITS) -> None:
         self._node_id = node_id
@@ -278,9 +278,9 @@ class FollowerFetchState:
     def process_response(self, response: FetchResponse, now_ms: float) -> list[FetchOutcome]:
         """Update session and partitions by a response; return the outcomes to apply to the logs (R-315).
 
-        Empty after an error of the whole response, or if its partitions are not those of the session, which is reset
-        then. Partitions with an error, and those whose fetch state changed since the request, have no outcome. A
-        partition with an outcome is not fetched until `update_log_state`, `delay` or `mark_failed` is called for it.
+        Empty after an error of the whole response, or if its partitions do not fit the session, which is reset then.
+        Partitions with an error, and those whose fetch state changed since the request, have no outcome. A partition
+        with an outcome is not fetched until `update_log_state` or `delay` is called for it (or never: `mark_failed`).
         """
         if response.error_code != ErrorCode.NONE:
             self._on_error(response.error_code, now_ms)

@@ -63,7 +63,10 @@ class ReplicaFetcherManager:
         self._remote_log: RemoteLog | None = None
 
     def set_remote_log(self, remote_log: RemoteLog) -> None:
-        """Set the tiered storage of this broker, from which followers restore what their leaders deleted locally."""
+        """Set the tiered storage of this broker, for followers whose leader's local log starts above their log end.
+
+        Leader epochs and producers are read from it, not records.
+        """
         self._remote_log = remote_log
 
     def _dependencies(self) -> FetcherDependencies:
@@ -111,8 +114,9 @@ class ReplicaFetcherManager:
     def add_partition(self, replica: HostedPartition, leader_id: int, leader_epoch: int) -> None:
         """Fetch a partition from a leader in a leader epoch, with no effect if unchanged; leader -1 stops fetching it.
 
-        A partition that was fetched from another leader is removed there. An I/O error of the log is passed to
-        ``fail``; the partition is not fetched then.
+        A partition that was fetched from another leader is removed there. A log without the epoch of its last record
+        is truncated to its high watermark before. An I/O error of the log is passed to ``fail``; the partition is not
+        fetched then.
         """
         at = (replica.topic, replica.partition)
         if leader_id < 0:

@@ -32,7 +32,7 @@ LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING
 
 
 class LeaderOffset(NamedTuple):
-    """Offset in the leader's log, and the leader epoch of its record. The epoch is -1 if unknown."""
+    """Offset in the leader's log, and the leader epoch of its record; each is -1 if the leader does not know it."""
 
     offset: int
     epoch: int

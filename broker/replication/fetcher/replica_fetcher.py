@@ -105,7 +105,7 @@ class ReplicaFetcher:
             self._run_scope.cancel()
 
     async def run(self) -> None:
-        """Fetch until stopped; a stopped or failed run may be started again."""
+        """Fetch until cancelled or `stop` is called; may be started again after a failure, but not after `stop`."""
         with trio.CancelScope() as self._run_scope:
             if self._stopped:
                 return
@@ -168,7 +168,7 @@ class ReplicaFetcher:
         return frozenset(throttled).union(self._unflushed)
 
     def _exclude_until_flushed(self, key: PartitionKey, replica: HostedPartition) -> None:
-        """Exclude a partition until it is flushed if it has ``flush.messages`` unflushed records."""
+        """Exclude a partition until it is flushed if it has ``flush.messages`` unflushed records; else include it."""
         log = replica.log
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self._unflushed[key] = False
@@ -313,6 +313,8 @@ class ReplicaFetcher:
     def _append(self, taken: PendingOutcome, outcome: AppendOutcome) -> Job[bool]:
         """Append the leader's records and update the offsets, as a job; True if a flush must precede the next fetch.
 
+        Stop and return False if the partition changes meanwhile.
+
         Raises:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
         """
@@ -369,7 +371,7 @@ class ReplicaFetcher:
             self._wakeup.set()
 
     async def _truncate(self, taken: PendingOutcome, offset: int) -> None:
-        """Truncate a log to ``offset``, unless its partition changes meanwhile; first compute its producer state."""
+        """Truncate a log to ``offset``, unless its partition changes while a needed producer state is computed."""
         log, producers = taken.replica.log, None
         if log.producers.producers or log.producers.last_txn_end_offset >= offset:
             producers = await run_in_background(self._dependencies.env, log.producer_state_below_job(offset))

@@ -129,7 +129,8 @@ async def check_segment_lineage(
     """Check that the leader has all records of the remote segment after which the follower's log is to start.
 
     After an unclean election its last records may be those of the former leader only. Kafka starts after them: the
-    follower then lacks what the leader has at their offsets.
+    follower then lacks what the leader has at their offsets. Nothing is checked if this broker does not know the
+    segment: `build_remote_log_aux_state` fails then.
 
     Raises:
         ProtocolError: OFFSET_NOT_AVAILABLE: the leader has other records, until its local log starts above them;
@@ -140,7 +141,7 @@ async def check_segment_lineage(
     cache = None if remote is None else remote.cache(replica.topic_id, replica.partition)
     metadata = None if cache is None else cache.segment_for(start.previous_epoch, start.first_local_offset - 1)
     if metadata is None:
-        return  # `build_remote_log_aux_state` fails
+        return
     last = max(metadata.segment_leader_epochs)
     own = await _epoch_end_offset(connection, dependencies, replica, leader_epoch, last)
     if own.epoch != last or own.offset <= metadata.end_offset:
@@ -219,12 +220,13 @@ async def _read_aux_state(
 
 
 def _fetch_aux_state(storage: RemoteStorage, metadata: RemoteLogSegmentMetadata, log_start: int) -> RemoteLogAuxState:
-    """Read leader epochs and producers of a remote segment; blocks, and is called in a thread.
+    """Return leader epochs and producers at the end of a remote segment; it blocks: call it in a thread.
 
-    ``log_start``: the leader's log start offset, below which no epoch begins.
+    ``log_start``: the leader's log start offset; earlier epochs are left out, and the first one begins there.
+    Without a producer snapshot there are no producers.
 
     Raises:
-        RemoteStorageError: They cannot be read, or are damaged.
+        RemoteStorageError: The epochs or the snapshot cannot be read or are damaged, or no epoch is left.
     """
     name, end = metadata.segment_id.id.hex(), metadata.end_offset + 1
     try:
@@ -249,7 +251,7 @@ def _fetch_producers(storage: RemoteStorage, metadata: RemoteLogSegmentMetadata)
     Kafka copies no such segment. The leader has recovered its producers since, from batches that it still has.
 
     Raises:
-        CorruptFile, RemoteStorageError: They cannot be read, or are damaged.
+        CorruptFile: The producer snapshot is damaged. RemoteStorageError: It cannot be read.
     """
     name, end = metadata.segment_id.id.hex(), metadata.end_offset + 1
     try:
