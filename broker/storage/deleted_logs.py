@@ -35,7 +35,8 @@ class DeletedLogRemover:
     async def run(self) -> None:
         """Delete the due directories, until cancelled; the remaining ones are deleted at the next start.
 
-        A transient error delays the deletion once more. After any other the directory is left, with a warning.
+        A transient error delays the deletion again. After any other the directory is left to the next start, with a
+        warning.
         """
         while True:
             while self._due:

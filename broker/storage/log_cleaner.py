@@ -52,7 +52,7 @@ class LogCleaner:
 
     @property
     def uncleanable_count(self) -> int:
-        """Number of logs whose compaction failed because of unreadable records since the start of the node."""
+        """Number of logs that are not compacted any more, as a pass failed on them since the start of the node."""
         return len(self._uncleanable)
 
     async def run(self) -> None:
@@ -80,8 +80,9 @@ class LogCleaner:
         """Compact the dirtiest log; return True if it was compacted.
 
         False if no log is dirty enough, the pass failed, or its result was discarded because the log was truncated,
-        closed or got a future log meanwhile. A log with unreadable records becomes uncleanable. An I/O error while
-        segments are replaced is passed to ``fail``.
+        closed or got a future log meanwhile. If a pass fails before segments are replaced (unreadable records, a disk
+        error that is not transient, the end of the child process), the log becomes uncleanable, unless it changed
+        meanwhile. An I/O error while segments are replaced is passed to ``fail``.
         """
         found = await run_in_background(self._env, self._dirtiest())
         if found is None:

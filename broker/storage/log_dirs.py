@@ -142,7 +142,8 @@ class LogDirs:
         Raises:
             LogDirMismatch: another node or cluster, a duplicate directory id, or no metadata log in the metadata
                 directory.
-            CorruptFile, OSError: meta.properties cannot be read.
+            CorruptFile: a meta.properties is damaged.
+            OSError: the node needs the directory that cannot be read, or the error is transient.
         """
         found: dict[bytes, LogDirectory] = {}
         for directory in self._all_directories():
@@ -177,7 +178,8 @@ class LogDirs:
         """Write meta.properties of new directories with the node's identity; load the checkpoints of all directories.
 
         Raises:
-            OSError: the metadata directory or all other directories failed. A single other one goes offline instead.
+            OSError: the node needs the failed directory (`can_go_offline`), or the error is transient. Any other
+                directory goes offline instead.
         """
         for directory in self._all_directories():
             if directory.path not in self.offline:
@@ -242,9 +244,9 @@ class LogDirs:
         return lost
 
     def close(self, broker_epoch: int) -> None:
-        """Close all online directories cleanly; write ``broker_epoch`` into their clean shutdown files.
+        """Close all directories in `online` cleanly; write ``broker_epoch`` into their clean shutdown files.
 
-        The metadata directory is closed last. Another directory that fails goes offline.
+        The metadata directory, if it is one of them, is closed last. Another directory that fails goes offline.
 
         Raises:
             OSError: the metadata directory failed.

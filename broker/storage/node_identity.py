@@ -1,6 +1,7 @@
-"""Identity of a node's directories at startup: voters of the stored quorum, and formatting of new directories.
+"""Startup of a node's metadata directory: this node's entry among the stored voters, and formatting of a new one.
 
-A node formats its directories itself only if no other controller is configured (KIP-853).
+A node formats a new metadata directory itself only if no other controller is configured (KIP-853). `LogDirs` checks
+the identity of all directories, and adds new ones beside a formatted metadata directory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ottla.log.directory.meta_properties import MetaProperties
 
 
 class LogDirsNotFormatted(Exception):
-    """Raised at startup if the log directories are new and this node must not format them; the message has the remedy.
+    """Raised at startup if the metadata directory is new and this node must not format it; the message has the remedy.
 
     Nothing was changed.
     """
@@ -44,7 +45,7 @@ def format_log_dirs(
     """Format the metadata directory as that of a new single-node cluster; return its identity.
 
     Raises:
-        LogDirsNotFormatted: other controllers are configured.
+        LogDirsNotFormatted: other controllers are configured, or this node is no controller.
         OSError: the disk failed.
     """
     path = storage.metadata.path

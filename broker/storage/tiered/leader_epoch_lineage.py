@@ -108,7 +108,7 @@ def find_log_start_offset(
 ) -> int:
     """Return the start offset of the log with its remote segments; the local one if there are none.
 
-    The first remote segment of the oldest leader epoch that has any decides.
+    The first remote segment of the oldest leader epoch that has any decides, also one that is being copied or deleted.
     """
     for epoch, _ in epochs.entries:
         segments = cache.list_segments(epoch)
@@ -118,7 +118,9 @@ def find_log_start_offset(
 
 
 def epoch_entries_in_range(entries: Sequence[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
-    """Return the leader epochs of the records from ``start`` to before ``end``; the first one begins at ``start``.
+    """Return the leader epochs of the records from ``start`` to before ``end``, with their start offsets in that range.
+
+    An epoch that began before ``start`` begins there in the result.
 
     Args:
         entries: Leader epochs with their start offsets, ascending.

@@ -137,7 +137,8 @@ class RemoteLogTasks:
     async def copy_segments(self) -> int:
         """Copy the rolled segments that are not in the remote store, oldest first; return the number of copied ones.
 
-        The round ends early once copies must stop. Segments with records of an open transaction are not copied.
+        The round ends early once copies must stop. Segments with records that are not committed, or of an open
+        transaction, are not copied.
 
         Raises:
             RemoteStorageError: The store or the metadata topic failed; the next round begins with the same segment.

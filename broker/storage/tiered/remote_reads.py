@@ -138,8 +138,9 @@ class RemoteReads:
     def start_read(self, log: PartitionLog, work: Callable[[], Awaitable[T]]) -> RemoteRead[T]:
         """Start a read of a partition as a task, and return it at once, not done.
 
-        At its end its purgatory key is completed. An error of ``work`` becomes the error code of the read:
-        UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE for a WireError, or that of a ProtocolError.
+        At its end its purgatory key is completed. An error of ``work`` becomes the error code of the read: that of a
+        ProtocolError, CORRUPT_MESSAGE for a WireError, else UNKNOWN_SERVER_ERROR. A broken invariant is also raised in
+        the task.
         """
         read: RemoteRead[T] = RemoteRead(_key(log))
         self._start(lambda: self._run(read, log, work))

@@ -31,7 +31,7 @@ class CopyRange(NamedTuple):
 def segments_to_copy(
     base_offsets: Sequence[int], copied_offset: int, log_start_offset: int, last_stable_offset: int
 ) -> list[CopyRange]:
-    """Return the segments to copy, oldest first: rolled, not copied, and without records of an open transaction.
+    """Return the segments to copy, oldest first: rolled, not copied, and wholly below the last stable offset.
 
     Args:
         base_offsets: Base offsets of the local segments, ascending; the last one is active.
@@ -127,9 +127,10 @@ def expired_remote_segments_job(
 ) -> Job[RemoteDeletions]:
     """Return the remote segments to delete by time, size and log start offset, oldest first, as a job.
 
-    The search ends at the first segment that stays. Segments whose deletion was interrupted are always returned, and
-    segments whose copy was interrupted once they expire. Segments that are not of this log's leader epochs are skipped;
-    those of epochs before the log's first are returned by `unreferenced_segments`.
+    The search ends at the first segment that stays, or is in ``being_copied``. Segments whose deletion was interrupted
+    are always returned, and segments whose copy was interrupted once they expire. Segments that are not of this log's
+    leader epochs are skipped; those of epochs before the log's first are returned by `unreferenced_segments`.
+    ``now_ms`` is the wall clock.
     """
     epochs = epochs_with_records(state.epochs)
     deletions = {

@@ -45,7 +45,7 @@ _CUSTOM_METADATA = struct.Struct(">BqII")
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """Byte range of a segment object in remote storage that holds one file: records, an index or a snapshot."""
+    """Byte range of a segment object: records, an index, producer snapshot, leader epochs, or checksums of records."""
 
     name: str
     position: int
@@ -171,7 +171,7 @@ class SegmentEncoder:
 
     @property
     def minimum_bytes(self) -> int:
-        """Length in bytes of records and indexes, without the descriptor."""
+        """Length in bytes of records and indexes, without checksums and descriptor."""
         return self._metadata.segment_size_bytes + sum(map(len, self._indexes.values()))
 
     def encode(self, records: Iterable[bytes]) -> Iterator[bytes]:

@@ -76,7 +76,8 @@ class SegmentStore:
         """Store a segment whole or not at all, verify it, and return length and checksum as custom metadata.
 
         Raises:
-            RemoteStorageError: the segment cannot be stored, or the copy differs; then the copy is deleted.
+            RemoteStorageError: the segment cannot be read or stored, or its copy differs or cannot be read back; then
+                the copy is deleted, if that is possible.
         """
         try:
             name = object_name(metadata)
