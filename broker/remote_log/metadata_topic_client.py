@@ -267,7 +267,7 @@ class MetadataTopicClient:
 def _decode_job(partition: int, raw: Buffer, at: int) -> Job[MetadataBatches]:
     """Return the records in the fetched bytes ``raw`` from offset ``at`` on, as a job; control batches are left out.
 
-    A batch that cannot be decoded, or has more than `MAX_BATCH_BYTES` of records, is logged and skipped.
+    Records of a batch that cannot be decoded, or beyond `MAX_BATCH_BYTES`, are skipped, which is logged.
     """
     out: list[MetadataRecord] = []
     end = at

@@ -121,12 +121,12 @@ class RemoteLogManager:
         self._storage = await self._around.env.in_thread(partial(self._around.open_storage, read_ahead))
 
     async def _read_ahead(self, work: Callable[[], None]) -> None:
-        """Run a read ahead once; a failure, such as a lack of threads, is left to the read that needs the bytes."""
+        """Run a read ahead once; a failure, such as a lack of threads, is logged, and not repeated."""
         read = partial(self._around.env.in_thread, work, ThreadPool.REMOTE_STORAGE)
         await run_logging_failure("Reading ahead from the remote store", read)
 
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
-        """Return the remote segments of a partition; None while their metadata is not loaded.
+        """Return the remote segments of a partition; None while their metadata is not loaded, or if it is not tiered.
 
         A request for the partition then fails with a retriable error.
         """
@@ -134,6 +134,8 @@ class RemoteLogManager:
 
     async def in_reader_thread(self, work: Callable[[], T]) -> T:
         """Run a call of the store for a read in one of ``remote.log.reader.threads`` threads; return its result.
+
+        An error of the call is raised.
 
         Raises:
             RemoteReadQueueFullError: ``remote.log.reader.max.pending.tasks`` calls wait already.
@@ -242,7 +244,11 @@ class RemoteLogManager:
     # ------------------------------------------------------------------ settings
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Apply changed settings of topics and of this broker; called after each metadata publication."""
+        """Apply a metadata publication: settings of topics and of this broker, and leaders of the metadata topic.
+
+        Tasks of hosted partitions start or stop with the tiering of their topic; quotas and thread pools get the new
+        settings. Roles of hosted partitions are reported by `on_leader`, `on_follower` and `on_resigned`.
+        """
         self._metadata.publish(image, delta)
         for resource_type, name in delta.configs:
             if resource_type == RESOURCE_TOPIC and name in image.topics:

@@ -111,7 +111,10 @@ class TopicBasedRemoteLogMetadataManager:
         return assigned.cache if assigned is not None and assigned.cache.is_initialized else None
 
     async def wait_ready(self, key: TopicIdPartition) -> RemoteLogMetadataCache | None:
-        """Wait until the remote segments of a partition are loaded, and return them; None if it is not assigned."""
+        """Wait until the remote segments of a partition are loaded, and return them; None if it is not assigned.
+
+        If it is unassigned during the wait, the wait does not end: the caller cancels it.
+        """
         assigned = self._store.get(key)
         if assigned is None:
             return None
