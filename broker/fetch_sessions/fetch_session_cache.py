@@ -1,7 +1,7 @@
 """Cache of incremental fetch sessions (KIP-227).
 
-A request with session id 0 and epoch 0 opens a session, epoch -1 requests no session; any other epoch must be the
-expected one, which is incremented and wraps to 1. An incremental response omits unchanged partitions.
+A request with epoch 0 opens a session, epoch -1 requests no session; both close the session that they name. Any other
+epoch must be the expected one, which is incremented and wraps to 1. An incremental response omits unchanged partitions.
 
 Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
 """
@@ -228,7 +228,8 @@ class FetchSessionCache:
         """Return the context of a Fetch request, or an error response for an invalid session, as a job.
 
         The session of the request is updated: its epoch is incremented, partitions are added and removed. A full fetch
-        (epoch 0 or -1) closes the session that it names.
+        (epoch 0 or -1) closes the session that it names. A session that grows above the limits is closed, with
+        FETCH_SESSION_ID_NOT_FOUND; one without partitions left is closed, too.
 
         ``names``: current topic names by id. Any client can send a replica id: if it is not authorized for
         CLUSTER_ACTION, it gets no session, and errors in its rows.
@@ -299,8 +300,9 @@ class FetchSessionCache:
     ) -> int:
         """Create a session with the partitions ``wanted`` and return its id; 0 if no session can be created.
 
-        That is so if the cache is full and no session may be evicted. The least recently used session is evicted: for a
-        consumer one that was idle for two minutes, for a follower also any session of a consumer.
+        That is so if the cache is full, by sessions or (for a consumer) by partitions of all consumers' sessions, and
+        not enough sessions may be evicted. The least recently used one goes first: for a consumer if it was idle for
+        two minutes, for a follower also any session of a consumer.
         """
         now, privileged = self._env.monotonic_ms(), follower >= 0
         while len(self._sessions) >= self._slots or (

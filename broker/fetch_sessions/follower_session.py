@@ -110,9 +110,9 @@ class FollowerFetchSession(FetchSession):
         return list(self._dirty.values())
 
     def mark_dirty(self, key: PartitionKey, *, more: bool) -> None:
-        """Mark a clean partition as changed, so that the next request reads it; no effect if it is not clean.
+        """Mark a clean partition as changed, so that the next request reads it; one that is not clean stays as it is.
 
-        With ``more`` a delayed request of the session is completed.
+        With ``more`` a delayed request of the session is completed in both cases.
         """
         if self._clean.pop(key, None) is not None:
             self._dirty[key] = self.partitions[key]
