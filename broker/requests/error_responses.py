@@ -99,7 +99,10 @@ def build_error_response(
 
 
 def with_error_response(handler: Callable[[C, R], Any]) -> Callable[[C, R], Job[Any]]:
-    """Decorate a handler: a `ProtocolError` that it or its job raises becomes the error response of the request."""
+    """Decorate a handler: a `ProtocolError` that it or its job raises becomes the error response of the request.
+
+    The decorated handler always returns a job.
+    """
 
     @wraps(handler)
     def respond(asking: C, request: R) -> Job[Any]:

@@ -211,7 +211,10 @@ class Peer:
                 self._run_callback(self._callbacks.pop(next(iter(self._callbacks))))
 
     def _run_callback(self, callback: Callable[[], None]) -> None:
-        """Run a disconnect callback; log its exception, so that the remaining callbacks are called too."""
+        """Run a disconnect callback; if it raises, the remaining callbacks are called all the same.
+
+        An AssertionError is kept for `raise_callback_failure`; any other exception is logged.
+        """
         try:
             callback()
         except AssertionError as error:

@@ -66,7 +66,10 @@ class Purgatory:
         self._operations_by_key.setdefault(key, {})[parked] = None
 
     async def wait_for(self, parked: DelayedOperation, timeout_ms: float) -> bool:
-        """Wait until an operation completes, or the timeout; return True if it completed. It keeps its keys."""
+        """Wait until an operation completes, or the timeout; return True if it completed.
+
+        The caller removes it from the table then, by `forget` or `release`.
+        """
         with self._env.timeout(timeout_ms / 1000):
             await parked.event.wait()
         return parked.event.is_set()
