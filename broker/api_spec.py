@@ -249,6 +249,6 @@ class ApiSpec(NamedTuple):
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """All permissions that requests may need, at brokers and, if forwarded, at controllers."""
+        """All permissions that the API's requests may need, at broker and at controller listeners."""
         ends = [end for end in (self.broker, self.controller) if end is not None]
         return tuple(permission for end in ends for rule in end.authorization for permission in rule.permissions)

@@ -100,7 +100,7 @@ class Node:
     async def _load_identity(self) -> tuple[MetaProperties, QuorumConfig]:
         """Return the identity of the log directories and the quorum configuration; bind the controller listeners.
 
-        New directories are formatted; the checkpoints of all are loaded.
+        A new metadata directory is formatted, other new directories get its identity; all checkpoints are loaded.
         """
         config, env, storage = self.config, self.env, self.log_dirs
         identity = storage.identify(config.node_id, config.cluster_id)
