@@ -109,8 +109,9 @@ def check_no_duplicates(changes: Any) -> Job[None]:
 def _preprocess(context: RequestContext, resource: Any) -> Job[None]:
     """Validate the changes of one resource, as far as the broker does this before forwarding, as a job.
 
-    For every type: no duplicate setting and no null value. For BROKER also: the resource names this node or is the
-    cluster-wide default (empty name), and the broker's settings are valid with the changes. Nothing is applied.
+    For every type: no duplicate setting, and a null value only for DELETE. For BROKER also: the resource names this
+    node or is the cluster-wide default (empty name), and the broker's settings are valid with the changes. Nothing is
+    applied.
 
     Raises:
         ProtocolError: The resource must not be forwarded; INVALID_REQUEST or INVALID_CONFIG.
@@ -156,7 +157,7 @@ def _check_is_here(name: str, node_id: int) -> None:
 
 
 def _apply(stored: dict[str, str], change: Any) -> None:
-    """Apply one change to ``stored``, the dynamic settings of the broker by name (``prepareIncrementalConfigs``).
+    """Apply one change to ``stored``, a copy of the broker's dynamic settings by name (``prepareIncrementalConfigs``).
 
     Raises:
         ProtocolError: INVALID_REQUEST for an unknown operation; INVALID_CONFIG for APPEND or SUBTRACT on a setting that

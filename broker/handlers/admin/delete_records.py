@@ -2,8 +2,9 @@
 
 Behaviour: offset -1 means the high watermark; a higher offset is OFFSET_OUT_OF_RANGE. A topic whose cleanup policy is
 only ``compact`` is refused (POLICY_VIOLATION), an internal topic too (INVALID_TOPIC_EXCEPTION). The response carries
-the low watermark of the partition, -1 with an error. It is sent when all live replicas have reached the new log start
-offset, so that the records are deleted everywhere, or with REQUEST_TIMED_OUT after ``timeout_ms``.
+the low watermark of the partition, -1 with an error other than REQUEST_TIMED_OUT. It is sent when all live replicas
+have reached the new log start offset, so that the records are deleted everywhere, or with REQUEST_TIMED_OUT after
+``timeout_ms``: the records are deleted on the leader then.
 
 Source: ``ReplicaManager.deleteRecords``, ``DelayedDeleteRecords.java`` (apache/kafka 4.3.1).
 From KIP-107.

@@ -1,10 +1,11 @@
 """Forwarding of requests to the active controller, unchanged; the dispatch table lists the APIs.
 
 CreateTopics (19), CreatePartitions (37), UpdateFeatures (57), ElectLeaders (43), AlterPartitionReassignments (45),
-ListPartitionReassignments (46), UnregisterBroker (64), and those for the leader of the quorum: DescribeQuorum (55),
-AddRaftVoter (80), RemoveRaftVoter (81). The response is returned once the changes are committed. If the controller runs
-in this node, the broker has also applied them, so that new settings are in effect and the partitions of a new topic are
-led here, unless there are many.
+ListPartitionReassignments (46), UnregisterBroker (64), CreateAcls (30), DeleteAcls (31), AlterClientQuotas (49),
+AlterUserScramCredentials (51), and those for the leader of the quorum: DescribeQuorum (55), AddRaftVoter (80),
+RemoveRaftVoter (81). Handlers that first check a request use it, too. The response is returned once the changes are
+committed. If the controller runs in this node, the broker has also applied them, so that new settings are in effect and
+the partitions of a new topic are led here, unless there are many.
 
 Source: ``ForwardingManager.scala``, ``ControllerApis.scala`` (apache/kafka 4.3.1).
 """

@@ -14,7 +14,11 @@ from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 
 def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> HandlerResult:
-    """Extend the session of the broker at once, then submit the request to the controller in this process."""
+    """Extend the session of the broker id and epoch at once, then submit the request to the controller in this process.
+
+    The session is extended before the epoch is checked, and also on an inactive controller. The connection is
+    registered with `BrokerLivenessProbe`: if it ends, the active controller probes the broker.
+    """
     services, broker_id, epoch = context.services, request.broker_id, request.broker_epoch
     services.controller.record_heartbeat(broker_id, epoch)
     services.liveness_probe().on_heartbeat(context.peer, broker_id, epoch)

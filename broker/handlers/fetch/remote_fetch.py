@@ -101,7 +101,7 @@ def wait_for_remote_reads(
 ) -> Job[None]:
     """Wait until all reads are done or a partition leaves this broker, at most ``remote.fetch.max.wait.ms``, as a job.
 
-    Reads that are not done then are abandoned, and a time-out is counted.
+    Reads that are not done then are abandoned. If the time has passed, a time-out is counted.
 
     Raises:
         PeerDisconnectedError: The client has disconnected meanwhile; the reads are abandoned, too.

@@ -88,7 +88,8 @@ def _describe(context: RequestContext, kind: GroupDescriber, machine: GroupState
 def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str, waits: PendingResults) -> Job[Any]:
     """Return the row of a group, as a job; an error becomes its error code.
 
-    If the described state is not committed yet, a pending result is added to ``waits``.
+    If the described state is not committed yet, a pending result is added to ``waits``; it makes the row an error row
+    in place if the commit fails: the row is final only after that wait.
     """
     if not group_id:
         return kind.messages.DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)

@@ -184,10 +184,10 @@ def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> Re
 def _create(
     context: RequestContext, response: StreamsGroupHeartbeatResponse, topics: Mapping[str, ConfiguredInternalTopic]
 ) -> None:
-    """Start the creation of ``topics`` if the client may create all of them (C-241); do not wait for it.
+    """Start the creation of ``topics`` in the background, if the client may create all of them (C-241).
 
-    Missing authorizations and earlier failures are added to the detail of the status MISSING_INTERNAL_TOPICS in
-    ``response``.
+    Topics in creation, or that failed recently, are left out. Missing authorizations, or else these failures, are
+    added to the detail of the status MISSING_INTERNAL_TOPICS in ``response``, which must have it.
     """
     denied = []
     if not context.may(AclOperation.CREATE, ResourceType.CLUSTER):

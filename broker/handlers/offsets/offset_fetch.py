@@ -172,7 +172,7 @@ def _read_group(reader: _OffsetReader, wanted: OffsetFetchRequestGroup, out: Off
     """Fill the row of one group, in the form of v8 and later, as a job; an error becomes its error code.
 
     Null topics in ``wanted`` mean all. If the state that was read is not committed to the log yet, a pending result is
-    added.
+    added to the reader's `pending_reads`; if the commit fails, it makes ``out`` an error without topics.
     """
     if not reader.context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -35,8 +35,9 @@ async def _search(
     A later local search could miss segments that are deleted meanwhile. Return None if neither has such a record.
 
     Raises:
-        ProtocolError: REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
+        ProtocolError: REPLICA_NOT_AVAILABLE: the metadata is not loaded; KAFKA_STORAGE_ERROR: the local disk failed.
         RemoteStorageError: the store failed. WireError: a batch is damaged.
+        RemoteReadQueueFullError: too many reads wait for a thread.
     """
     limiter = context.services.decompression_limiter
     found = await remote.reader.find_offset_by_timestamp(log, timestamp, limiter)
@@ -56,8 +57,8 @@ def find_remote_offsets(
     """Search both tiers for each timestamp of a tiered partition and wait for the searches, as a job.
 
     Returns:
-        The searches, each with a result or an error; REQUEST_TIMED_OUT for those not done in time. Partitions that this
-        broker does not host, or does not lead with ``leader_only``, are left out.
+        The searches, each with a result or an error; REQUEST_TIMED_OUT for those not done in time. Left out are empty
+        logs, and partitions that this broker does not host, or does not lead with ``leader_only``.
     """
     remote = context.services.remote_reads
     assert remote is not None

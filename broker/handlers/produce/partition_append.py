@@ -122,8 +122,8 @@ def append_batch(
         txn: Result of a transaction verification.
 
     Returns:
-        Row of the response, and the partition; None in its place if this broker does not lead it or the client may not
-        write to it.
+        Row of the response, and the partition; None in its place if this broker does not lead it, or if the batch is
+        rejected before the leader is looked up (unknown topic id, no authorization, internal topic).
 
     Raises:
         ValidationPending: The batch has many records, which have to be validated in time slices first.

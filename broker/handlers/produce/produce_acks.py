@@ -34,10 +34,11 @@ def _failure_code(context: RequestContext, replica: HostedPartition) -> ErrorCod
 def wait_for_acks(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[DelayedProduce]
 ) -> Job[ProduceResponse]:
-    """Wait until all batches are acknowledged, set the errors of their rows and return ``response``, as a job.
+    """Wait until all batches are acknowledged or have failed, set errors of rows and return ``response``, as a job.
 
     A batch that is not acknowledged within the request's timeout remains in the log and has REQUEST_TIMED_OUT; a batch
-    in a too small ISR has NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+    in a too small ISR has NOT_ENOUGH_REPLICAS_AFTER_APPEND (acks=-1). A failed batch (`DelayedProduce.is_failed`) has
+    NOT_LEADER_OR_FOLLOWER, or the error of an unknown or offline partition.
     """
     yield wait_while_connected(
         context.peer, wait_for_completion(context.services.purgatory, waiting, request.timeout_ms)

@@ -1,7 +1,8 @@
 """DescribeShareGroupOffsets (90), v0-1: share-partition start offsets and lag of share groups.
 
-Behaviour: the start offset is -1 for a partition without share state. Null topics mean all partitions of the group. The
-lag is the high watermark minus the start offset and minus the number of completed records after it; -1 if unknown.
+Behaviour: the start offset is -1, without an error, for a partition that has no share state or whose state cannot be
+read. Null topics mean all partitions of the group. The lag is the high watermark minus the start offset and minus the
+number of completed records after it; -1 if unknown.
 Version notes: v1 has the lag (KIP-1226).
 
 Source: ``KafkaApis.handleDescribeShareGroupOffsetsRequest``, ``GroupCoordinatorService.java`` (apache/kafka 4.3.1),

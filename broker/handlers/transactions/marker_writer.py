@@ -146,8 +146,8 @@ class _MarkerWrites:
     def await_committed(self, timeout_ms: float) -> Job[None]:
         """Wait until every marker is committed or has failed, as a job; set the error codes of failed ones.
 
-        ``timeout_ms`` limits the wait for replication: then the code is REQUEST_TIMED_OUT, and the marker stays in the
-        log.
+        ``timeout_ms`` limits the wait for the replication of markers that were appended here: then the code is
+        REQUEST_TIMED_OUT, and the marker stays in the log. It does not limit those of the group coordinator.
         """
         yield wait_for_completion(self._services.purgatory, self.delayed_appends, timeout_ms)
         for one in self.delayed_appends:
