@@ -219,7 +219,7 @@ class LogDirs:
         return directory is not self.metadata and any(d is not directory for d in self.online)
 
     def mark_offline_at_startup(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
-        """Mark a directory offline that cannot be read or written at startup; return its logs, which are closed.
+        """Mark a directory offline that cannot be read or written at startup; return its logs (`mark_offline`).
 
         Raises:
             OSError: ``error``: the node needs the directory; or the error is transient (no descriptors): the node does
@@ -230,7 +230,10 @@ class LogDirs:
         return self.mark_offline(directory, error)
 
     def mark_offline(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
-        """Mark a directory offline until the next start, close its logs and return them; none if it was offline."""
+        """Mark a directory offline until the next start, drop its logs and return them; none if it was offline.
+
+        The logs are marked closed. Nothing is written, and their files stay open.
+        """
         if directory.path in self.offline:
             return []
         self.offline[directory.path] = error
