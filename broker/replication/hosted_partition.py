@@ -481,7 +481,8 @@ class HostedPartition:
     def update_leader_offsets(self, high_watermark: int, log_start: int) -> None:
         """Update high watermark and log start offset by the leader's, as far as the log reaches (R-319).
 
-        The lag is updated, and requests that wait for the offsets are completed.
+        The high watermark may also fall; the log start offset only rises, at most to the high watermark. The lag is
+        updated, and requests that wait for the offsets are completed.
 
         Raises:
             OSError: the disk failed.
