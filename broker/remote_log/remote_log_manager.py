@@ -110,7 +110,8 @@ class RemoteLogManager:
         """Open the remote store in a thread; must precede all use of `storage`.
 
         Raises:
-            InvalidStoreError, OSError: It cannot be opened with the settings of this broker.
+            InvalidStoreError: It cannot be opened with the settings of this broker.
+            OSError: The directory of the chunk cache cannot be read or created.
         """
         token = trio.lowlevel.current_trio_token()
 

@@ -115,6 +115,7 @@ class RemoteLogReader:
                 REPLICA_NOT_AVAILABLE: the metadata is not loaded.
             RemoteStorageError: the store failed. WireError: a batch header is damaged.
             RemoteReadQueueFullError: too many reads wait for a thread.
+            OSError: a file of the chunk cache cannot be read.
         """
         log, offset = info.log, info.offset
         segments = await self._metadata_cache(log)

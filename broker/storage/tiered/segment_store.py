@@ -103,7 +103,9 @@ class SegmentStore:
         """Return bytes [start, end) of the segment's records, fewer at its end, after a check of their checksums.
 
         Raises:
-            RemoteResourceNotFoundError, CorruptRemoteSegmentError, RemoteStorageError: the bytes cannot be returned.
+            RemoteResourceNotFoundError: the object does not exist. CorruptRemoteSegmentError: it is truncated, damaged,
+                or not the object of the segment's custom metadata. RemoteStorageError: the store failed.
+            ValueError: ``start`` is negative or above ``end``.
         """
         if not 0 <= start <= end:
             raise ValueError(f"invalid range: {start} to {end}")
@@ -121,7 +123,8 @@ class SegmentStore:
 
         Raises:
             RemoteResourceNotFoundError: the segment does not exist, or has no such index.
-            CorruptRemoteSegmentError, RemoteStorageError: the bytes cannot be returned.
+            CorruptRemoteSegmentError: its object is truncated, damaged, or not that of the segment's custom metadata.
+            RemoteStorageError: the store failed.
         """
         name = self._name(metadata)
         segment = self._open(name, decode_identity(metadata.custom_metadata))
@@ -147,7 +150,8 @@ class SegmentStore:
             object_bytes: its length, None if it is not known.
 
         Raises:
-            RemoteResourceNotFoundError, CorruptRemoteSegmentError, RemoteStorageError: it cannot be read.
+            RemoteResourceNotFoundError: it does not exist. CorruptRemoteSegmentError: it is truncated or damaged, or no
+                segment object. RemoteStorageError: the store failed.
         """
         size = self.objects.size(name) if object_bytes is None else object_bytes
         tail_start = max(0, size - TAIL_BYTES)
@@ -171,7 +175,8 @@ class SegmentStore:
         """Return the bytes of a part of an object, such as an index, after a check of its checksum; not the records.
 
         Raises:
-            RemoteResourceNotFoundError, CorruptRemoteSegmentError, RemoteStorageError: the bytes cannot be returned.
+            RemoteResourceNotFoundError: the object does not exist. CorruptRemoteSegmentError: the part is truncated or
+                damaged. RemoteStorageError: the store failed.
         """
         data = self._range(name, part.position, part.end) if part.length else b""
         try:
@@ -184,7 +189,8 @@ class SegmentStore:
         """Yield the records of an object in verified pieces of about `VERIFY_PIECE_BYTES`.
 
         Raises:
-            RemoteResourceNotFoundError, CorruptRemoteSegmentError, RemoteStorageError: a piece cannot be read.
+            RemoteResourceNotFoundError: the object does not exist. CorruptRemoteSegmentError: a piece is truncated or
+                damaged. RemoteStorageError: the store failed.
         """
         size = segment.descriptor.records.length
         step = max(VERIFY_PIECE_BYTES // segment.descriptor.chunk_bytes, 1) * segment.descriptor.chunk_bytes
@@ -195,7 +201,8 @@ class SegmentStore:
         """Read an object whole and check all its checksums.
 
         Raises:
-            CorruptRemoteSegmentError, RemoteStorageError: it cannot be read, or a checksum is wrong.
+            CorruptRemoteSegmentError: it is truncated, or a checksum is wrong.
+            RemoteStorageError: it does not exist, or the store failed.
         """
         for _ in self.records(name, segment):
             pass
