@@ -1,1 +1,1 @@
-"""Hosted partitions: leaders, followers, in-sync replicas and the creation of their logs."""
+"""Hosted partitions: leaders, followers, in-sync replicas; creation, maintenance and moves of their logs."""

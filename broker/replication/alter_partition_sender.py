@@ -27,10 +27,14 @@ class AlterPartitionSubmitter(Protocol):
     """Interface of the channel to the active controller, in this process or over the network."""
 
     async def submit(self, request: Any, version: int = 0) -> Any:
-        """Send a request in ``version`` to the active controller; return its response, once the changes are committed.
+        """Send a request to the active controller; return its response, once the changes are committed.
+
+        ``version``: the newest version to use; 0 means the newest that both sides support.
 
         Raises:
-            ProtocolError, OSError: no response.
+            ProtocolError: REQUEST_TIMED_OUT without a response in time, or the request is rejected; its changes may be
+                committed all the same.
+            OSError: the metadata log of this node could not be written.
         """
 
 

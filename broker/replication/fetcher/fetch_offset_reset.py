@@ -49,8 +49,8 @@ async def reset_fetch_offset(
         above records in the remote store, which the caller must restart there; else None: the caller may fetch again.
 
     Raises:
-        ProtocolError: error response.
-        OSError, WireError: no response, or the disk failed.
+        ProtocolError: error response, or as `_tier_start`.
+        Disconnected, WireError: no response. OSError: the disk failed.
     """
     replica, log = outcome.replica, outcome.replica.log
     if type(outcome.outcome) is OffsetMovedOutcome:
@@ -79,8 +79,9 @@ async def _tier_start(
     Kafka repeats the request then, until the leader has copied a segment.
 
     Raises:
-        ProtocolError: error response, or the leader does not have the remote segment's records.
-        OSError, WireError: no response.
+        ProtocolError: error response; OFFSET_NOT_AVAILABLE if the leader does not know which offsets are copied, or
+            does not have the remote segment's records.
+        Disconnected, WireError: no response.
     """
     # lazy: 9.3 ms, 295 kB
     from ottla.broker.replication.fetcher.tier_state_machine import check_segment_lineage, request_tier_start

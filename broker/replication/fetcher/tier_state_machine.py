@@ -78,7 +78,7 @@ async def request_tier_start(
 
     Raises:
         ProtocolError: error response, or OFFSET_NOT_AVAILABLE while the leader does not know which offsets are copied.
-        OSError, WireError: no response.
+        Disconnected, WireError: no response.
     """
     request = partial(fetch_leader_offset, connection, dependencies, replica, leader_epoch)
     end = (await request(LATEST_TIMESTAMP)).offset
@@ -111,7 +111,7 @@ async def _epoch_end_offset(
 
     Raises:
         ProtocolError: error response.
-        OSError, WireError: no response.
+        Disconnected, WireError: no response.
     """
     wanted = OffsetForLeaderTopic(replica.topic, [OffsetForLeaderPartition(replica.partition, leader_epoch, epoch)])
     request = OffsetForLeaderEpochRequest(dependencies.node_id, [wanted])
@@ -135,7 +135,7 @@ async def check_segment_lineage(
     Raises:
         ProtocolError: OFFSET_NOT_AVAILABLE: the leader has other records, until its local log starts above them;
             error response.
-        OSError, WireError: no response.
+        Disconnected, WireError: no response.
     """
     remote = dependencies.remote_log()
     cache = None if remote is None else remote.cache(replica.topic_id, replica.partition)
