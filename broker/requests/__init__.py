@@ -1,1 +1,1 @@
-"""Common parts of requests: clients (peers), delayed operations, error responses, and the decompression limit."""
+"""Common parts of requests: clients (peers), purgatory, error responses, decompression limit, forwarded requests."""

@@ -17,8 +17,11 @@ from ottla.wire.codec.schema import Message
 
 
 def handle(context: RequestContext, request: Message) -> ResponseJob:
-    """Send the request to the active controller in an Envelope request (KIP-590) and return the inner response.
+    """Send the request to the active controller in an Envelope (KIP-590) and return the inner response, as a job.
 
-    It waits until the changes of the request are committed.
+    It waits until the changes of the request are committed. An error of the forwarding is an error response.
+
+    Raises:
+        WireError: The controller does not support the API or version: the connection is closed.
     """
     return (yield context.services.controller_forwarder.forward(context, request))  # type: ignore[no-any-return]
