@@ -52,7 +52,7 @@ class RemoteTaskDependencies(NamedTuple):
 
 
 class RemotePartitionTasks:
-    """Tasks of one partition that this broker leads; one object for each time that it becomes leader."""
+    """Tasks of one partition while this broker leads it; each promotion from follower to leader has its own object."""
 
     def __init__(self, around: RemoteTaskDependencies, replica: HostedPartition) -> None:
         self._around = around

@@ -62,7 +62,7 @@ class RemoteLogMetadataTopic(Protocol):
         """Append a record to a metadata partition; return its offset once it is committed."""
 
     async def find_offset(self, leader: int, partition: int, timestamp: int) -> int:
-        """Return the first offset (timestamp -2) or the end offset (-1) of a metadata partition from its leader."""
+        """Return the first offset (timestamp -2) or the high watermark (-1) of a metadata partition from its leader."""
 
     async def fetch(self, leader: int, positions: dict[int, int]) -> dict[int, MetadataBatches]:
         """Wait shortly for a record; return the committed records of metadata partitions from their positions on."""
@@ -102,7 +102,7 @@ class TopicBasedRemoteLogMetadataManager:
             self._on_change()
 
     def unassign(self, key: TopicIdPartition) -> None:
-        """Stop tracking a partition that this broker does not host any more, and drop its remote segments."""
+        """Stop tracking a partition that is not hosted or not tiered any more, and drop its remote segments."""
         self._store.unassign(key)
 
     def cache(self, key: TopicIdPartition) -> RemoteLogMetadataCache | None:

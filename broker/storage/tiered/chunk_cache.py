@@ -252,8 +252,8 @@ class CachedRemoteStorage:
     def _fetch_ahead(self, metadata: RemoteLogSegmentMetadata, key: ChunkKey) -> None:
         """Fetch a chunk that no reader waits for yet; it blocks, and is called in a thread.
 
-        Do nothing if it is cached or being fetched, or `MAX_READS_AHEAD` are. A failure is raised only by readers that
-        have begun to wait for this fetch; later ones fetch the chunk again.
+        Do nothing if it is cached or being fetched, or if `MAX_READS_AHEAD` chunks are being fetched ahead. A failure
+        is raised only by readers that have begun to wait for this fetch; later ones fetch the chunk again.
         """
         with self._lock:
             if key in self._files or key in self._fetches or self._reads_ahead >= MAX_READS_AHEAD:

@@ -166,7 +166,7 @@ class ChunkDirectory:
         return None
 
     def read(self, chunk: OpenChunk, start: int, end: int) -> bytes | None:
-        """Return bytes [start, end) of a chunk; None, and it is dropped, if the disk fails."""
+        """Return bytes [start, end) of a chunk; None, and it is dropped, if the disk fails or its file is too short."""
         if chunk.file is None:
             return chunk.data[start:end]
         size_bytes = max(min(end, chunk.size_bytes) - start, 0)
@@ -202,7 +202,11 @@ class ChunkDirectory:
     # ------------------------------------------------------------------ changes
 
     def write(self, key: ChunkKey, data: bytes) -> OpenChunk:
-        """Write a chunk, and return it; a failure of the disk only costs the file."""
+        """Write a chunk's file and return the chunk; evict others beyond the limit of the cache.
+
+        The chunk is returned in memory if it is an index, or if no file was written: it exceeds the limit alone, has a
+        file already, or the disk failed.
+        """
         trailer = encode_trailer(block_checksums(data), len(data))
         in_memory = OpenChunk(len(data), None, data)
         file_bytes = len(data) + len(trailer)
@@ -312,5 +316,5 @@ def _is_index(key: ChunkKey) -> bool:
 
 
 def _data_bytes(file_bytes: int) -> int:
-    """Return the length of the chunk in a file of this length, which is that of a chunk."""
+    """Return the length in bytes of the chunk in a chunk file of ``file_bytes`` bytes."""
     return file_bytes - 4 * block_count(file_bytes) - TRAILER_BYTES

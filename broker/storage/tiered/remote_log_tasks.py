@@ -62,7 +62,7 @@ class RemoteLogMetadataWriter(Protocol):
         """Append a record; return once it is committed and the caches of this broker have replayed it.
 
         Raises:
-            RemoteStorageError: It is not known to be committed.
+            RemoteStorageError: It is not known to be committed, or was not replayed in time.
         """
 
 

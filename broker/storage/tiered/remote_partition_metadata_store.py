@@ -84,7 +84,8 @@ class MetadataPartition:
     def on_truncated(self, end_offset: int) -> None:
         """Lower the offsets of the assigned partitions to ``end_offset``, the end of the metadata partition.
 
-        Called when the metadata partition ends below the position, after an unclean election.
+        Called when the position is out of range: below the first offset, where nothing changes, or, after an unclean
+        election, above the end.
         """
         for each in self.assigned.values():
             each.replayed_offset = min(each.replayed_offset, end_offset - 1)
@@ -125,7 +126,10 @@ class RemotePartitionMetadataStore:
         return True
 
     def unassign(self, key: TopicIdPartition) -> None:
-        """Stop tracking a partition and drop its remote segments; tasks that wait for its progress are woken."""
+        """Stop tracking a partition and drop its remote segments; tasks that wait for its `progress` are woken.
+
+        Tasks that wait until it is `ready` are not.
+        """
         assigned = self._assigned.pop(key, None)
         if assigned is None:
             return

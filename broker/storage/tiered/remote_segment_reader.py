@@ -1,7 +1,7 @@
 """Reads of one remote segment: the bytes of a fetch, and the batch with a timestamp. Only batch headers are parsed.
 
-The functions block in the store: they run in threads. Only `RemoteSegmentReader.read_open` does not, which returns
-ranges of files of the chunk cache, as all reads through it do.
+The functions block in the store: they run in threads. Only `RemoteSegmentReader.read_open` does not. Reads through the
+chunk cache return ranges of its files.
 
 Source: ``RemoteLogManager.read``, ``lookupTimestamp``, ``RemoteLogInputStream.java`` (apache/kafka 4.3.1).
 """
@@ -77,10 +77,10 @@ class RemoteSegmentReader:
     def read(
         self, metadata: RemoteLogSegmentMetadata, offset: int, max_bytes: int, *, at_least_one: bool
     ) -> SegmentRecords | None:
-        """Return records of a segment from the batch that contains ``offset``, or ends above it, up to ``max_bytes``.
+        """Return records of a segment from the first batch that ends at or above ``offset`` on, up to ``max_bytes``.
 
-        A first batch larger than ``max_bytes`` is returned whole with ``at_least_one``; without it the records are
-        empty. None if the segment has no whole batch from ``offset`` on.
+        The last batch may be cut off. A first batch larger than ``max_bytes`` is returned whole with ``at_least_one``;
+        without it the records are empty. None if the segment has no whole batch from ``offset`` on.
 
         Raises:
             RemoteStorageError: the store failed. WireError: a batch header is damaged.

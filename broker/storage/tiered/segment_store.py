@@ -222,7 +222,8 @@ class SegmentStore:
         """Check that the store has the object with this length and checksum; read the records again if so configured.
 
         Raises:
-            RetriableRemoteStorageError: it has another one; a further attempt writes the object again.
+            RetriableRemoteStorageError: it has another one or none; a further attempt writes the object again.
+            RemoteStorageError: the store failed.
         """
         try:
             size = self.objects.size(name)
@@ -238,8 +239,8 @@ class SegmentStore:
         """Return a segment's descriptor, from the cache if ``cached``; add it to the cache.
 
         Raises:
-            CorruptRemoteSegmentError: it does not have the given identity; None: any.
-            RemoteResourceNotFoundError, RemoteStorageError: it cannot be read.
+            CorruptRemoteSegmentError: it is damaged, or does not have the given identity (None: any is accepted).
+            RemoteResourceNotFoundError: it does not exist. RemoteStorageError: the store failed.
         """
         with self._lock:
             known = self._descriptors.get(name) if cached else None
