@@ -469,7 +469,7 @@ class HostedPartition:
         return log.unflushed_records >= log.config.flush_messages
 
     def _append_first_batch(self, raw: Buffer, now_ms: int) -> None:
-        """Move the start of an empty log to the leader's first batch in ``raw``, if that begins below; append nothing.
+        """Restart an empty log at the leader's first batch in ``raw``, if its end is within that batch; append nothing.
 
         The leader's log may start within a batch, where records were deleted: an empty log then begins with the whole
         batch (``Partition.appendRecordsToFollowerOrFutureReplica``).

@@ -151,8 +151,8 @@ class LogCreator:
         """Return True if a missing log must not be created, since a failed directory may contain it.
 
         Without a failed directory, an unknown directory id is that of a replaced or removed disk: the log is created
-        and filled while another replica leads. Otherwise it is not created: the controller might elect the empty
-        replica, and the others would truncate their logs. Kafka creates it then, too.
+        and filled while another replica leads. If none leads, or this one is to lead, it is not created: the empty
+        replica would lead, and the others would truncate their logs. Kafka creates it then, too.
         """
         place, node_id = directory_id_of(registration, self._config.node_id), self._config.node_id
         placed = place not in (MIGRATING, UNASSIGNED)
