@@ -1,1 +1,1 @@
-"""API handlers: `handle(context, request)` returns the response of a request; `dispatch.api_registry` lists them."""
+"""API handlers: `handle(context, request)` returns the response, None, or a job; `dispatch.api_registry` lists them."""

@@ -3,8 +3,8 @@
 Behaviour: a partition's result is returned once an empty future log exists in the target directory. The future log is
 filled in the background and replaces the current log when it has caught up. A repeated request has no effect; another
 target directory cancels the first move, and the replica's current directory cancels any move. A replica that does not
-exist yet will be created in the requested directory, and its error is REPLICA_NOT_AVAILABLE. For a duplicate partition
-the last directory applies.
+exist yet will be created in the requested directory, and its error is REPLICA_NOT_AVAILABLE, or
+UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist. For a duplicate partition the last directory applies.
 
 Source: ``KafkaApis.handleAlterReplicaLogDirsRequest``, ``ReplicaManager.alterReplicaLogDirs`` (apache/kafka 4.3.1).
 From KIP-113; cordoned directories: KIP-1066.

@@ -36,7 +36,7 @@ def is_served(context: RequestContext) -> bool:
 def validate(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
     """Check the fields of a heartbeat; in version 0 a member that joins need not have a member id.
 
-    ``assignors`` are the names of the server-side assignors.
+    Nor need a static member that leaves for a while. ``assignors`` are the names of the server-side assignors.
 
     Raises:
         ProtocolError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.

@@ -118,7 +118,10 @@ def _apply_result(row: Any, answer: Any) -> None:
 
 
 def describe_groups(context: RequestContext, kind: GroupDescriber, request: Any) -> ResponseJob:
-    """Describe each distinct group of the request with the functions of its type; an error concerns only its group."""
+    """Describe each distinct group of the request with the functions of its type; an error concerns only its group.
+
+    The response is returned once the described states are committed.
+    """
     out, waits = kind.response(groups=context.response_array()), PendingResults()
     described = kind.messages.DescribedGroup
     for group_id in distinct(request.group_ids):

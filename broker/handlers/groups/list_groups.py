@@ -61,7 +61,7 @@ def _recognized_names(names: Iterable[str], known: frozenset[str]) -> Job[set[st
 def handle(context: RequestContext, request: ListGroupsRequest) -> ResponseJob:
     """Return the groups that match the filters and that the client may describe, once their state is committed.
 
-    A coordinator partition that is loading makes the whole response an error.
+    The whole response is an error without groups if a coordinator partition is loading, or if that commit fails.
     """
     out, waits = ListGroupsResponse(groups=context.response_array()), PendingResults()
     may_all = context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)

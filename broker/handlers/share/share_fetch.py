@@ -175,7 +175,7 @@ class _ShareFetch:
     # ------------------------------------------------------------------ reading
 
     def read(self) -> Job[None]:
-        """Acquire records from the partitions in order, at most ``max_records``, and fill their rows, as a job.
+        """Acquire records from the partitions in order, until ``max_records`` are reached, and fill the rows, as a job.
 
         An error concerns only its partition. Nothing is acquired after the client has disconnected.
         """

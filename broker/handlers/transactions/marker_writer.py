@@ -147,7 +147,7 @@ class _MarkerWrites:
         """Wait until every marker is committed or has failed, as a job; set the error codes of failed ones.
 
         ``timeout_ms`` limits the wait for the replication of markers that were appended here: then the code is
-        REQUEST_TIMED_OUT, and the marker stays in the log. It does not limit those of the group coordinator.
+        REQUEST_TIMED_OUT, and the marker stays in the log. The group coordinator has a time limit of its own.
         """
         yield wait_for_completion(self._services.purgatory, self.delayed_appends, timeout_ms)
         for one in self.delayed_appends:
@@ -179,7 +179,8 @@ def _txn_end(marker: WritableTxnMarker) -> EndTransactionMarker:
 def write_markers(services: BrokerServices, request: WriteTxnMarkersRequest) -> Job[WriteTxnMarkersResponse]:
     """Write the markers to the partitions that this broker leads; return when each is committed or has failed.
 
-    A marker that is not committed within ``request.timeout.ms`` is REQUEST_TIMED_OUT and stays in the log.
+    A marker that is not committed within ``request.timeout.ms`` is REQUEST_TIMED_OUT and stays in the log; one of a
+    `__consumer_offsets` partition has the result of the group coordinator instead (`_from_group_coordinator`).
     """
     response, work = WriteTxnMarkersResponse(changeable_array()), _MarkerWrites(services)
     yield from work.append_all(request, response)
