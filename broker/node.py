@@ -1,9 +1,9 @@
 """Node with the role of broker, controller or both: creates its components and runs its life cycle.
 
-Startup: bind, lock the log directories, format them if they are new, join the quorum; a broker then registers, waits
-for the metadata, opens its partitions, is unfenced, and serves. A clean shutdown reverses this and writes the clean
-shutdown file for a quick start. A failed disk stops the node at once without that file; so does an error of the
-metadata log.
+Startup: bind, lock the log directories, format a new metadata directory, join the quorum; a broker then registers,
+waits for the metadata, opens its partitions, is unfenced, and serves. A clean shutdown reverses this and writes the
+clean shutdown file for a quick start. A failure of a log directory that the node needs (`LogDirs.can_go_offline`) stops
+it at once without that file; so does an error of the metadata log.
 
 Source: ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
 """

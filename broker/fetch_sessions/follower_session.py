@@ -41,7 +41,7 @@ class PartitionChangeListener:
         self._closed_ms: int | None = None
 
     def on_change(self, *, more: bool) -> int:
-        """Mark the partition as changed, unless the listener is closed; ``more``: it has records to return.
+        """Mark the partition as changed, unless the listener is closed; ``more``: not only its high watermark changed.
 
         Returns:
             Wall-clock time in ms of the follower's last request, or of the last one before the listener was closed.

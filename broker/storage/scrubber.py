@@ -23,7 +23,8 @@ SCRUB_INTERVAL_S = 24 * 3600.0
 class Scrubber:
     """Background reader of all rolled segments that checks the CRC of their batches, at a limited rate.
 
-    A damaged range is logged once, and added to `LogSegment.damaged_ranges`: reads of it fail (CORRUPT_MESSAGE) from then on.
+    A damaged range is logged once, and added to `LogSegment.damaged_ranges`: reads of it fail with CORRUPT_MESSAGE from
+    then on.
     """
 
     def __init__(self, env: Env, storage: LogDirs, bytes_a_second: Callable[[], int]) -> None:
