@@ -146,7 +146,7 @@ class BrokerLifecycleManager:
         """Register until accepted and return the broker epoch (R-278); ``until_ms`` is a monotonic time.
 
         Raises:
-            RegistrationRejected: not accepted until then.
+            RegistrationRejected: not accepted until then. OSError: the metadata log could not be written.
         """
         last_logged = ""
         while True:
@@ -182,7 +182,7 @@ class BrokerLifecycleManager:
         )
 
     def _previous_broker_epoch(self) -> int:
-        """Return the broker epoch of the last clean shutdown (R-272); -1 if the last one was not clean.
+        """Return the broker epoch of the last shutdown if it was clean, else -1 (R-272).
 
         For the only broker of a cluster it is that of its last registration: its log is complete after any shutdown, as
         no other broker could lead meanwhile.
@@ -222,7 +222,11 @@ class BrokerLifecycleManager:
     # ------------------------------------------------------------------ heartbeats
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Wake waiting tasks after a metadata update was applied; cordon log directories; send urgent heartbeats."""
+        """Wake the tasks that wait for applied metadata, and cordon the log directories of the settings.
+
+        `run` sends a heartbeat at once if the cordoned directories changed, or if a changed broker needs it
+        (`_needs_heartbeat`); neither before this broker is registered.
+        """
         self._image_changed.set()
         self._image_changed = trio.Event()
         if (
@@ -310,8 +314,9 @@ class BrokerLifecycleManager:
     async def controlled_shutdown(self) -> None:
         """Run a controlled shutdown: the controller moves all leaderships and fences the broker; wait for it.
 
-        It ends early if a heartbeat is rejected or not answered in time (`_request_shutdown`), and at the latest after
-        `CONTROLLED_SHUTDOWN_TIMEOUT_S`. A broker that was not registered does not wait.
+        The wait ends early if a heartbeat is rejected or not answered in time (`_request_shutdown`), and at the latest
+        after `CONTROLLED_SHUTDOWN_TIMEOUT_S`. Then it waits, without limit, until queued metadata is applied.
+        Nothing is done for a broker that was not registered.
 
         Raises:
             OSError: the metadata log could not be written.

@@ -39,9 +39,10 @@ class MetadataCache:
         self.image = image
 
     def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[NodeEndpoint]:
-        """Return the brokers' endpoints on a client's listener; for this node possibly the address it connected to.
+        """Return the brokers' endpoints on a client's listener, in the order of broker ids.
 
-        Brokers without that listener are left out; fenced ones and those in controlled shutdown unless ``fenced``.
+        Without an advertised address, this node's is the one that the client connected to. Other brokers without that
+        listener are left out; fenced brokers and those in controlled shutdown, too, unless ``fenced``.
         """
         out: list[NodeEndpoint] = []
         for broker_id, broker in sorted(self.image.brokers.items()):

@@ -32,9 +32,13 @@ class RequestSubmitter(Protocol):
     """Channel to the active controller, local or remote."""
 
     async def submit(self, request: Any, version: int = 0) -> Any:
-        """Send a request; return the response, once the changes are committed. Raises OSError after a write failure.
+        """Send a request; return the response, once the changes are committed.
 
         ``version``: the newest to use, 0 for the newest that both sides support.
+
+        Raises:
+            ProtocolError: no response in time, or the error of the whole request.
+            OSError: the metadata log could not be written.
         """
 
 
@@ -67,10 +71,10 @@ class ControllerForwarder:
         self._streams_topics: StreamsInternalTopics | None = None
 
     async def forward(self, asking: ForwardableRequest, request: Any) -> Any:
-        """Forward a client's request; return the controller's response, once its changes are applied here.
+        """Forward a client's request; return the controller's response after the metadata known here is applied.
 
-        If few partitions are affected, the response waits until their logs are created. If the controller is another
-        node, its changes may be applied here after the response.
+        It also waits for log creations, at most 1 s, if few are pending. If the controller is another node, the
+        request's changes may be applied here after the response. The response's throttle time mutes the connection.
 
         Raises:
             WireError: the controller does not support the request; the client must reconnect.

@@ -55,7 +55,10 @@ class ControllerRegistration:
         self._wakeup = trio.Event()
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Request a registration if the committed metadata do not have the registration of this process."""
+        """Let `run` register if the committed metadata does not have the registration of this process.
+
+        Not below metadata.version `MIN_METADATA_LEVEL`.
+        """
         if not delta.features and self._node_id not in delta.controllers:
             return
         known = image.controllers.get(self._node_id)

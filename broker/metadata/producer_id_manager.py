@@ -71,7 +71,7 @@ class ProducerIdManager:
         return found
 
     async def generate(self) -> int:
-        """Return the next producer id; wait for a new block if needed.
+        """Return the next producer id; wait for a new block if none is available.
 
         Raises:
             ProducerIdUnavailable: no block (broker not registered, or no active controller); the client retries.

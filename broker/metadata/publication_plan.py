@@ -1,7 +1,8 @@
 """Plan of a metadata publication: the actions for this node's partitions, from a delta. It executes none.
 
 The actions are in the order of execution: removals precede creations of the same name, and open partitions are updated
-before others are created. Each action is the work of one partition, so that other tasks can run between two.
+before others are created. Each action concerns one partition, or the settings of topics; other tasks can run between
+two.
 
 Source: ``TopicsDelta.localChanges``, ``ReplicaManager.applyDelta`` (apache/kafka 4.3.1).
 """

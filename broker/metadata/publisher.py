@@ -68,7 +68,7 @@ class BrokerMetadataPublisher:
         self._wakeup.set()
 
     def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
-        """Call ``listener`` with the applied image now, and after each publication is applied.
+        """Call ``listener`` with the applied image now, if there is one, and after each publication is applied.
 
         The contract is that of `MetadataSubscriptions.subscribe`; the returned function ends the subscription.
         """
@@ -97,7 +97,7 @@ class BrokerMetadataPublisher:
         await self._log_creator.wait_all_created(MAX_AWAITED_PARTITIONS, CREATION_WAIT_S)
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Apply an image and its delta to this node, yielding between actions, then publish it to handlers."""
+        """Apply an image and its delta, yielding between actions; then publish it to handlers and subscribers."""
         self._replica_manager.image = image
         await run_in_background(self._env, self._apply_actions(image, delta))
         self._log_creator.is_starting = False
