@@ -1,1 +1,4 @@
-"""Connections of a node to other nodes, and the liveness probe of brokers."""
+"""Requests to other nodes: channel to the active controller, connections to brokers, credentials, liveness probe.
+
+Replica fetchers and Raft have connections of their own.
+"""

@@ -148,7 +148,10 @@ class BrokerLivenessProbe:
         return None
 
     async def _connect(self, broker_id: int) -> Stream | OSError:
-        """Return a connection to a broker's first listener, or the error."""
+        """Return a TCP connection to a broker's first registered endpoint, which the caller closes, or the error.
+
+        An unknown broker, and no connection within `CONNECT_TIMEOUT_S`, are errors too.
+        """
         broker = self._controller.image.brokers.get(broker_id)
         if broker is None or not broker.end_points:
             return OSError("it has no address")

@@ -31,7 +31,7 @@ class InterBrokerDependencies(Protocol):
         """``node.id`` of this broker, which is the client of the connections."""
 
     def image(self) -> MetadataImage:
-        """Return the newest committed metadata image."""
+        """Return the newest metadata image that this broker has begun to apply."""
 
     def address(self, broker_id: int) -> tuple[str, int] | None:
         """Return host and port of a broker's inter-broker listener; None while it is fenced or unknown."""
@@ -57,7 +57,8 @@ class BrokerConnections:
         """Create the object without connections.
 
         ``address`` returns a broker's inter-broker address, None while it is fenced; ``access`` returns the security
-        settings of the inter-broker listener; ``timeout_s`` is the maximum time for each response.
+        settings of the inter-broker listener; ``timeout_s`` is the maximum time to connect, and of each wait
+        for bytes of a response.
         """
         self._env = env
         self._client_id = client_id

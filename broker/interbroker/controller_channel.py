@@ -38,7 +38,7 @@ REGISTRATION_TIMEOUT_S = 5.0
 
 
 class ControllerChannel:
-    """Channel to the active controller for one type of request, one at a time; urgent types have their own."""
+    """Channel to the active controller; over the network one request at a time, so urgent ones have their own."""
 
     def __init__(
         self,
@@ -79,6 +79,8 @@ class ControllerChannel:
 
     async def forward(self, asking: ForwardableRequest, request: Message) -> Message:
         """Forward a client's request with the client's principal; return the response for the client.
+
+        No response in time, and another error of the whole request, become an error response.
 
         Raises:
             WireError: The controller does not support the API or version: the client's connection must be closed.
@@ -150,7 +152,10 @@ class ControllerChannel:
         return await TimeSlice(self._env).run(as_job(answer))
 
     async def _submit_local(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """Return the response of the controller in this process; None if it is no longer active."""
+        """Return the response of the controller in this process; None if it is no longer active.
+
+        A broker's heartbeat is recorded for its session first.
+        """
         if request.SPEC.key == ApiKey.BROKER_HEARTBEAT:
             self._controller.record_heartbeat(request.broker_id, request.broker_epoch)
         forwarding = None if asking is None else asking.spec.forwarding

@@ -83,7 +83,8 @@ class RemoteController:
 
         Raises:
             OSError, WireError: The connection failed, or the response is malformed.
-            ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
+            ProtocolError: UNSUPPORTED_VERSION: the controller does not support the request; UNKNOWN_SERVER_ERROR:
+                another error of the Envelope, or an invalid response in it.
         """
         if asking is not None:
             return await self._connection.exchange(lambda channel: _send_in_envelope(self._env, channel, asking))
@@ -112,7 +113,8 @@ async def _send_in_envelope(env: Env, channel: Channel, asking: ForwardableReque
         None if the other node is not the active controller (R-305).
 
     Raises:
-        ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
+        ProtocolError: UNSUPPORTED_VERSION: the controller cannot read the request; UNKNOWN_SERVER_ERROR: it does not
+            support Envelope, returned another error, or the inner response is invalid.
     """
     if ApiKey.ENVELOPE not in channel.versions:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
