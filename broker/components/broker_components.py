@@ -58,6 +58,7 @@ class BrokerComponents:
 
     Raises:
         IncompatibleQuorum, CorruptFile, WireError, OSError: the metadata cannot be read, or belongs to another quorum.
+        ConfigException: a setting of the authorizer or of tiered storage is invalid.
     """
 
     def __init__(
@@ -106,7 +107,12 @@ class BrokerComponents:
         self.services = self._services(fail)
 
     async def register_broker(self) -> None:
-        """Wait until the metadata quorum has a leader, then register as a broker; open tiered storage before."""
+        """Wait until the metadata quorum has a leader, then register as a broker; open tiered storage before.
+
+        Raises:
+            RegistrationRejected: as `BrokerLifecycleManager.register`.
+            ConfigException, OSError: the remote store cannot be opened, or the metadata log could not be written.
+        """
         if self.remote_log_manager is not None:
             await self.remote_log_manager.open()
         await self.controller.wait_ready()
@@ -294,7 +300,7 @@ class BrokerComponents:
         )
 
     def background_tasks(self) -> Iterator[tuple[str, BackgroundTask]]:
-        """Yield name (for the log) and function of each task that runs in the background while clients are served."""
+        """Yield name (for the log) and function of each background task of a broker that is restarted if it fails."""
         yield "heartbeats", self.lifecycle.run
         yield "replica fetchers", self.fetchers.run
         yield "ISR changes", self.alter_partition_sender.run

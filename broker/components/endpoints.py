@@ -149,9 +149,10 @@ def start_client_endpoints(
     nursery: trio.Nursery,
     create_dispatcher: Callable[..., Dispatcher] = Dispatcher,
 ) -> None:
-    """Start the listeners for clients and brokers, and the background tasks; failed tasks are restarted.
+    """Start the listeners for clients and brokers, and the background tasks.
 
-    All run in ``nursery``. ``create_dispatcher`` creates the dispatcher of a listener, for example one with faults.
+    All run in ``nursery``; a failed task of `BrokerComponents.background_tasks` is restarted. ``create_dispatcher``
+    creates the dispatcher of a listener, for example one with faults.
     """
     nursery.start_soon(made.timers.run)
     nursery.start_soon(made.groups.run)

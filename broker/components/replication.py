@@ -44,7 +44,10 @@ def create_fetchers(
     channel: ControllerChannel,
     failure_handler: LogDirFailureHandler,
 ) -> tuple[ReplicaFetcherManager, AlterPartitionSender]:
-    """Return the fetchers of followed partitions, and the sender of ISR changes of led ones over ``channel``."""
+    """Return the fetchers of followed partitions, and the sender of ISR changes of led ones over ``channel``.
+
+    Neither is started. They follow the roles of the partitions in ``replicas`` from now on.
+    """
     lifecycle, directories = metadata.lifecycle, metadata.directory_assignments
     epoch = lambda: lifecycle.broker_epoch  # noqa: E731 - one line says it
     fetchers = ReplicaFetcherManager(

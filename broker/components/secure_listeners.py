@@ -22,7 +22,8 @@ def create_listener_security(services: BrokerServices, listener: str, nursery: t
     """Return a listener's security settings, None for PLAINTEXT; start the refresh of its JWKS, if any, in ``nursery``.
 
     Raises:
-        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule, InvalidKeytab: as `build_listener_security`.
+        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule, InvalidKeytab, ValueError: as
+            `build_listener_security`.
     """
     env, cache, config = services.env, services.metadata, services.config
     security = build_listener_security(

@@ -111,7 +111,11 @@ def _create_metadata_manager(
 
 
 async def _persist_log_start(around: TieredStorageDependencies, log: PartitionLog) -> None:
-    """Write the log start offset of a log to its checkpoint. Raises OSError."""
+    """Write the log start offset of a log to its checkpoint, unsynced.
+
+    Raises:
+        OSError: it was not written, and the log directory is reported as failed.
+    """
     directory = around.log_dirs.directory_of(log)
     try:
         directory.checkpoints.write_log_start_offsets([log])
