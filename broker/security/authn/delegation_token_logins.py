@@ -1,7 +1,8 @@
 """SCRAM credentials of delegation tokens, derived from the tokens' HMACs.
 
 Behaviour (S-335): the user name is the token id, the password its HMAC in base64; the principal is the token's owner.
-The keys are derived at the first login with a token, and cached until its removal: many clients use the same one.
+The keys are derived at the first login with a token, and cached, at most until its removal: many clients use
+the same one.
 
 Source: ``DelegationTokenManager.java``, ``ScramServerCallbackHandler.java`` (apache/kafka 4.3.1).
 """

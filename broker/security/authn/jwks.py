@@ -1,7 +1,7 @@
 """JSON web key set (JWKS) that verifies OAUTHBEARER tokens, read from a file or fetched from a URL.
 
 Behaviour (S-330): a changed file is read again. A URL is fetched every ``sasl.oauthbearer.jwks.endpoint.refresh.ms``,
-and at once when a token has an unknown key id, at most once a minute for each. If a fetch fails the keys are retained.
+and soon after a token has an unknown key id, at most once a minute for each. If a fetch fails the keys are retained.
 Signatures are checked by the library PyJWT: loading it takes 100 ms, so it is loaded before the first token.
 
 Source: ``RefreshingHttpsJwks.java``, ``RefreshingHttpsJwksVerificationKeyResolver.java``, ``CachedFile.java``,

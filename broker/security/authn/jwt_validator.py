@@ -144,7 +144,8 @@ class UnsecuredJwtValidator:
         """Return principal and expiry that an unsigned token claims.
 
         Raises:
-            InvalidToken: malformed, signed, expired, or without a required scope.
+            InvalidToken: malformed, signed, without principal or expiry, issued in the future, expired, or without a
+                required scope.
         """
         parts = _parts(token)
         header, claims = _decode_part(parts[0]), _decode_part(parts[1])

@@ -1,7 +1,7 @@
 """Security settings of a listener: TLS, SASL mechanisms and principal mapping. Loaded only if a listener has any.
 
 A setting may have the prefix ``listener.name.<name>.``, a JAAS config also the mechanism; the most specific one applies
-(S-301). On a SASL_SSL listener only ``ssl.client.auth`` with the listener prefix applies (305).
+(S-301). On a SASL_SSL listener ``ssl.client.auth`` applies only with the listener prefix (305).
 
 Source: ``ChannelBuilders.java``, ``JaasContext.java``, ``SaslConfigs.java`` (apache/kafka 4.3.1).
 """
@@ -177,7 +177,7 @@ def build_listener_security(
         audit: audit log of authentications; None if disabled.
 
     Raises:
-        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: invalid settings.
+        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule, ValueError: invalid settings.
         InvalidKeytab: the keytab cannot be used.
     """
     if protocol == "PLAINTEXT":

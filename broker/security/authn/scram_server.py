@@ -83,7 +83,8 @@ class ScramSaslServer:
         """Process the client's first or final message; return the server's first or final message.
 
         Raises:
-            SaslAuthenticationException: malformed message, unknown user or token, too few iterations, or wrong proof.
+            SaslAuthenticationException: malformed message, unknown user or token, another authorization id than the
+                name, too few iterations, another nonce, or wrong proof.
         """
         try:
             return (

@@ -88,9 +88,9 @@ class AuditLog:
     ) -> None:
         """Log an authorization decision about a resource ``name``: at INFO if denied, at DEBUG if allowed.
 
-        ``spec`` is the API of the request. ``rule`` returns the text of the deciding rule; it is called only if the
-        decision is logged. ``is_look``: the check only omits results. A denial is not logged then, nor for a permission
-        of the API with ``logs_denial=False``.
+        ``spec`` is the API of the request. ``rule`` returns the text of the deciding rule; it is called only for a
+        decision to be logged, also beyond the rate limit. ``is_look``: the check only omits results. A denial is not
+        logged then, nor for a permission of the API with ``logs_denial=False``.
         """
         silent = Permission(operation, resource, logs_denial=False)
         if not self.logs_allowed if allowed else is_look or silent in spec.permissions:

@@ -1,6 +1,6 @@
 """Authorizer: super users first, then ACLs, then the default for resources without ACLs.
 
-Decisions are cached until the ACLs change, so that Produce and Fetch need one lookup.
+Decisions are cached, at most until the ACLs change, so that Produce and Fetch need one lookup.
 
 Source: ``StandardAuthorizer.java``, ``StandardAuthorizerData.java``, ``AuthHelper.scala`` (apache/kafka 4.3.1).
 """
@@ -93,7 +93,7 @@ class Authorizer:
         self._allowed.clear()
 
     def may(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str) -> bool:
-        """Return True if a client is authorized for an operation on a resource; cached until the ACLs change."""
+        """Return True if a client is authorized for an operation on a resource; cached at most until ACLs change."""
         key = peer.principal, peer.host, operation, resource, name
         known = self.decisions.get(key)
         return self._decide(*key) if known is None else known
@@ -112,7 +112,8 @@ class Authorizer:
     def allowed_names(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> Set[str]:
         """Return the resource names with a cached permission for the operation; others may be undecided.
 
-        The set is live: names are added as they are authorized, and it is cleared when ACLs change.
+        The set is live until ACLs change or the cache is full: names are added as they are authorized. Then it is
+        emptied for good, and a new set must be requested.
         """
         if len(self._allowed) >= _MAX_DECISIONS:
             self._clear_decisions()
@@ -157,7 +158,10 @@ class Authorizer:
         )
 
     def may_any(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> bool:
-        """Return True if a client is authorized for an operation on any resource of a type (S-339)."""
+        """Return True if a client is authorized for an operation on at least one resource of a type (S-339).
+
+        The resource need not exist.
+        """
         key = peer.principal, peer.host, operation, resource
         known = self._decisions_by_resource_type.get(key)
         if known is None:

@@ -54,7 +54,7 @@ class AuthorizableRequest(Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """Last committed metadata image."""
+        """Metadata image by which the request is authorized."""
 
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return True if the client is authorized for an operation on a resource."""
