@@ -50,7 +50,8 @@ def merge_overrides(values: ConfigValues, changes: ConfigValues) -> dict[str, st
 def select_applicable(values: ConfigValues, *, per_broker: bool) -> dict[str, str]:
     """Return the stored settings to apply: dynamic ones with a valid value, permitted at this level.
 
-    Invalid values are logged. ``per_broker``: the settings are those of one broker, not the cluster default.
+    Settings of unknown names are among them. Invalid values are logged, but no passwords. ``per_broker``: the settings
+    are those of one broker, not the cluster default.
     """
     out = {}
     for name, value in values.items():

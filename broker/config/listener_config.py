@@ -108,7 +108,7 @@ def split_list(values: Mapping[str, str], key: str) -> list[str]:
 
 
 def controller_listener_names(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return ``controller.listener.names``, CONTROLLER by default; the first is used for outbound connections."""
+    """Return ``controller.listener.names`` in upper case, CONTROLLER by default; nodes connect to the first."""
     return tuple(x.upper() for x in split_list(values, CONTROLLER_LISTENER_NAMES)) or (DEFAULT_CONTROLLER_LISTENER,)
 
 

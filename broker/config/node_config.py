@@ -243,7 +243,7 @@ class NodeConfig:
         return None
 
     def registered_listeners(self, ports: Mapping[str, int]) -> list[ListenerAddress]:
-        """Return the listeners to register, advertised or else configured; ``ports``: bound ones, for port 0."""
+        """Return the listeners to register: the advertised ones; without any, all for clients with bound ``ports``."""
         names = at.controller_listener_names(self.values)
         advertised = [x for x in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS) if x.name not in names]
         return [self._reachable_address(x, ports.get(x.name, x.port)) for x in advertised or self.client_listeners]
@@ -256,7 +256,7 @@ class NodeConfig:
     def quorum_config(self, *ports: int, kept: Sequence[ListenerEndpoint] = ()) -> QuorumConfig:
         """Return the quorum configuration; ``ports``: bound ports of this node's controller listeners, in their order.
 
-        ``kept``: previous controller endpoints of this node, retained if name, port and host still match.
+        ``kept``: previous endpoints of this node; for a configured port 0 one of this name, port and host is kept.
         """
         values = self.values
         times = {field: self.number(f"controller.quorum.{name}.ms") for field, name in _QUORUM_TIMEOUTS.items()}
@@ -273,7 +273,7 @@ class NodeConfig:
     def _controller_endpoint(
         self, bound: ListenerAddress, port: int, kept: Sequence[ListenerEndpoint]
     ) -> ListenerEndpoint:
-        """Return a controller endpoint for other nodes: advertised, else bound, else of the voters' setting (R-241)."""
+        """Return a controller endpoint: in ``kept``, else advertised or bound; for a wildcard the voter's (R-241)."""
         if bound.port == 0:
             for before in kept:
                 if (before.name, before.port) == (bound.name, port) and at.is_same_host(before.host, bound.host):

@@ -18,7 +18,7 @@ _OWN_HEADERS = frozenset({"host", "content-type", "content-length", "connection"
 
 
 def check_otlp_settings(values: Mapping[str, str]) -> None:
-    """Check endpoint, headers and trace ratio of the export.
+    """Check endpoint, headers and trace ratio of the export; the ratio only for NaN, which no check of bounds finds.
 
     Raises:
         ConfigException: one of them is invalid; the message has no value of a header.
@@ -35,7 +35,8 @@ def parse_otlp_headers(text: str) -> dict[str, str]:
     """Return the HTTP headers in ``NAME=VALUE`` pairs separated by commas.
 
     Raises:
-        ConfigException: an item is no such pair, or a name is invalid, reserved or repeated.
+        ConfigException: an item is no such pair, a name is invalid, reserved or repeated, or a value has a control
+            character.
     """
     out: dict[str, str] = {}
     for number, item in enumerate(split(text) if text.strip() else (), 1):
