@@ -193,7 +193,7 @@ class ConnectionQuotas:
 def _record_and_get_throttle_ms(rate: Rate, bound: float, now_ms: float) -> int:
     """Record a connection in a rate; return its delay in ms, 0 to 1000, by a limit of ``bound`` per second.
 
-    Source: ``QuotaUtils.boundedThrottleTime``.
+    ``now_ms``: monotonic time. Source: ``QuotaUtils.boundedThrottleTime``.
     """
     rate.record(1, now_ms)
     measured, window_ms = rate.measure(now_ms)

@@ -50,7 +50,7 @@ class TokenBucket:
         return self._tokens
 
     def last_recorded_ms(self) -> float:
-        """Return the monotonic time of the last refill in ms."""
+        """Return the monotonic time of the last refill in ms; 0 before the first."""
         return self._updated_ms or 0.0
 
 

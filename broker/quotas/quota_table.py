@@ -62,7 +62,7 @@ class QuotaCounter(Protocol):
     """Interface of a client's counter: a rate or a token bucket."""
 
     def last_recorded_ms(self) -> float:
-        """Return the monotonic time of the last recorded value in ms."""
+        """Return the monotonic time of the last recorded value in ms; 0 before the first."""
 
 
 C = TypeVar("C", bound=QuotaCounter)
@@ -180,7 +180,7 @@ class Rate:
         self._recompute_ms = min((s.last_ms for s in others), default=float("inf")) + SAMPLES * SAMPLE_MS
 
     def last_recorded_ms(self) -> float:
-        """Return the monotonic time of the last recorded value in ms."""
+        """Return the monotonic time of the last recorded value in ms; 0 before the first."""
         self._close_fast_path()
         return max((s.last_ms for s in self._samples), default=0.0)
 
@@ -297,7 +297,7 @@ class QuotaTable(Generic[C]):
         return self._counters.get(counter_key)
 
     def _remove_expired(self, now_ms: float) -> None:
-        """Remove expired counters; counters are in order of their last use."""
+        """Remove the counters expired at the monotonic time ``now_ms``; counters are in order of their last use."""
         if now_ms - self._swept_ms >= _SWEEP_MS:
             self._swept_ms = now_ms
             while self._counters:

@@ -1,7 +1,8 @@
 """Replication quotas: limit in bytes per second for out-of-sync replicas of the throttled partitions (KIP-73).
 
 There is one for leaders and one for followers, each with a rate of the broker and a list of throttled replicas of each
-topic, as `kafka-reassign-partitions --throttle` sets them. In-sync replicas are never throttled.
+topic, as `kafka-reassign-partitions --throttle` sets them. In-sync replicas are never throttled. The quota for
+moves between log directories (`alter_log_dirs`) has only a rate.
 
 Source: ``ReplicationQuotaManager.java``, ``ReplicaManager.shouldLeaderThrottle``, ``RemoteLeaderEndPoint.scala``
 (apache/kafka 4.3.1); KIP-73.
@@ -22,7 +23,7 @@ ALL_REPLICAS = "*"
 
 
 class ReplicationQuota:
-    """Replication quota of a broker as leader or as follower (``side``); ``now_ms`` is monotonic.
+    """Replication quota of a broker as leader or as follower (``side``), or of moves; ``now_ms`` is monotonic.
 
     ``rate_key``: setting with the limit, if it is not that of the side.
     """

@@ -41,7 +41,10 @@ class RequestQuotaSource(Protocol):
 
 
 class RequestTimer:
-    """Timer of the event loop time of one request."""
+    """Timer of the event loop time of one request in ms, without its waits; it charges the client's request quota.
+
+    `run` runs the request's coroutine, `set_throttle_time` is called before the response is sent, `stop` after it.
+    """
 
     __slots__ = ("_now_ms", "_quota_source", "_since_ms", "_spent_ms", "client_id", "is_exempt")
 
