@@ -1,1 +1,1 @@
-"""Network layer: listeners, acceptors, connection limits, and connections."""
+"""Network layer: listeners, acceptors, connection limits, connections, and an HTTP server."""

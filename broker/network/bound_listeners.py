@@ -48,7 +48,7 @@ class BoundListeners:
         """Bind the listeners for clients and other brokers.
 
         Raises:
-            BindError, InvalidKeytab: as `bind`; sockets that are bound already stay open until `close`.
+            BindError: as `bind`; sockets that are bound already stay open until `close`.
         """
         for at in self._config.client_listeners:
             self.clients[at.name] = await self.bind(at.host, at.port, at.name)
@@ -70,7 +70,7 @@ class BoundListeners:
         ``kept``: controller endpoints of this node at its last start.
 
         Raises:
-            BindError, InvalidKeytab: as `bind`.
+            BindError: as `bind`.
         """
         ports = {x.name: x.port for x in kept}
         for at in self._config.controller_listeners:
@@ -88,8 +88,8 @@ class BoundListeners:
         """Bind a socket with the settings of the listener ``name``; the caller has to store and close it.
 
         Raises:
-            BindError: The address is in use or not local, or keys or certificates are invalid.
-            InvalidKeytab: The Kerberos keytab of the listener cannot be used.
+            BindError: The address is in use or not local, or the keys, the certificates or the Kerberos keytab of the
+                listener cannot be used.
         """
         net, buffers = self._env.net, self._config.socket_buffers
         try:

@@ -55,7 +55,7 @@ class HttpExchange:
 
         Returns:
             The request; an error response for a head that is malformed or too large; None if the client disconnects
-            first.
+            first, or sends no byte within the time-out.
 
         Raises:
             OSError: The connection failed.

@@ -175,8 +175,8 @@ def host_name(authority: str) -> str | None:
 def is_allowed_host(authority: str, allowed: Collection[str]) -> bool:
     """Return True if a request may name the host of ``authority`` (``HOST`` or ``HOST:PORT``).
 
-    This protects against DNS rebinding, which uses a name of the attacker's own domain: so IP addresses, ``localhost``
-    and names without a dot are allowed, and of other names those in ``allowed``.
+    This protects against DNS rebinding, which uses a name of the attacker's own domain: so IP addresses, names
+    without a dot and names that end in ``.localhost`` are allowed, and of other names those in ``allowed``.
     """
     name = host_name(authority)
     if name is None:
