@@ -55,7 +55,8 @@ class ClientMetricsInstance:
         """Check that a GetTelemetrySubscriptions request at ``now_ms`` (monotonic) is not too early, and record it.
 
         It is too early within one push interval of the last such request or push, unless the last push was refused with
-        UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE. A request that passes resets `last_error` to NONE.
+        UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE. A request that passes resets `last_error` to NONE; the
+        time of an early one is not recorded.
 
         Raises:
             ProtocolError: THROTTLING_QUOTA_EXCEEDED: the request is too early.
@@ -130,7 +131,7 @@ class ClientMetricsInstanceCache:
 
         The instance becomes the most recently active one, and its expiry is extended (``now_ms``: monotonic time). An
         instance whose subscription was merged before `set_subscriptions` is replaced by a new one with the same
-        attributes. A new instance is removed when the connection of ``peer`` is closed; beyond
+        attributes. When the connection of ``peer`` is closed, the last new instance on it is removed; beyond
         `MAX_CLIENT_METRICS_INSTANCES` the least recently active one is removed.
         """
         found = self._instances.pop(ident, None)

@@ -107,7 +107,10 @@ def read_subscriptions(image: MetadataImage) -> list[ClientMetricsSubscription]:
 
 
 def merge_subscriptions(subscriptions: Iterable[ClientMetricsSubscription]) -> MergedSubscription:
-    """Merge the subscriptions that match a client; without any: no metrics, every five minutes."""
+    """Merge the subscriptions that match a client: all their metrics, and the shortest interval, at most five minutes.
+
+    Without subscriptions: no metrics, every five minutes.
+    """
     interval_ms, metrics = DEFAULT_INTERVAL_MS, JavaHashMap[str, None](string_hash)
     for each in subscriptions:
         interval_ms = min(interval_ms, each.interval_ms)

@@ -36,7 +36,8 @@ class MetricsBuilder:
     def samples(self, name: str) -> list[str]:
         """Return the list of a family's text lines that are not encoded yet; a caller may append samples to it.
 
-        Its first lines are the HELP and TYPE comments. Raises KeyError if the family is not in `FAMILIES`.
+        Before the first `encode` it begins with the HELP and TYPE comments. Raises KeyError if the family is not in
+        `FAMILIES`.
         """
         lines = self._lines.get(name)
         if lines is None:

@@ -68,7 +68,7 @@ class MetricSources(NamedTuple):
     """Returns the transaction coordinator's shards (partitions); none before its first use."""
     elections: LeaderElectionCounter
     client_metrics: Callable[[], ClientMetricsStore | None] = lambda: None
-    """Returns the store of metrics that clients pushed; None before the first push."""
+    """Returns the store of metrics that clients pushed; None before the first request about them."""
     remote_log_manager: RemoteLogManager | None = None
     """Manager of tiered storage; None if it is not enabled."""
 

@@ -162,7 +162,10 @@ def _metric(data: memoryview) -> Generator[OtlpSample | None, None, None]:
 
 
 def parse_samples(data: bytes) -> Generator[OtlpSample | None, None, None]:
-    """Yield all samples of an encoded ``MetricsData``; None now and then, so that a caller can yield to the event loop.
+    """Yield the samples of gauges and sums in an encoded ``MetricsData``, and None now and then for a caller to yield.
+
+    Left out are histograms, points without a number, and metrics whose name comes after their data. A sample has at
+    most `MAX_LABELS` labels.
 
     Raises:
         WireError: The message is malformed.

@@ -1,7 +1,7 @@
 """Export of metrics and request spans to an OpenTelemetry collector by OTLP over HTTP.
 
-The metrics are those of the page ``/metrics``. A failed export is logged once and not repeated: the next one has the
-counters' later values; spans are lost.
+The metrics are those of the page ``/metrics``. A failed export is not sent again: the next one has the counters' later
+values; spans are lost. Of failures in succession only the first is logged.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class OtlpExporter:
             await self.export_spans(tracer)
 
     async def export_metrics(self) -> None:
-        """Render the metrics page and send it; a failed request is logged, and the rest of the page is not sent."""
+        """Render the metrics page and send it; after a failed request (`_send`) the rest of the page is not sent."""
         pieces, now_ms = await self._page.render(), self._env.now_ms()
         job = encode_metrics(pieces, self._resource, self._started_ms, now_ms)
         for body in await run_in_background(self._env, job):
@@ -70,7 +70,10 @@ class OtlpExporter:
                 return
 
     async def export_spans(self, tracer: RequestTracer) -> None:
-        """Remove all spans from the tracer and send them; a failed request is logged, and the unsent spans are lost."""
+        """Remove all spans from the tracer and send them; after a failed request (`_send`) the unsent ones are lost.
+
+        The number of spans that the tracer dropped is logged and reset.
+        """
         dropped, tracer.dropped = tracer.dropped, 0
         if dropped:
             logger.warning("OTLP export dropped %d spans: too many requests are traced", dropped)

@@ -98,7 +98,10 @@ class RequestMetrics:
         count.request_bytes += len(request.frame) + _LENGTH_BYTES
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Count the error codes of a response. Not called for Produce and Fetch: their handlers record the codes."""
+        """Count the error codes of a response; the last one becomes ``last_error`` of the connection.
+
+        Not called for Produce and Fetch: their handlers record the codes.
+        """
         count = self._by_key[request.key]
         assert count is not None
         self._add_errors(peer, count, error_codes(response))

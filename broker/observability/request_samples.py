@@ -1,7 +1,7 @@
 """Samples of request metrics: counters, errors, and latency quantiles.
 
-Quantiles are those of the requests of the last one to two minutes: a scrape subtracts the histograms of at least a
-minute ago. Kafka's quantiles weight the last five minutes.
+Quantiles are those of the requests of the last one to two minutes, or since the scrape before the last if scrapes are
+rarer: a scrape subtracts the histograms of at least a minute ago. Kafka's quantiles weight the last five minutes.
 """
 
 from __future__ import annotations
