@@ -55,7 +55,7 @@ class FaultEndpoint:
         """Serve until cancelled; ``task_status`` reports the start once the file with address and token is written.
 
         Raises:
-            ConfigException: the address cannot be bound.
+            ConfigException: the address cannot be bound. OSError: the file cannot be written.
         """
         try:
             listener = await self._env.net.listen(self._host, self._port)

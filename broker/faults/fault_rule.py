@@ -289,10 +289,10 @@ def _check_types(raw: Mapping[str, Any]) -> None:
 
 
 def parse_limits(raw: Mapping[str, Any]) -> FaultLimits:
-    """Return the limits in a JSON object.
+    """Return the limits in a JSON object; other fields of a fault are ignored.
 
     Raises:
-        InvalidFault: A value is invalid.
+        InvalidFault: A field is unknown, or a value is invalid.
     """
     _check_types(raw)
     limits = FaultLimits(**{name: value for name, value in raw.items() if name in _LIMITS})

@@ -198,7 +198,7 @@ class FaultyDispatcher(Dispatcher):
         return answer
 
     def _close_session(self, body: FetchRequest) -> None:
-        """Close the session of an incremental Fetch; add its partitions to ``body``, so that each gets an error row."""
+        """Close the session of a Fetch; if incremental, add the session's partitions to ``body``, for error rows."""
         session = self.services.fetch_sessions.remove(body.session_id) if body.session_id else None
         if session is None or body.session_epoch <= 0:
             return  # a full fetch has all its partitions
