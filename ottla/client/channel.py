@@ -52,9 +52,10 @@ async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray
 
 
 class Channel:
-    """Connection to a broker with at most one request in flight; ``timeout_s`` limits each response.
+    """Connection to a broker with at most one request in flight.
 
-    A cancelled call or an invalid response closes it.
+    ``timeout_s``: maximum time of each wait for bytes of a response. A cancelled call or an invalid response
+    closes the connection.
     """
 
     def __init__(self, stream: Stream, client_id: str = CLIENT_ID, timeout_s: float = 60.0) -> None:
@@ -132,8 +133,8 @@ async def open_channel(
 ) -> Channel:
     """Open a connection to ``address`` (host, port), request ApiVersions and authenticate; return it.
 
-    ``timeout_s``: time to connect, and of each response. ``access``: TLS and SASL, none by default. On an error the
-    connection is closed.
+    ``timeout_s``: maximum time to connect, and of each wait for bytes of a response. ``access``: TLS and SASL, none by
+    default. On an error the connection is closed.
 
     Raises:
         OSError: the connection failed; AuthenticationFailed: the broker rejected the credentials.

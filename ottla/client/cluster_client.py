@@ -45,8 +45,9 @@ def _address(text: str) -> tuple[str, int]:
 class ClusterClient:
     """Client of a cluster: connections to its brokers, which are discovered by Metadata from bootstrap servers.
 
-    ``bootstrap``: ``host:port``, or several separated by commas. ``timeout_s``: time to connect, and of each response.
-    All methods that send requests raise OSError if a connection fails, and WireError for a malformed response.
+    ``bootstrap``: ``host:port``, or several separated by commas. ``timeout_s``: maximum time to connect, and of
+    each wait for bytes of a response. All methods that send requests raise OSError if a connection fails,
+    and WireError for a malformed response.
     """
 
     def __init__(
@@ -234,6 +235,7 @@ class ClusterClient:
     async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> list[FetchedRecord]:
         """Return the records of one Fetch from ``offset`` on; empty if none arrive within ``max_wait_ms``.
 
+        Control records are left out; if the response has no others, the result is empty too.
         Raises as `read_records`.
         """
         found = await self.read_records(topic, partition, offset, max_wait_ms)

@@ -1,6 +1,6 @@
 """Client connections between the nodes of a cluster: opened by the first request, reopened after a failure.
 
-Used by replica fetchers, requests to the controller, Raft, transaction markers and verification, and share groups.
+Used by replica fetchers, requests to the controller, Raft, and `ottla.broker.interbroker.connections`.
 
 Source: ``NetworkClient.java``, ``InterBrokerSendThread.java``, ``BrokerBlockingSender.scala`` (apache/kafka 4.3.1).
 """
@@ -54,7 +54,8 @@ class NodeConnection:
             client_id: Client id of the requests.
             name: Name of the node in error messages.
             address: Returns the current (host, port) of the node; None while it is unknown, or no request may be sent.
-            timeout_s: Timeout to connect (including ApiVersions and authentication), and of each response.
+            timeout_s: Maximum time to connect (including ApiVersions and authentication), and of each wait for bytes of
+                a response.
             access: Returns the security settings of the node's listener.
             negotiates: True to send ApiVersions first; else each request has an explicit version.
             check_interval_s: Interval of checks of ``address`` during a request, which fails when the address changes:

@@ -29,7 +29,7 @@ class AuthenticationChannel(Protocol):
     async def call(self, request: Message, version: int | None = None) -> Any:
         """Send a request and return the response message; ``version`` None: the newest common version.
 
-        Error codes in the response are left to the caller.
+        Error codes in the response are not raised.
         """
 
     def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
@@ -42,7 +42,8 @@ async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: En
     ``env`` provides nonces, OAUTHBEARER tokens and Kerberos tickets; ``host`` is the host name of the connection.
 
     Raises:
-        AuthenticationFailed: the broker rejected the credentials, or the mechanism is not enabled.
+        AuthenticationFailed: the broker rejected the credentials, the mechanism is not enabled, or a SCRAM message of
+            the broker or a Kerberos token is invalid.
         OSError, WireError: the connection failed, a response is malformed, or no credentials are available.
     """
     answer = await channel.call(SaslHandshakeRequest(login.mechanism), 1)

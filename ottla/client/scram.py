@@ -180,8 +180,8 @@ class ScramClient:
         """Return the response to a server message; None after the valid server-final-message.
 
         Raises:
-            ScramError: the message is malformed, its iteration count is out of bounds, or the server's signature is
-            wrong.
+            ScramError: the message is malformed or an error, its nonce does not continue the client's, its iteration
+                count is out of bounds, or the server's signature is wrong.
         """
         if self._expected is not None:
             found = _matched(_SERVER_FINAL, raw, "server final")
