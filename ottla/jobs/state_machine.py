@@ -46,7 +46,7 @@ class CancelTimer(NamedTuple):
 
 
 class RequestReply(NamedTuple):
-    """Effect: complete ``pending_request`` (`PendingRequest`) with the response ``message``."""
+    """Effect: complete ``pending_request``, the future of a request to a coordinator, with the response ``message``."""
 
     pending_request: Any
     message: Any
@@ -111,7 +111,8 @@ class Effects(Generic[R]):
     def continue_with(self, job: Iterator[Effects[R] | None], rows: int) -> None:
         """Add the effects that ``job`` yields: at once up to `RECORDS_PER_STEP` ``rows``, else as ``continuation``.
 
-        ``rows``: measure of the work of the job, such as the number of members that it visits.
+        ``rows``: measure of the work of the job, such as the number of members that it visits. If they are added
+        at once, only their records, replies and timers are.
         """
         if rows > RECORDS_PER_STEP:
             self.continuation = chain(self.continuation or (), job)

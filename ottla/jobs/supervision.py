@@ -22,7 +22,7 @@ async def supervise(env: Env, name: str, work: Callable[[], Awaitable[None]]) ->
     """Run the task ``work`` until it returns; log each failure under ``name`` and restart it with exponential backoff.
 
     Raises:
-        AssertionError: a failed assertion of the task. BaseException: cancellation.
+        AssertionError: a failed assertion of the task, or an exception group with one. BaseException: cancellation.
     """
     pause_s = MIN_BACKOFF_S
     while True:
@@ -45,7 +45,7 @@ async def run_logging_failure(name: str, work: Callable[[], Awaitable[None]]) ->
     """Run the task ``work`` once; log its failure under ``name`` instead of raising it.
 
     Raises:
-        AssertionError: a failed assertion of the task. BaseException: cancellation.
+        AssertionError: a failed assertion of the task, or an exception group with one. BaseException: cancellation.
     """
     try:
         await work()
