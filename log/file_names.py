@@ -70,7 +70,7 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 def parse_suffixed_dir(name: str) -> SuffixedDir | None:
     """Return the topic, partition and suffix of a name ``topic-partition.uniqueId-suffix``; None for any other name.
 
-    Kafka's pattern accepts any text without blanks for a unique id; Kafka writes 32 hexadecimal digits.
+    The unique id must have 32 hexadecimal digits, as Kafka writes it; Kafka's pattern accepts any text without blanks.
     """
     match = _SUFFIXED_DIR.fullmatch(name)
     if match is None or int(match["partition"]) > _MAX_INT:

@@ -83,7 +83,7 @@ class LogConfig:
 
     @property
     def local_retention(self) -> tuple[int, int]:
-        """Retention of the local segments as (ms, bytes), -1 if unlimited; without tiering that of the topic.
+        """Retention of the local segments as (ms, bytes), -1 if unlimited; that of the topic if nothing is copied.
 
         Source: ``UnifiedLog.localRetentionMs``, ``localRetentionSize``.
         """

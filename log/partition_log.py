@@ -221,10 +221,10 @@ class PartitionLog:
         return is_first
 
     def inherit_from(self, current: PartitionLog) -> None:
-        """Adopt the producer state of ``current``, which this future log replaces as the partition's log.
+        """Take over the producer state of ``current``, which this caught-up future log replaces as the partition's log.
 
-        A producer's batches may be deleted from the log already, and transaction verifications may be pending. Until
-        the replacement both logs are appended to, each with its own producer state.
+        Both share it: ``current`` must not be used any more. This log's own state would not do: batches may be deleted
+        from the log already, and transaction verifications may be pending in ``current``.
         """
         self.producers = current.producers
         self._warned_of_future_timestamp = current._warned_of_future_timestamp
@@ -329,6 +329,7 @@ class PartitionLog:
         """Write a checked batch at offset ``base`` and advance the log end offset; update epochs and producers.
 
         The log is rolled before, if required. The leader epoch and an entry of the transaction index precede the batch.
+        ``now_ms``: wall clock.
 
         Raises:
             OSError: the batch is not in the log. An error of the disk is final.
@@ -370,7 +371,8 @@ class PartitionLog:
     def roll(self, now_ms: int, base_offset: int | None = None) -> LogSegment:
         """Roll to a new active segment at the log end offset, or at ``base_offset`` above it; return it.
 
-        Writes the index files of the old segment and a producer snapshot, unsynced. ``now_ms``: wall clock.
+        Writes the index files of the old segment and a producer snapshot, unsynced, so the recovery point is lowered to
+        the old segment's base offset. ``now_ms``: wall clock.
 
         Raises:
             OSError: the old segment stays active.
@@ -385,6 +387,8 @@ class PartitionLog:
 
     def roll_past_gap(self, offset: int, now_ms: int) -> None:
         """Advance the log end offset to ``offset`` by rolling an empty segment: the records below were compacted away.
+
+        ``now_ms``: wall clock.
 
         Raises:
             OSError: the log end offset is unchanged.
@@ -472,7 +476,7 @@ class PartitionLog:
     def delete_segments_below_start_job(self, now_ms: int) -> Iterator[None]:
         """Remove the segments that end at or below the local log start offset, as a job that ends if the log is closed.
 
-        It yields after each segment, whose files are renamed to ``.deleted``.
+        It yields after each segment, whose files are renamed to ``.deleted``. ``now_ms``: wall clock.
         """
         while not self.closed and self.segments.retire_oldest_below(self.local_log_start_offset, now_ms):
             yield
@@ -555,7 +559,8 @@ class PartitionLog:
         empties the log, which starts there. A crash at any point leaves a log that recovery reads correctly: first the
         recovery point is lowered, in its file too; then files are removed, the newest first. A batch that contains
         ``offset`` is removed as a whole. ``producers`` is the result of `producer_state_below_job`; None replays all
-        batches since the last roll.
+        batches since the last roll, if there may be producers. Pending verifications are cleared. ``now_ms``: wall
+        clock.
 
         Raises:
             OSError: the log is either unchanged or offline (`set_offline`).
@@ -599,7 +604,7 @@ class PartitionLog:
 
         With ``aux`` the records below ``offset`` are in the remote store: the log start offset is the given one, and
         leader epochs and producers are restored. The epochs are synced before the new segment exists, as no batch has
-        them, and remote records cannot be found without them.
+        them, and remote records cannot be found without them. ``now_ms``: wall clock.
 
         Raises:
             OSError: the log is either unchanged or offline (`set_offline`).

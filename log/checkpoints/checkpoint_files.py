@@ -67,7 +67,7 @@ def write_entries(
     the old file under this path.
 
     Raises:
-        OSError: the file is unchanged.
+        OSError: the file has its previous or the new contents; with ``keep`` it may be missing.
     """
     text = "".join(f"{line}\n" for line in ["0", str(len(entries)), *entries])
     write_file(disk, path, text.encode(), sync=sync, sync_dir=sync_dir, keep=keep)
@@ -95,7 +95,7 @@ def write_offsets(
     """Replace a checkpoint file atomically by ``topic partition offset`` lines; other arguments as `write_file`.
 
     Raises:
-        OSError: the file is unchanged.
+        OSError: the file has its previous or the new contents.
     """
     write_entries(disk, path, [f"{t} {p} {o}" for (t, p), o in offsets.items()], sync=sync, sync_dir=sync_dir)
 

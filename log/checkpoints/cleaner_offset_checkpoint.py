@@ -93,7 +93,7 @@ class CleanerOffsetCheckpoint:
         """Write and sync the file, waiting for the disk; the rename is durable with ``sync_dir`` only.
 
         Raises:
-            OSError: the file is unchanged.
+            OSError: the file has its previous or the new contents; `offsets` is unchanged.
         """
         write_offsets(self._disk, self._path, dict(sorted(offsets.items())), sync_dir=sync_dir)
         self.offsets, self._is_synced = offsets, sync_dir

@@ -59,7 +59,7 @@ class LeaderEpochFileCache:
             self.replace(other.entries)
 
     def replace(self, entries: list[tuple[int, int]], *, sync: bool = False) -> None:
-        """Replace all entries by ``entries``, both columns ascending, and write the file.
+        """Replace all entries by a copy of ``entries``, (epoch, start offset) with both ascending, and write the file.
 
         Raises:
             OSError: it could not be written.

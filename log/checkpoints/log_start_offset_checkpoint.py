@@ -82,7 +82,7 @@ class LogStartOffsetCheckpoint:
         and with ``sync_dir`` also the rename; the backup is removed then.
 
         Raises:
-            OSError: the file is unchanged.
+            OSError: the file has its previous or the new contents, or only the backup exists.
         """
         self.offsets, self._is_file_current = starts, False
         if lines is None:

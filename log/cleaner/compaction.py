@@ -129,7 +129,8 @@ def run_compaction(disk: Disk, plan: CompactionPlan) -> CompactionResult:
 def build_offset_map(plan: CompactionPlan, sources: list[LogSegment], stats: CleanerStats) -> OffsetMap:
     """Read the dirty section of a log and return the map of each key to its last offset there.
 
-    If the map becomes full it covers the beginning of the section only, up to its ``latest_offset``.
+    If the map becomes full it covers the beginning of the section only, up to its ``latest_offset``. The number of keys
+    is set in ``stats``; the files of ``sources`` that were read are closed.
 
     Raises:
         WireError: a batch is damaged, or has an old message format.

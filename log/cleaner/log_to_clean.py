@@ -74,9 +74,12 @@ def select_dirtiest_log(found: Iterable[LogToClean]) -> LogToClean | None:
 
 
 def plan_compaction(found: LogToClean, now_ms: int, map_bytes: int) -> CompactionPlan:
-    """Return the input of a compaction pass over a log's current segments, which is a copy; nothing is read or started.
+    """Return the input of a compaction pass over a log's current segments, for another process; nothing is started.
 
-    ``now_ms``: wall clock. ``map_bytes`` limits the offset map.
+    ``now_ms``: wall clock. ``map_bytes`` limits the offset map. Transaction indexes that are not loaded are read.
+
+    Raises:
+        ProtocolError: CORRUPT_MESSAGE: a transaction index is malformed.
     """
     # lazy: 4.0 ms, 111 kB: most nodes compact no log
     from ottla.log.cleaner.compaction import CompactionPlan

@@ -89,6 +89,7 @@ class SegmentSwap:
         """Replace the old segments in the log; return False, without changes, if the log has changed.
 
         The caller then runs `sync_directory` if `removes_base_offsets` is True, then `remove_swap_suffix`.
+        ``now_ms``: wall clock.
 
         Raises:
             OSError: the log is either unchanged or offline.

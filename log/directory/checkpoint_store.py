@@ -115,7 +115,7 @@ class CheckpointStore:
         entries.
 
         Raises:
-            OSError: at least one file is unchanged.
+            OSError: as `write`.
         """
         if at in self._bounds or at in self.log_starts.backup_partitions or at in self.cleaner.offsets:
             self.write(sync=False)
@@ -127,7 +127,7 @@ class CheckpointStore:
         or would accept a gap between them as compacted.
 
         Raises:
-            OSError: at least one file is unchanged.
+            OSError: as `write`.
         """
         at = (log.topic, log.partition)
         if max(self._bounds.get(at, 0), self.cleaner.offsets.get(at, 0)) > offset:
@@ -144,7 +144,7 @@ class CheckpointStore:
         unless the file has an entry of a removed log.
 
         Raises:
-            OSError: at least one file is unchanged.
+            OSError: each file has its previous or the new contents, or only a backup exists.
         """
         logs = [log for _, log in sorted(self._logs.items())]
         lines = {log: _format_lines(log, offsets_to_checkpoint(log)) for log in logs}
@@ -195,7 +195,7 @@ class CheckpointStore:
         """Write the files of recovery points, log start offsets and high watermarks, of the logs in ``lines``, at once.
 
         Raises:
-            OSError: at least one file is unchanged.
+            OSError: as `write`.
         """
         starts: dict[TopicPartition, int] = {}
         bounds: dict[TopicPartition, int] = {}
@@ -219,7 +219,7 @@ class CheckpointStore:
         """Write the log start offsets of ``logs`` into their file, whose other entries stay, without a sync.
 
         Raises:
-            OSError: the file is unchanged.
+            OSError: as `LogStartOffsetCheckpoint.write`.
         """
         starts = dict(self.log_starts.offsets)
         for log in logs:
@@ -267,6 +267,9 @@ class CheckpointStore:
         return {at: log.cleaner_offset for at, log in self._logs.items() if log.cleaner_offset > 0}
 
     def is_cleaner_offset_synced(self, log: PartitionLog) -> bool:
-        """Return True if the checkpoint file has the offset up to which a log is compacted now, and is durable."""
+        """Return True if the checkpoint file has the log's current cleaner offset durably; no entry counts as 0.
+
+        False for all logs while a power failure may restore the previous file.
+        """
         synced = self.cleaner.synced_offsets
         return synced is not None and synced.get((log.topic, log.partition), 0) == log.cleaner_offset

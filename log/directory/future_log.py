@@ -45,6 +45,8 @@ def create_future_log(
 ) -> PartitionLog:
     """Create the files of a new future log; may run in a thread. The caller adds the log to the directory.
 
+    ``tag``: unique id in the directory's name. ``now_ms``: wall clock.
+
     Raises:
         OSError: the disk failed, or the process is out of resources.
     """
@@ -63,6 +65,7 @@ def truncate_to_common(future: PartitionLog, current: PartitionLog, now_ms: int,
     Two logs are equal below an offset that both have under the same leader epoch. ``was_cut``: whether the current log
     may have been truncated since the last call; used only if the batches have no leader epochs. A future log that lacks
     records below the local segments of the current log starts at those: the others are in the remote store.
+    ``now_ms``: wall clock.
 
     Raises:
         OSError: the disk failed.
@@ -116,10 +119,10 @@ def read_missing(future: PartitionLog, current: PartitionLog, most_bytes: int) -
 def append_missing(future: PartitionLog, current: PartitionLog, raw: Buffer, now_ms: int) -> None:
     """Append the bytes of the range that `read_missing` returned to the future log, without an incomplete last batch.
 
-    High watermark and log start offset follow the current log's.
+    High watermark and log start offset follow the current log's. ``now_ms``: wall clock.
 
     Raises:
-        ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: the log is unchanged; OSError: the disk failed.
+        ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: nothing is appended; OSError: the disk failed.
     """
     if future.log_end_offset == future.log_start_offset:
         first, last = offset_range(raw)
@@ -134,7 +137,7 @@ def append_missing(future: PartitionLog, current: PartitionLog, raw: Buffer, now
 def skip_compacted_tail(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
     """Advance the future log to the current log's end offset, as the records in between were compacted away.
 
-    Called if `read_missing` found no batch.
+    Called if `read_missing` found no batch. ``now_ms``: wall clock.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE: records are missing; OSError: the disk failed.
@@ -156,7 +159,7 @@ def missing_data_error(future: PartitionLog, current: PartitionLog) -> ProtocolE
 def follow_offsets(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
     """Set the future log's high watermark and log start offset to the current log's, within its own offsets.
 
-    Segments below the log start are removed.
+    Segments below the log start are removed. ``now_ms``: wall clock.
 
     Raises:
         OSError: the disk failed.
@@ -173,7 +176,7 @@ def replace_current_with_future_log(
 
     Its directory is renamed (`rename_to_current`). The producer state is adopted, since a producer's last batches may
     be deleted from the log and verifications may be pending; last, since until then both logs are appended to, each
-    with its own state.
+    with its own state. ``now_ms``: wall clock.
 
     Raises:
         OSError: the disk failed; the log is still a future log.

@@ -89,7 +89,7 @@ class LogDirectory:
         """Read ``meta.properties`` into `meta_properties` and return it; None if the directory is not formatted.
 
         Raises:
-            CorruptFile: ``meta.properties`` lacks a property.
+            CorruptFile: ``meta.properties`` lacks a property, or one is malformed.
         """
         found = read_meta_properties(self.disk, self.path)
         if found is not None:
@@ -126,7 +126,7 @@ class LogDirectory:
             self._has_clean_shutdown_file = False
 
     def ignore_checkpoints(self) -> None:
-        """Forget recovery points and clean shutdown file, so that `open_partition` reads every batch of each log."""
+        """Forget recovery points and clean shutdown, so that `open_partition` reads every batch; no file is changed."""
         self.was_clean_shutdown = False
         self.checkpoints.forget_recovery_points()
 
@@ -138,6 +138,8 @@ class LogDirectory:
     def open_partition(self, topic: str, partition: int, settings: LogConfig, now_ms: int) -> PartitionLog:
         """Open the existing log of a partition, recovering it after an unclean shutdown, and add it to `logs`.
 
+        ``now_ms``: wall clock.
+
         Raises:
             CorruptFile, OSError: it cannot be opened.
         """
@@ -148,7 +150,7 @@ class LogDirectory:
     ) -> PartitionLog:
         """Open a partition's log, or a future log, in the directory ``path``, and add it to `logs`.
 
-        It is recovered after an unclean shutdown. ``is_contiguous`` as in `open_log`.
+        It is recovered after an unclean shutdown. ``is_contiguous`` as in `open_log`; ``now_ms``: wall clock.
 
         Raises:
             CorruptFile, OSError: it cannot be opened.
@@ -183,6 +185,8 @@ class LogDirectory:
     ) -> PartitionLog:
         """Create a partition's log with its directory and first segment, and add it to `logs`.
 
+        ``now_ms``: wall clock.
+
         Raises:
             OSError: as `create_partition_files`, `add_log`.
         """
@@ -195,7 +199,7 @@ class LogDirectory:
     ) -> PartitionLog:
         """Create directory and files of a new partition and return its log; called on the loop or in a thread.
 
-        The caller adds the log with `add_log`.
+        The caller adds the log with `add_log`. ``now_ms``: wall clock.
 
         Raises:
             OSError: the disk failed, or the process is out of resources; FileExistsError: the directory has records.
@@ -256,7 +260,7 @@ class LogDirectory:
         """Close every ``step``-th log from index ``first`` on, waiting for the disk: several threads share the logs.
 
         If a close fails, it is logged, the log is not `closed_cleanly`, which `close` detects, and the remaining logs
-        are left to `close`.
+        stay open until `close`.
         """
         for log in list(self.logs.values())[first::step]:
             try:
@@ -272,7 +276,7 @@ class LogDirectory:
         the lock is released.
 
         Raises:
-            OSError: incomplete; without the clean shutdown file the next start recovers all logs.
+            OSError: incomplete: without the clean shutdown file the next start recovers all logs. The lock stays held.
         """
         self.sync_new_partition_directories()
         self.close_logs()

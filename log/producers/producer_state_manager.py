@@ -209,7 +209,7 @@ class ProducerStateManager:
 
         Called before the verification request (AddPartitionsToTxn) is sent to the transaction coordinator; the
         verification is pending from then on. ``epoch``: of the producer. ``sequence``: base sequence of the batch.
-        ``bumps``: the epoch is incremented with each transaction.
+        ``bumps``: the epoch is incremented with each transaction. ``now_ms``: wall clock.
 
         Raises:
             ProtocolError: INVALID_PRODUCER_EPOCH.

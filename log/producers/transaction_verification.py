@@ -57,7 +57,7 @@ def start_verification(
     """Return the guard of a producer's pending verification, which is added to ``known`` if there is none.
 
     A batch with a newer producer epoch or lower sequence updates it. ``bumps``: the epoch is incremented with each
-    transaction.
+    transaction. ``now_ms``: wall clock.
     """
     entry = known.get(producer_id)
     if entry is None:
@@ -81,6 +81,6 @@ def clear_verification(known: VerificationStates, producer_id: int, epoch: int, 
 
 
 def expire_verifications(known: VerificationStates, now_ms: int, expiration_ms: int) -> None:
-    """Remove verifications that started at least ``expiration_ms`` ago and were followed by no append."""
+    """Remove verifications from ``known`` that started at least ``expiration_ms`` before ``now_ms`` (wall clock)."""
     for producer_id in [pid for pid, entry in known.items() if now_ms - entry.started_ms >= expiration_ms]:
         del known[producer_id]

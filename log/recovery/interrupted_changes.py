@@ -23,11 +23,12 @@ from ottla.wire.record_batch.legacy_records import MIN_MESSAGE_BYTES, parse_any_
 
 
 def finish_interrupted_changes(disk: Disk, directory: str, on_swaps: Callable[[int], None]) -> tuple[list[str], int]:
-    """Complete or roll back the file changes in a partition's directory that a crash interrupted, and sync it.
+    """Complete or roll back the file changes in a partition's directory that a crash interrupted.
 
-    ``.deleted`` and ``.cleaned`` files are removed. A ``.swap`` segment is complete and replaces every segment within
-    its offset range, some of which may be removed already. If a ``.cleaned`` file with the same or a lower base offset
-    exists, the swap had not begun, and the ``.swap`` file is removed too.
+    ``.deleted``, ``.cleaned`` and temporary files are removed, and indexes without a segment. A ``.swap`` segment is
+    complete and replaces every segment within its offset range, some of which may be removed already. If a ``.cleaned``
+    file with the same or a lower base offset exists, the swap had not begun, and the ``.swap`` file is removed too. The
+    directory is synced only if there are ``.swap`` segments to complete.
 
     Returns:
         The remaining file names, and the offset below which a completed swap may have left gaps (0: no swap), which

@@ -245,7 +245,10 @@ class LogSegment:
         self.first_timestamp = None
 
     def truncate_indexes(self, offset: int) -> IndexedBatch:
-        """Remove entries at or above ``offset`` from both indexes; return the last remaining one, to reindex from."""
+        """Remove entries at or above ``offset`` from both indexes, in memory; return the last one of the offset index.
+
+        `SEGMENT_START` if it has none. The files are stale then; the caller indexes the batches from that entry on.
+        """
         index, times = self.offset_index.entries_below(offset), self.time_index.entries_below(offset)
         first = self.first_timestamp
         self.reset_indexes()
@@ -282,8 +285,7 @@ class LogSegment:
     def append(self, data: Buffer, last_offset: int, max_timestamp: int) -> None:
         """Write one batch, whose offsets are set, at the end of the segment and index it; no sync.
 
-        Raises:
-            OSError: the batch could not be written; the segment is truncated to its previous size.
+        Raises OSError if it could not be written; the segment is then truncated to its previous size.
         """
         size = len(data)
         position = self.size_bytes
@@ -321,8 +323,7 @@ class LogSegment:
     def locate(self, offset: int) -> LogOffsetPosition | None:
         """Return position, size and offsets of the first batch that ends at or above ``offset``; None if there is none.
 
-        Raises:
-            WireError: a batch before it has an invalid size.
+        Raises WireError if a batch before it has an invalid size.
         """
         return locate_batch(self, offset, self.offset_index.lookup(offset))
 
@@ -352,7 +353,7 @@ class LogSegment:
         self.size_bytes = size_bytes
 
     def write_index_files(self, *, sync: bool = False, suffix: str = "") -> None:
-        """Write the offset and time index, if loaded, into their files, with state suffix ``suffix``."""
+        """Write offset and time index, if loaded, to their files with state suffix ``suffix``; unsynced by default."""
         if self._offset_index is None or self._time_index is None:
             return
         self._time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)

@@ -91,7 +91,7 @@ class LogSegments(Sequence[LogSegment]):
         self.active = segment
 
     def create(self, base_offset: int, now_ms: int) -> LogSegment:
-        """Create an empty segment with its files and append it; it becomes the active one.
+        """Create an empty segment with its files and append it; it becomes the active one. ``now_ms``: wall clock.
 
         Raises:
             OSError: the disk failed; the list of segments is unchanged.
@@ -150,7 +150,7 @@ class LogSegments(Sequence[LogSegment]):
     def retire_oldest_below(self, log_start_offset: int, now_ms: int) -> bool:
         """Retire the oldest segment if it ends at or below ``log_start_offset``; return True if it was retired.
 
-        The only segment never is.
+        The only segment never is. ``now_ms``: wall clock.
         """
         if len(self._segments) < 2 or self.base_offsets[1] > log_start_offset:
             return False
@@ -162,7 +162,7 @@ class LogSegments(Sequence[LogSegment]):
     def retire(self, segment: LogSegment, now_ms: int) -> None:
         """Rename a segment's files to ``.deleted``; the list of segments is unchanged.
 
-        They are deleted ``file.delete.delay.ms`` after ``now_ms`` (`pop_deletable_files`), or at the next start.
+        They may be deleted ``file.delete.delay.ms`` after ``now_ms`` (wall clock), or are deleted at the next start.
         """
         segment.detach_file()
         for suffix in SEGMENT_FILE_SUFFIXES:
@@ -172,7 +172,7 @@ class LogSegments(Sequence[LogSegment]):
                 self.retired_files.append((now_ms + self.config.file_delete_delay_ms, path + DELETED_FILE_SUFFIX))
 
     def pop_deletable_files(self, now_ms: int) -> list[str]:
-        """Remove the paths whose delay has passed from `retired_files` and return them, for `remove_files`."""
+        """Remove the paths whose delay has passed (wall clock) from `retired_files`; return them for `remove_files`."""
         due = 0
         while due < len(self.retired_files) and self.retired_files[due][0] <= now_ms:
             due += 1
@@ -278,7 +278,7 @@ class LogSegments(Sequence[LogSegment]):
     def is_batch_above(self, offset: int, upper_offset: int) -> bool:
         """Return True if the first batch that ends at or above ``offset`` begins above ``upper_offset`` or is damaged.
 
-        False if ``offset`` is not above ``upper_offset``.
+        True also if there is no such batch. False if ``offset`` is not above ``upper_offset``.
         """
         if offset <= upper_offset:
             return False
