@@ -59,7 +59,8 @@ class MetadataLoader:
     def catch_up(self, end_offset: int) -> Job[None]:
         """Replay all records below ``end_offset``, which are committed, into the latest image, as a job.
 
-        If a downloaded snapshot has replaced the log, it is replayed first. Nothing is published.
+        If a downloaded snapshot has replaced the log, it is replayed first; if one replaces it meanwhile, the job ends
+        early, and `position` stays. Nothing is published.
 
         Raises:
             WireError: a record cannot be read.

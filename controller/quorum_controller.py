@@ -342,7 +342,7 @@ class QuorumController:
         self.machine.heartbeat_tracker.touch(broker_id, broker_epoch, self._env.monotonic_ms())
 
     def enqueue(self, request: Any, version: int = 0, charge_quota: ChargeQuota = no_quota) -> PendingRequest:
-        """Enqueue a request or event and return its future, failed with NOT_CONTROLLER if this node is not active."""
+        """Enqueue a request or event, return its future: failed with NOT_CONTROLLER or a stop's error if not active."""
         pending = PendingRequest(request, version, charge_quota)
         if self._stop_reason is not None:
             pending.fail(self._stop_reason)
@@ -386,7 +386,7 @@ class QuorumController:
         self._wake()
 
     async def resign(self) -> None:
-        """Resign the leadership, unless sole voter, in a clean shutdown; wait shortly for another leader (R-210)."""
+        """In a clean shutdown resign the leadership, if any, unless sole voter; wait shortly for a leader (R-210)."""
         if self._raft.led_epoch < 0 or self._raft.is_sole_voter:
             return
         self._raft.enqueue(events.Resign())

@@ -121,6 +121,7 @@ def format_directory(
 
     An existing ``meta.properties`` is replaced. ``cluster_id``: None for a new one. ``controller``: endpoint of this
     node as the only voter. ``new_id``: returns a random UUID. ``credentials``: initial SCRAM credential records.
+    ``now_ms``: wall clock.
     """
     cluster = cluster_id or uuid_to_string(new_id())
     voter = InitialVoter(node_id, new_id(), (controller,))
@@ -140,6 +141,7 @@ def format_directories(
     """Format the unformatted directories among ``directories``; return the message of ``StorageTool`` for each of them.
 
     All are checked before the first one is changed. ``metadata`` is the metadata log directory among them.
+    ``now_ms``: wall clock; ``new_id`` returns a random UUID.
 
     Raises:
         StorageFormatError: a directory belongs to another node or cluster, or is formatted without

@@ -151,7 +151,10 @@ def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int)
 def _append(
     store: MetadataStore, machine: ControllerStateMachine, records: Sequence[Message], epoch: int, now_ms: int
 ) -> None:
-    """Append metadata records of ``epoch`` to the log, unsynced, and replay them, in batches of `RECORDS_PER_BATCH`."""
+    """Append metadata records of ``epoch`` to the log, unsynced, and replay them, in batches of `RECORDS_PER_BATCH`.
+
+    ``now_ms``: wall clock, timestamp of the records.
+    """
     level = machine.latest_image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
     for first in range(0, len(records), RECORDS_PER_BATCH):
         writer, offset = MetadataBatchWriter(now_ms), store.log.log_end_offset

@@ -147,7 +147,10 @@ class MetadataBatchWriter:
 
 
 def control_batch(controls: Iterable[Message], now_ms: int, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
-    """Return the bytes of a batch with control records of the quorum, such as SnapshotHeader and Voters."""
+    """Return the bytes of a batch with control records of the quorum, such as SnapshotHeader and Voters.
+
+    ``now_ms``: wall clock, their timestamp.
+    """
     writer = MetadataBatchWriter(now_ms, control=True)
     for control in controls:
         writer.add(build_control_record(control, now_ms))

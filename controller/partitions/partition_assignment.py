@@ -1,4 +1,4 @@
-"""Replica assignment of new partitions, manual or automatic, and size limits of requests to the controller.
+"""Replica assignment of new partitions, manual or automatic; limits of number and size of a request's records.
 
 Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
 """

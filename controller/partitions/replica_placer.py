@@ -69,7 +69,10 @@ class _BrokerList:
 
 
 class _RackBrokers:
-    """Fenced and unfenced brokers of one rack; ``next`` returns unfenced ones first, None after all of them."""
+    """Usable brokers of one rack: ``next(epoch)`` returns each unfenced one, then each fenced one, then None.
+
+    Another ``epoch`` (partition) starts again, as for `_BrokerList`.
+    """
 
     def __init__(self, brokers: list[RegisterBrokerRecord], chance: RandomFunction) -> None:
         self.fenced = _BrokerList((b.broker_id for b in brokers if b.fenced), chance)
