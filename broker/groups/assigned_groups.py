@@ -95,7 +95,8 @@ class AssignedGroups(Generic[G]):
     def restore_timers(self, now_ms: int) -> Iterator[GroupEffects]:
         """Yield effects for a newly loaded shard: each member's session timeout starts in full.
 
-        So does the rebalance timeout of members that have partitions to revoke.
+        It is that of the group's setting, also for members with the classic protocol. The rebalance timeout starts too
+        for members that have partitions to revoke, except those with the classic protocol.
         """
         fx = GroupEffects()
         for group in self.groups.values():

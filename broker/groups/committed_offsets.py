@@ -140,12 +140,18 @@ class CommittedOffsets:
         return None if raw is None else unpack_offset(raw)
 
     def topic_offsets(self, group: str, topic: str) -> Mapping[int, bytes]:
-        """Return a group's committed offsets in a topic, if any: partition -> packed bytes (see `unpack_offset`)."""
+        """Return a group's committed offsets in a topic: partition -> packed bytes (see `unpack_offset`).
+
+        Empty if there are none. It is no copy: it changes with the state.
+        """
         topics = self._stored.get(group)
         return _NONE if topics is None else topics.get(topic, _NONE)
 
     def group_offsets(self, group: str) -> Mapping[str, Mapping[int, bytes]]:
-        """Return all committed offsets of a group: topic -> partition -> packed bytes (see `unpack_offset`)."""
+        """Return all committed offsets of a group: topic -> partition -> packed bytes (see `unpack_offset`).
+
+        It is no copy: it changes with the state.
+        """
         return self._stored.get(group, {})
 
     def groups(self) -> list[str]:
@@ -193,8 +199,8 @@ def validate_offset_commit(
 ) -> None:
     """Check that an OffsetCommit or, with ``txn``, a TxnOffsetCommit may commit offsets of a classic group.
 
-    A request without generation and member id is a simple consumer's and allowed only while the group has no members.
-    Within a transaction, an older producer may omit both, and the state of the group is not checked.
+    A request without a generation is a simple consumer's and allowed only while the group has no members. Within a
+    transaction, an older producer may omit generation, member id and instance id; a pending rebalance is ignored there.
 
     Args:
         group: the group; None if it does not exist: it may then be created by a commit without a generation.

@@ -57,7 +57,8 @@ def delete_group(kinds: GroupStore, pending: Any, group_id: str) -> GroupEffects
     """Return the effects that delete an empty group of any type: its tombstones, and an error code as the reply.
 
     The error code is NONE, NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND; on an error no record is written. The persister must
-    have deleted the share state of a share group before (`start_group_deletion`). ``pending``: request of the reply.
+    have deleted the share state of a share group before (`start_group_deletion`). New share state
+    may be initialized again from now on, also after an error. ``pending``: request of the reply.
     """
     fx = GroupEffects()
     classic, share = kinds.classic_groups.groups.get(group_id), kinds.find_share_group(group_id)
@@ -92,7 +93,8 @@ def delete_group(kinds: GroupStore, pending: Any, group_id: str) -> GroupEffects
 def delete_offsets(kinds: GroupStore, pending: Any, group_id: str, partitions: list[tuple[str, int]]) -> GroupEffects:
     """Return the effects that delete offsets of a group, by (topic, partition), in topics it does not subscribe to.
 
-    The reply to ``pending`` is the set of the subscribed topics, whose offsets are retained, or a `ProtocolError`:
+    The reply to ``pending`` is the set of those of the topics that it subscribes to, whose offsets are retained (filled
+    while the effects are written), or a `ProtocolError`:
     GROUP_ID_NOT_FOUND for an unknown or share group, NON_EMPTY_GROUP for members of another protocol type.
     """
     fx = GroupEffects()
@@ -134,7 +136,8 @@ def _tombstones_for_unused(
 def tombstones_for_topics(offsets: CommittedOffsets, ids: Mapping[str, bytes]) -> Iterator[GroupRecord | None]:
     """Yield tombstones of all groups' offsets in deleted topics; None is yielded for each step without one.
 
-    ``ids``: id by name of the deleted topics. An offset with a zero topic id (older record version) matches by name.
+    ``ids``: id by name of the deleted topics. An offset with a zero topic id (older record version), and a pending
+    transactional one, match by name.
     """
     for group in offsets.pending.groups():
         yield None

@@ -1,8 +1,9 @@
 """Expiration of committed offsets and of empty groups.
 
-The offsets of a group are retained while it has members. `offsets.retention.minutes` start when the group becomes
-empty; for topics that a stable group no longer subscribes to and for simple consumers, at the last commit. An empty
-group is deleted with its last offset.
+Offsets in subscribed topics are retained. `offsets.retention.minutes` start when a classic group becomes empty; for
+topics that a stable consumer group of the classic protocol no longer subscribes to, for simple consumers, and for
+consumer and streams groups, at the last commit. A classic group in a rebalance or of another protocol type retains all
+its offsets. An empty group without offsets is deleted. Share groups do not expire.
 
 Source: ``ClassicGroup.offsetExpirationCondition``, ``OffsetMetadataManager.cleanupExpiredOffsets``,
 ``GroupCoordinatorShard.cleanupGroupMetadata`` (apache/kafka 4.3.1).
@@ -81,7 +82,7 @@ def _expire_classic_group(
 def _expire_modern_group(
     group: ConsumerGroup | StreamsGroup, offsets: CommittedOffsets, retention_ms: int, now_ms: int
 ) -> Iterator[GroupRecord | None]:
-    """Yield the tombstones of a consumer or streams group: expired offsets, and the empty group after its last offset.
+    """Yield the tombstones of a consumer or streams group: its expired offsets and, if none is left, an empty group.
 
     The retention time starts at the commit. None is yielded for each offset that is retained.
     """

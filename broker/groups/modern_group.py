@@ -51,7 +51,10 @@ class AssignedGroup(Generic[M, T]):
         self.members: dict[str, M] = {}
         self.target: dict[str, T] = {}
         self.hash_checked_epoch: int | None = None
-        """Soft state: group epoch up to which the metadata hash is valid; None if the hash must be recomputed."""
+        """Soft state: group epoch for which the metadata hash was checked; None if it must be recomputed.
+
+        The hash is also recomputed while the group's epoch is lower: the record of the checked epoch was not written.
+        """
 
     def require_member(self, member_id: str) -> M:
         """Return the member with an id.
@@ -168,7 +171,10 @@ class ModernGroup(AssignedGroup[N, Assignment]):
         return names
 
     def subscribed_topics_after(self, old: N, new: N | None) -> Generator[None, None, SubscriptionCounts]:
-        """Return a copy of the topic counts with a member's change or (``new`` None) removal, as a job."""
+        """Return a copy of the topic counts with a member's change or (``new`` None) removal, as a job.
+
+        Only its subscription by name is adjusted, not that by regular expression.
+        """
         yield from self.finish_replay()
         counts = dict(self.subscribed_topic_names)
         if new is None or old.subscribed_topic_names is not new.subscribed_topic_names:

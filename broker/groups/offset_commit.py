@@ -18,7 +18,10 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class CommitOffsets(NamedTuple):
-    """Event: commit offsets with resolved topic ids; the reply is one error code for all of them."""
+    """Event: commit offsets with resolved topic ids; the reply is one error code for all of them.
+
+    ``generation`` is negative if omitted; ``retention_ms`` is negative where `offsets.retention.minutes` applies.
+    """
 
     pending_request: Any
     group_id: str

@@ -1,8 +1,9 @@
 """Replay of the records of consumer, share and streams groups, by a table of record key classes.
 
-Clients may write to the log and compaction removes records, so a record about an absent member or group is skipped. A
-group is created by its first record and removed by the tombstone of its epoch record; tombstones after that one find no
-group. A large record is replayed in steps; all steps are done before the state is read.
+Clients may write to the log and compaction removes records, so a tombstone of an absent member or group is skipped. A
+group is created by its first other record, a member by its metadata or current assignment. The tombstone of its epoch
+record removes a group; tombstones after that one find no group. A large record is replayed in steps; all steps are done
+before the state is read.
 
 Source: ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka 4.3.1).
 """
@@ -184,7 +185,7 @@ REPLAYS: dict[type[Message], tuple[GroupType, Replay]] = {
 def replay_record(machine: Any, record: GroupRecord) -> Generator[None, None, Group | None]:
     """Replay a record of a consumer, share or streams group, as a job; create the group if it does not exist.
 
-    A record of a consumer or streams group also removes a simple (classic) group with its id.
+    A record (not a tombstone) of a consumer or streams group also removes a simple (classic) group with its id.
 
     Args:
         machine: the `GroupStateMachine`.

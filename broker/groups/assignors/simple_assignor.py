@@ -182,7 +182,11 @@ class _ShareBalancer(Generic[P]):
             yield
 
     def assign_undershared(self) -> Iterator[None]:
-        """Assign partitions with fewer members than the quota to members below their quota, round robin, as a job."""
+        """Assign partitions with fewer members than the quota to `members_below_quota`, also in the drafts, as a job.
+
+        Round robin. The caller fills `members_below_quota`; members that reach their own quota are removed from it. A
+        partition stays as it is if none of the remaining ones can take it.
+        """
         waiting, assigned = iter(self.members_below_quota), False
         for partition in self.by_partition:
             readers = self.by_partition[partition]

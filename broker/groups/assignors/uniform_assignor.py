@@ -35,7 +35,7 @@ def assign_uniform(spec: GroupSpec) -> AssignmentJob:
 
 
 class _Quotas:
-    """Partitions per member: ``least``; the first ``extra`` members get one more."""
+    """Partitions per member: ``least``; ``extra`` members get one more. `_retained_assignment` reduces ``extra``."""
 
     def __init__(self, partitions: int, members: int) -> None:
         self.least, self.extra = divmod(partitions, members)

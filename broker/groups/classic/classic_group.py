@@ -82,7 +82,10 @@ class ClassicGroupMember:
 
     @property
     def is_waiting(self) -> bool:
-        """True for a member with a pending request: it cannot send heartbeats, and its session does not expire."""
+        """True for a member with a pending request: it cannot send heartbeats, and its session does not expire.
+
+        That of a new member expires all the same, five minutes after its JoinGroup.
+        """
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
     def metadata_for(self, protocol: str) -> bytes:
@@ -113,6 +116,7 @@ class ClassicGroup:
     protocol_counts: dict[str, int] = field(default_factory=dict)
     """Number of members that support each protocol."""
     state_since_ms: int = -1
+    """Wall clock (ms) of the last change of ``state``; -1 if unknown."""
 
     def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
         """Change the state and record the time; the current state must be a valid previous state of the new one."""

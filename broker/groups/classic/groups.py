@@ -1,7 +1,7 @@
 """State machine of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the timers of groups and members.
 
-A change with a record (creation, assignment, new id of a static member) takes effect when the record is committed, in
-`ClassicGroups.on_write_result`. A failed write changes no state.
+A creation, an assignment and the new id of a static member in a stable group take effect when the record is committed,
+in `ClassicGroups.on_write_result`; other changes at once, also that of a group which becomes empty.
 
 Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/kafka 4.3.1).
 """
@@ -268,7 +268,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ sync
 
     def sync(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Reply to a SyncGroup in a stable group; else hold it until the assignments of the leader are committed."""
+        """Reply to a SyncGroup in a stable group, or with an error; else hold it until the assignment is committed."""
         fx = GroupEffects()
         try:
             self._sync(call, call.request, fx)

@@ -210,7 +210,7 @@ def propagate_assignment(
 ) -> None:
     """Set the assignments of all members (empty if not in ``shares``), and complete or fail their pending SyncGroups.
 
-    With ``error`` NONE the response has the assignment, else the error code.
+    With ``error`` NONE the response has the assignment, else the error code. Sessions of those members restart.
     """
     fx.continue_with(_propagate_assignment(group, shares, error, now_ms), len(group.members))
 
@@ -297,7 +297,8 @@ def on_join_timeout(group: ClassicGroup, settings: GroupSettings, now_ms: int, f
 def complete_join(group: ClassicGroup, now_ms: int, fx: GroupEffects) -> None:
     """End the join phase: start the next generation with the members that joined; other dynamic members are removed.
 
-    A group without members becomes empty; one in which only static members are left that did not join waits again.
+    In a large group the continuation of ``fx`` does it. A group without members becomes empty; one in which only static
+    members are left that did not join waits again.
     """
     group.remaining_initial_delay_ms = None
     fx.timers.append(CancelTimer(("join", group.id)))
@@ -343,7 +344,7 @@ def _complete_join(group: ClassicGroup, now_ms: int) -> Iterator[GroupEffects]:
 
 
 def _maybe_elect_new_leader(group: ClassicGroup) -> bool:
-    """Return True if the leader has rejoined; else make the first member that has rejoined the leader.
+    """Keep a leader that has rejoined, else make the first member that has rejoined the leader; return True.
 
     Return False, and leave the leader unchanged, if no member has rejoined.
     """

@@ -32,12 +32,12 @@ MAX_BYTES_AT_ONCE = 16 * 1024
 def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_ms: int) -> GroupEffects:
     """Return the effects that add or update the member of a JoinGroup request, with the response as the reply.
 
-    A dynamic member without an id only gets one (MEMBER_ID_REQUIRED) from v4 on. If the member is the last one to
-    change to the classic protocol, the group is converted to a classic group where `group.consumer.migration.policy`
-    allows it.
+    From v4 on, a dynamic member without an id is not added: it gets an id (MEMBER_ID_REQUIRED) and joins again with it.
+    If the member is the last one to change to the classic protocol, the group is converted to a classic group where
+    `group.consumer.migration.policy` allows it. A long subscription is processed by the continuation of the effects.
 
     Raises:
-        ProtocolError: the error code of the JoinGroup response.
+        ProtocolError: the error code of the JoinGroup response; raised by the continuation if there is one.
     """
     request: join_group.JoinGroupRequest = call.request
     member_id = request.member_id or call.new_member_id

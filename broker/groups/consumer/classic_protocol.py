@@ -33,7 +33,8 @@ LOOKUPS_PER_STEP = 500
 def handle_classic_request(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
     """Return the effects of a JoinGroup, SyncGroup, Heartbeat or LeaveGroup request to a consumer group.
 
-    A JoinGroup to a group without members replaces it by a classic group. Errors are returned in the response.
+    An accepted JoinGroup to a group without members replaces it by a classic group. Errors are returned in the response
+    or, if a continuation of the effects fails, as a `ProtocolError` instead of it.
     """
     request, fx = call.request, GroupEffects()
     group = groups.groups[request.group_id]

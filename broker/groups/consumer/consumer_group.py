@@ -89,7 +89,7 @@ class RegexUpdate(Enum):
     SAME = 0
     CHANGED = 1
     RESOLVED = 2
-    """Changed to an expression whose matching topics are known."""
+    """Changed to an expression whose matching topics are known, or to none."""
 
 
 class ConsumerGroup(ModernGroup[ConsumerGroupMember]):

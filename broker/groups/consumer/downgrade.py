@@ -53,7 +53,7 @@ MAX_CANCELLED_PER_SLICE = 200
 class GroupDowngrade(NamedTuple):
     """Conversion of a consumer group to a classic group, without the removed members.
 
-    ``joining_member`` replaces the static member with its instance id.
+    ``joining_member`` replaces the static member with its instance id; None if no member joins.
     """
 
     group: ConsumerGroup

@@ -40,7 +40,8 @@ from ottla.wire.messages import consumer_group_heartbeat, offset_records
 def heartbeat(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
     """Return the effects of a ConsumerGroupHeartbeat request, with which a member joins, remains or leaves.
 
-    Errors are returned in the response, which is the reply of the effects.
+    Errors are returned in the response, which is the reply of the effects; one that the continuation of the effects
+    raises (`MemberUpdate.update_group`) is the reply as a `ProtocolError`.
     """
     request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
     response = consumer_group_heartbeat.ConsumerGroupHeartbeatResponse()

@@ -63,7 +63,7 @@ def leave_group(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, 
 def fence_members(
     groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], now_ms: int, fx: GroupEffects
 ) -> None:
-    """Add to ``fx`` the removal of members and a new group epoch.
+    """Add to ``fx`` the removal of members and a new group epoch; for many members or topics as its continuation.
 
     If only classic members remain, the group is converted to a classic group instead (`is_downgrade_due`).
     """
@@ -107,7 +107,8 @@ def _remove_members(
 def on_timer(groups: ConsumerGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:
     """Return the effects of an expired timer: a step of a group's regex resolution, or the removal of a member.
 
-    A member is removed when its session or, if it has still partitions to revoke, its rebalance timeout expires.
+    A member is removed when its session or, if it has still partitions to revoke, its rebalance timeout expires; one
+    with the classic protocol also when it has not sent JoinGroup or SyncGroup in time. Empty if the member is gone.
     """
     if key[0] == "consumer-regex":
         # lazy: 3.1 ms, 152 kB

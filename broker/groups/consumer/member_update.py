@@ -37,7 +37,7 @@ from ottla.broker.groups.subscription_counts import (
 
 
 def write_member(change: MemberChange, fx: GroupEffects) -> tuple[bool, RegexUpdate]:
-    """Add the member's metadata record to ``fx`` if it changed; apply the change of its regular expression.
+    """Add the member's metadata record to ``fx`` if it changed; process its regular expression (`update_regex`).
 
     Returns:
         Whether the subscribed topic names changed, and how the regular expression changed.
@@ -126,7 +126,7 @@ class MemberUpdate(NamedTuple):
     def _assign_or_reconcile(self, epoch: int, fx: GroupEffects, *, homogeneous: bool | None) -> None:
         """Compute the target assignment of ``epoch``, or reconcile the member with the current target.
 
-        It is computed if it is older than ``epoch`` and `consumer.assignment.interval.ms` have passed since.
+        It is computed if it is older than ``epoch`` and `consumer.assignment.interval.ms` have passed since the last.
         ``homogeneous``: whether all members subscribe to the same topics; None if it must be computed.
 
         Raises:

@@ -41,7 +41,8 @@ def update_regex(change: MemberChange, fx: GroupEffects) -> RegexUpdate:
     """Return the change of a member's regular expression; start a resolution of the group's expressions if one is due.
 
     Added to ``fx``: the tombstone of an expression that no member uses any more, and the timer of the resolution.
-    A resolution is due for a new expression, for new topics, and after ten minutes, but at most every ten seconds.
+    A resolution is due for a new expression, for new topics, and after ten minutes, but at most every ten seconds and
+    not while one is running; a later heartbeat starts it then.
 
     Raises:
         ProtocolError: INVALID_REGULAR_EXPRESSION.

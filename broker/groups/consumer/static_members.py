@@ -38,9 +38,10 @@ def require_static_member(group: ConsumerGroup, member_id: str, instance_id: str
 def get_or_replace_static_member(
     group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, fx: GroupEffects
 ) -> ConsumerGroupMember:
-    """Return the static member of a ConsumerGroupHeartbeat; for an unknown instance id, a new member.
+    """Return the static member of a ConsumerGroupHeartbeat; for an unknown instance id that joins, a new member.
 
-    A member that joins replaces the one that has left temporarily or is classic: see `replace_member`.
+    A new member is not added to the group here. A member that joins replaces the one that has left temporarily or is
+    classic: see `replace_member`.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID.

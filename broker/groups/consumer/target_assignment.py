@@ -83,7 +83,8 @@ def compute_targets(
     """Return the new target assignment of every member, in Kafka's order, as a job.
 
     Raises:
-        ProtocolError: UNKNOWN_SERVER_ERROR: the assignor cannot continue from the current target assignment.
+        ProtocolError: UNKNOWN_SERVER_ERROR: the assignor is unknown, or cannot continue from the current target
+            assignment.
     """
     spec = yield from _group_spec(plan, topics)
     try:

@@ -37,7 +37,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
         super().__init__(settings.bounded_settings, topics, taken)
         self.settings = settings
         self.initializing_since_ms: dict[tuple[str, bytes], int] = {}
-        """Soft state: time of the last request to initialize share state, by group id and topic id."""
+        """Soft state: wall clock (ms) of the last request to initialize share state, by group id and topic id."""
 
     def remove_topics(self, ids: frozenset[bytes]) -> Iterator[GroupRecord | None]:
         """Yield the records that remove deleted topics (``ids``) from the state partition metadata of all groups.

@@ -51,9 +51,10 @@ class ShareHeartbeatResult:
 
 
 def heartbeat(groups: ShareGroups, pending: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
-    """Return the effects of a ShareGroupHeartbeat; the reply is a `ShareHeartbeatResult`.
+    """Return the effects of a ShareGroupHeartbeat; the reply to ``pending`` is a `ShareHeartbeatResult`.
 
-    For a large group the result is filled in by the continuation of the effects, after which the reply is sent.
+    Groups and members change when the records are replayed. For a large group the result is filled in by the
+    continuation of the effects, after which the reply is sent. ``now_ms``: wall clock.
 
     Raises:
         ProtocolError: error of the response.

@@ -43,10 +43,10 @@ def _require_empty_group(group: ShareGroup) -> ShareGroup:
 def alter_offsets(
     groups: ShareGroups, pending: Any, now_ms: int, *, group_id: str, topics: Mapping[str, frozenset[int]]
 ) -> GroupEffects:
-    """Return effects that mark existing partitions as initializing, before their start offsets are changed.
+    """Return effects that mark partitions as initializing, before their start offsets are changed.
 
-    The group is created if it does not exist; topics that do not exist are left out. The reply is a
-    `ShareOffsetsToAlter`, with which the caller calls the persister.
+    The group is created if it does not exist; topics that do not exist are left out, partition numbers are not checked.
+    The reply to ``pending`` is a `ShareOffsetsToAlter`, with which the caller calls the persister.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; COORDINATOR_LOAD_IN_PROGRESS while it is being deleted.
@@ -70,7 +70,7 @@ def alter_offsets(
 def delete_offsets(groups: ShareGroups, pending: Any, _: int, *, group_id: str, topics: list[str]) -> GroupEffects:
     """Return effects that mark topics as deleting, before the persister deletes their share state.
 
-    The reply is a `ShareOffsetsToDelete`, with which the caller calls the persister.
+    The reply to ``pending`` is a `ShareOffsetsToDelete`, with which the caller calls the persister.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -102,7 +102,7 @@ def complete_offset_deletion(
 ) -> GroupEffects:
     """Return effects that remove ``topics`` from the deleting ones after the persister has deleted their state.
 
-    The reply is True, also if the group does not exist any more.
+    The reply to ``pending`` is True, also if the group does not exist any more.
     """
     fx = GroupEffects(replies=[RequestReply(pending, True)])
     group = groups.groups.get(group_id)
@@ -121,7 +121,8 @@ def start_group_deletion(groups: ShareGroups, pending: Any, now_ms: int, *, grou
     starts in an epoch that the persister rejects if it has state of a later one. For topics being deleted, all
     partitions are included, since it is unknown which of them have state.
 
-    The reply is a `ShareOffsetsToDelete`.
+    The reply to ``pending`` is a `ShareOffsetsToDelete` without unknown topics. From now on, for at most 30 s, no share
+    state of the group is initialized (`ShareGroups.is_deleting_state`).
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.

@@ -40,7 +40,8 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
         self.initialized: dict[bytes, NamedTopicPartitions] = {}
         self.deleting: dict[bytes, str] = {}
         self.state_deletion_started_ms: int | None = None
-        """Soft state: time (ms) at which the persister was asked to delete the group's state; None if it was not."""
+        """Soft state: wall clock (ms) at which the persister was asked to delete the group's state; None if it was not.
+        """
 
     def update_job(self, member: ShareGroupMember) -> Iterator[None]:
         """Replay a record of a member: add the member, or replace it by its new state, as a job."""

@@ -54,9 +54,11 @@ class StreamsHeartbeatResult:
 
 
 def heartbeat(groups: StreamsGroups, pending: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
-    """Return the effects of a StreamsGroupHeartbeat; the reply is a `StreamsHeartbeatResult`.
+    """Return the effects of a StreamsGroupHeartbeat; the reply to ``pending`` is a `StreamsHeartbeatResult`.
 
-    For a large group the response is filled in by the continuation of the effects, after which the reply is sent.
+    Groups and members change when the records are replayed; caches, the initial delay and a requested shutdown change
+    at once. For a large group the continuation of the effects computes the targets and fills in the response, which is
+    sent after it. ``now_ms``: wall clock.
 
     Raises:
         ProtocolError: error of the response.
@@ -197,8 +199,8 @@ class _StreamsHeartbeat:
         """Return the topology of the group; that of the first heartbeat with one is added to the effects as a record.
 
         Raises:
-            ProtocolError: INVALID_REQUEST: the request has another topology; UNKNOWN_SERVER_ERROR: there is no
-                topology.
+            ProtocolError: INVALID_REQUEST: the request has another topology, of no older epoch; UNKNOWN_SERVER_ERROR:
+                there is no topology.
         """
         if self._request.topology is None:
             if group.topology is None:

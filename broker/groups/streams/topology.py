@@ -17,7 +17,10 @@ TOPICS_PER_STEP = 1_000
 
 
 class StreamsTopology:
-    """Topology of a streams group, sent by its first member; all other members must have the same."""
+    """Topology of a streams group, sent by its first member; all other members must have the same or an older epoch.
+
+    A new object has only ``value`` and ``epoch``: `index` fills in the rest.
+    """
 
     def __init__(self, value: streams_group_records.StreamsGroupTopologyValue) -> None:
         self.value = value
