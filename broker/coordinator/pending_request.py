@@ -24,7 +24,7 @@ class PendingBrokerRequest:
                 self._event.set()
 
     async def wait(self) -> Any:
-        """Wait for the reply and return it; an error is returned as a `ProtocolError`."""
+        """Wait for the reply and return it; an error is returned as a `ProtocolError`. Only one task may wait."""
         if self.answer is None:
             self._event = trio.Event()
             await self._event.wait()

@@ -5,7 +5,8 @@ sent once all records up to them are committed. A rejected append has changed no
 needed: the replies become errors, and the state machine is notified if it requested it.
 
 Clients may write to internal topics, so the state that is replayed from them is not trusted. An exception of the state
-machine fails its shard only: `CoordinatorStateError`. The shard is reloaded from its log after a back-off.
+machine fails its shard only: `CoordinatorStateError`. The shard is reloaded from its log after a back-off; one that
+failed while it was loading is not, before this node is elected again.
 
 Source: ``CoordinatorRuntime.java`` (apache/kafka 4.3.1).
 """
@@ -80,7 +81,7 @@ class Shard(Generic[R]):
     # ------------------------------------------------------------------ events
 
     def activate(self, end: int) -> Iterator[None]:
-        """Activate the shard after its log was replayed up to ``end`` (exclusive), as a job; then process the queue.
+        """Activate the shard after its log was replayed up to ``end`` (exclusive), as a job; then queued events follow.
 
         Raises:
             CoordinatorStateError: the state machine failed on the replayed state.

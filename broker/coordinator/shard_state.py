@@ -24,8 +24,8 @@ MIN_TRACKED_REQUESTS = 256
 class CoordinatorState(Enum):
     """State of a shard, named as in Kafka's ``CoordinatorState``.
 
-    A shard is LOADING while its log is replayed, then ACTIVE, FAILED after an exception until it is reloaded, and
-    CLOSED once it is unloaded.
+    A shard is LOADING while its log is replayed, then ACTIVE. It is FAILED after an exception, until a new shard takes
+    its place, and CLOSED once it is unloaded.
     """
 
     LOADING = "Loading"
