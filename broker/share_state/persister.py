@@ -111,7 +111,8 @@ class Persister:
     def read(self, at: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
         """Read the state of a share partition, which fences older leader epochs; enqueued at once, after earlier calls.
 
-        Timestamps and ``delivery_complete_count`` are missing (0 and -1) if the coordinator is another broker.
+        The result must be awaited: later calls for the share partition wait for this one. Snapshot epoch and timestamps
+        are 0, and ``delivery_complete_count`` is -1, if the coordinator is another broker.
 
         Raises:
             ProtocolError: when awaited: the error of the share coordinator, or of the last attempt.
@@ -149,6 +150,7 @@ class Persister:
     ) -> Awaitable[None]:
         """Write start offset and delivery states of a share partition; enqueued at once, after earlier calls.
 
+        The result must be awaited: later calls for the share partition wait for this one.
         ``delivery_complete_count``: number of final records from the start offset on.
 
         Raises:

@@ -17,7 +17,7 @@ from ottla.broker.share_state.state_batches import PersisterStateBatch, combine_
 from ottla.wire.messages import share_state_records
 
 UNINITIALIZED = -1
-"""Start offset, or number of final records, of a share partition that was never read by a leader."""
+"""Start offset, or number of final records, of a share partition for which no leader has written a start offset yet."""
 
 
 class SharePartitionKey(NamedTuple):
@@ -59,7 +59,7 @@ class SharePartitionStates:
         """
         self.state_epochs: dict[SharePartitionKey, int] = {}
         self.updates_since_snapshot: dict[SharePartitionKey, int] = {}
-        """Number of update records since the last snapshot."""
+        """Number of update records since the last snapshot that was due by this number; others do not reset it."""
         self._snapshot_offsets: dict[SharePartitionKey, int] = {}
         """Offset of the last snapshot of each share partition; records before the lowest of them are obsolete."""
         self._first_snapshot_offset: int | None = None
@@ -127,7 +127,7 @@ class SharePartitionStates:
             self.state_epochs[at] = max(state_epoch, self.state_epochs.get(at, state_epoch))
 
     def is_snapshot_due(self, at: SharePartitionKey) -> bool:
-        """Return True if the next write of a share partition must be a snapshot: the last one has enough updates."""
+        """Return True if the next write of a share partition must be a snapshot: there are enough updates since one."""
         return self.updates_since_snapshot.get(at, 0) >= self._updates_per_snapshot
 
     def lowest_needed_offset(self) -> int | None:

@@ -35,7 +35,7 @@ class ShareCoordinatorSettings(NamedTuple):
 class InitializeShareState(NamedTuple):
     """Event: initialize a share partition, replacing its state; ``start_offset`` -1 leaves it to the first leader.
 
-    The reply is True or an error, such as FENCED_STATE_EPOCH.
+    The reply is True or a `ProtocolError`, such as FENCED_STATE_EPOCH.
     """
 
     pending_request: Any
@@ -45,9 +45,10 @@ class InitializeShareState(NamedTuple):
 
 
 class ReadShareState(NamedTuple):
-    """Event: read a state for a new leader; the reply is a `ShareGroupOffset` or an error.
+    """Event: read a state for a new leader; the reply is a `ShareGroupOffset` or a `ProtocolError`.
 
-    The leader epoch is stored if it is new, so that requests with an older one are rejected (FENCED_LEADER_EPOCH).
+    The leader epoch is stored if it is new, so that requests with an older one are rejected (FENCED_LEADER_EPOCH). -1
+    is neither stored nor rejected.
     """
 
     pending_request: Any
@@ -56,10 +57,10 @@ class ReadShareState(NamedTuple):
 
 
 class WriteShareState(NamedTuple):
-    """Event: write start offset and changed delivery states of a share partition; the reply is True or an error.
+    """Event: write start offset and changed delivery states of a share partition.
 
-    Start offset -1 leaves the stored one unchanged. Older epochs than stored get FENCED_LEADER_EPOCH or
-    FENCED_STATE_EPOCH.
+    The reply is True or a `ProtocolError`. Start offset -1 leaves the stored one unchanged. Older epochs than stored
+    get FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH; an epoch of -1 is not checked.
     """
 
     pending_request: Any
@@ -72,14 +73,14 @@ class WriteShareState(NamedTuple):
 
 
 class DeleteShareState(NamedTuple):
-    """Event: delete the state of a share partition; the reply is True, also without a state, or an error."""
+    """Event: delete a share partition's state; the reply is True, also without a state, or a `ProtocolError`."""
 
     pending_request: Any
     key: SharePartitionKey
 
 
 class ReadShareStateSummary(NamedTuple):
-    """Event: read a state without fencing; the reply is a `ShareGroupOffset` or an error.
+    """Event: read a state without fencing; the reply is a `ShareGroupOffset` or a `ProtocolError`.
 
     A share partition without a state is answered with `UNINITIALIZED_OFFSET`.
     """
@@ -109,7 +110,10 @@ class ShareStateMachine:
         self.replay = self.states.replay
 
     def handle(self, now_ms: int, event: Any) -> ShareStateEffects:
-        """Return the records, replies and timers with which the coordinator responds to an event."""
+        """Return the records, replies and timers with which the coordinator responds to an event.
+
+        ``now_ms``: wall clock. The state changes when the records are replayed.
+        """
         match event:
             case ShardLoaded():
                 return ShareStateEffects(timers=[self._arm_cold_snapshots(now_ms)])
