@@ -1,8 +1,8 @@
 """Release of acquired records of a share partition: by acknowledgement, a closed session, or an expired lock.
 
 An acknowledgement is first *pending*, then written by the persister, then complete; if the write fails, or a batch of
-the request is invalid, all changes of the request are rolled back. The release by an expired lock is not rolled back:
-the record may be delivered again even if that could not be written.
+the request is invalid, all changes of the request are rolled back, except renewed locks. The release by an expired lock
+is not rolled back: the record may be delivered again even if that could not be written.
 
 Source: ``SharePartition.acknowledge``, ``releaseAcquiredRecords``, ``releaseAcquisitionLockOnTimeout`` (apache/kafka
 4.3.1), KIP-932, KIP-1222.
@@ -111,9 +111,11 @@ def acknowledge_records(
 
     They are pending until the caller has written them and calls `complete_changes`. Batches before the start offset are
     ignored, since their records are final. A renewal only extends the acquisition lock and returns no change.
+    ``now_ms``: time of the monotonic clock.
 
     Raises:
-        ProtocolError: INVALID_RECORD_STATE (not acquired by the member), INVALID_REQUEST: all changes are rolled back.
+        ProtocolError: INVALID_RECORD_STATE (not acquired by the member), INVALID_REQUEST: all changes are rolled back,
+            but renewed locks stay renewed.
     """
     changes = RecordStateChanges()
     try:

@@ -44,7 +44,7 @@ class FetchedOffsets(NamedTuple):
     fetch_offset: int
     batch_offsets: Sequence[tuple[int, int]]
     aborted_offsets: Sequence[tuple[int, int]] = ()
-    """First and last offset of each batch of aborted transactions, if the group is read_committed."""
+    """First and last offset (inclusive) of each batch of aborted transactions, ascending; only for read_committed."""
 
 
 def acquire_records(
@@ -281,7 +281,10 @@ class _RecordAcquisition:
 def _archive_aborted(
     share: SharePartition, acquired: list[AcquiredRange], aborted: Sequence[tuple[int, int]]
 ) -> list[AcquiredRange]:
-    """Archive the acquired records of aborted transactions; return the ranges without them."""
+    """Archive the acquired records of aborted transactions; return a new list of the ranges without them.
+
+    ``aborted``: first and last offset (inclusive) of each batch of aborted transactions, ascending.
+    """
     for base, last in aborted:
         preceding = share.last_batch_at_or_before(base)  # None: the start offset lies inside that batch
         first = base if preceding is None else preceding.first_offset

@@ -88,8 +88,7 @@ class ShareGroupConfigProvider:
 
         Raises:
             ProtocolError: OFFSET_NOT_AVAILABLE: no record at or after the time, or the high watermark of a new leader
-            is
-                not known yet; CORRUPT_MESSAGE.
+                is not known yet; CORRUPT_MESSAGE: a batch of the log is malformed.
             OSError: the log cannot be read.
         """
         reset, log = self._text(group_id, "share.auto.offset.reset"), replica.log

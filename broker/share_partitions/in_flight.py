@@ -6,9 +6,9 @@ The record count in a batch's header is not trusted.
 |---|---|---|
 | Available | Acquired | fetched; the delivery count is incremented |
 | Acquired | Available | released, lock expired or session closed, below the delivery count limit |
-| Acquired | Archived | the same at the delivery count limit; rejected; a gap |
+| Acquired | Archived | the same at the delivery count limit; rejected; a gap; of an aborted transaction |
 | Acquired | Acknowledged | accepted |
-| Available | Archived | before the log start offset, a gap, or of an aborted transaction |
+| Available | Archived | before the log start offset, or a gap |
 
 A change that is being written is *pending*: it is rolled back if the write fails.
 
@@ -231,8 +231,8 @@ class InFlightBatch:
     def split_runs_at(self, begins: Sequence[int]) -> None:
         """Split runs so that one begins at each of the ascending offsets; an offset after the batch is ignored.
 
-        Each part of a run has its own copy of the state, with its pending change. `track_offset_states` is called
-        before.
+        Each part of a run has its own copy of the state, with its pending change. The caller must have called
+        `track_offset_states`.
         """
         low, high = bisect_right(self._run_starts, begins[0]) - 1, bisect_right(self._run_starts, begins[-1])
         firsts = sorted({*self._run_starts[low:high], *begins})

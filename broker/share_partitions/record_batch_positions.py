@@ -43,6 +43,7 @@ def find_batches(part: FileSlice, new_from: int, max_records: int) -> list[Recor
 
     Raises:
         WireError: a batch header is invalid.
+        OSError: the file cannot be read.
     """
     out: list[RecordBatchPosition] = []
     reach = 0

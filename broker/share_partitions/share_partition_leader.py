@@ -169,7 +169,10 @@ class SharePartitionLeader:
         )
 
     def acquire_records(self, request: AcquireRequest, fetched: FetchedOffsets) -> list[AcquiredRange]:
-        """Acquire records of a read for a member, and start the timer of their acquisition locks; return the ranges."""
+        """Acquire records of a read for a member, and start the timer of their acquisition locks; return the ranges.
+
+        The state must be loaded (`next_fetch_offset` is not None).
+        """
         assert self.share_partition is not None
         now = self._now_ms()
         out = acquire_records(self.share_partition, request, fetched, now)

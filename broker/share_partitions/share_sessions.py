@@ -1,7 +1,8 @@
 """Share sessions: the partitions that a member fetches from this broker, and the epoch of its requests.
 
-A session belongs to a member of a group and to the connection on which it was opened: when either ends, all records
-acquired by the member on this broker are released. Epoch 0 opens a session, each request increments it, -1 closes it.
+A session belongs to a member of a group and to the connection on which it was opened. When it is closed, by a request
+or with the connection, the records that the member has acquired in the session's partitions are released. Epoch 0 opens
+a session, each request increments it, -1 closes it.
 
 Source: ``ShareSession.java``, ``ShareSessionCache.java``, ``SharePartitionManager.newContext`` (apache/kafka 4.3.1),
 KIP-932.
