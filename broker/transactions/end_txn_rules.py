@@ -60,7 +60,7 @@ TV2_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     (S.COMPLETE_COMMIT, True): ErrorCode.INVALID_TXN_STATE,
 }
 """Decisions on first requests with an epoch for each transaction: the request has the current epoch. Aborting an empty
-transaction bumps it.
+transaction bumps the epoch. In a state that is not listed the producer gets PRODUCER_FENCED.
 """
 
 

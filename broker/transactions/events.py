@@ -69,7 +69,10 @@ class MarkersRequested(NamedTuple):
 
 
 class MarkersWritten(NamedTuple):
-    """Event: these partitions of a transaction need no marker any more: it is written, or the partition is deleted."""
+    """Event: these partitions of a transaction need no marker any more.
+
+    It is written, the partition is deleted, or its leader does not support transactions.
+    """
 
     transactional_id: str
     pending_transition: PendingTransition

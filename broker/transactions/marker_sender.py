@@ -1,7 +1,8 @@
 """Sender of WriteTxnMarkers: one request at a time to each partition leader, until all markers are written.
 
 After a leader change the new leader is looked up, and a failed request is retried, as long as this broker coordinates
-the transaction. Deleted partitions are skipped.
+the transaction. Deleted partitions are skipped. A partition with a newer coordinator or producer epoch is given up, and
+the transaction is not completed here.
 
 Source: ``TransactionMarkerChannelManager.scala``, ``TransactionMarkerRequestCompletionHandler.scala`` (apache/kafka
 4.3.1).

@@ -77,7 +77,8 @@ class TransactionStateMachine:
     def committed_transaction(self, transactional_id: str) -> TransactionMetadata | None:
         """Return the last state of a transactional id whose record is committed; None if the id is unknown.
 
-        A new id whose first record is pending has its initial state: Empty, with epoch -1.
+        A new id whose first record is pending has its initial state: Empty, with epoch -1. In PrepareCommit and
+        PrepareAbort the partitions are those that still need a marker.
         """
         pending = self.pending_transitions.get(transactional_id)
         return self._transactions.get(transactional_id) if pending is None else pending.visible_transaction()
@@ -94,7 +95,10 @@ class TransactionStateMachine:
     # ------------------------------------------------------------------ events and replay
 
     def handle(self, now_ms: int, event: Any) -> TransactionEffects:
-        """Return the records, replies and timers for an event; a new transition is pending from now on."""
+        """Return the records, replies and timers for an event; a new transition is pending from now on.
+
+        ``now_ms``: wall clock.
+        """
         match event:
             case ShardLoaded():
                 return self._on_loaded(now_ms)

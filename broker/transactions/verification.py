@@ -67,7 +67,8 @@ class VerificationRequest(NamedTuple):
 class VerificationResult(NamedTuple):
     """Result of a verification: error codes of rejected partitions, and contexts (guards) for the append.
 
-    ``txns`` has the context of each partition whose log had no open transaction; others are appended without one.
+    ``txns`` has the context of each partition whose log had no open transaction; others are appended without one. While
+    verification is disabled, it has the context `VERIFICATION_DISABLED` for all partitions.
     """
 
     errors: ErrorsByPartition
@@ -268,7 +269,8 @@ class _CoordinatorQueue:
     async def verify(self, transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
         """Enqueue a transaction, wait for its result, and return the error codes of its rejected partitions.
 
-        All have NETWORK_EXCEPTION if the coordinator cannot be reached.
+        All have NETWORK_EXCEPTION if the coordinator cannot be reached; or it, or INVALID_PRODUCER_EPOCH, if another
+        request with the transactional id replaces this one (`_enqueue`).
         """
         mine = _QueuedTransaction(transaction, PendingBrokerRequest())
         self._enqueue(mine)
