@@ -41,4 +41,4 @@ class QuorumConfig(NamedTuple):
     auto_join: bool = False
     """``controller.quorum.auto.join.enable``."""
     access: Callable[[], ConnectionSecurity | None] = _no_access
-    """Function that returns the security settings for connections to controllers; called for the first connection."""
+    """Function that returns the security settings of a connection to a controller; called for each new connection."""

@@ -34,7 +34,7 @@ class ControllerAddresses:
 
     @property
     def learned_node_ids(self) -> set[int]:
-        """Ids of the nodes whose endpoints were received in messages, as those of a leader."""
+        """Ids of the nodes whose endpoints were received in messages, as those of a leader or of a new voter."""
         return set(self._learned)
 
     def learn(self, node_id: int, endpoints: Iterable[ListenerEndpoint]) -> None:

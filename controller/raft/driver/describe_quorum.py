@@ -45,8 +45,8 @@ def describe_quorum(
 ) -> Job[DescribeQuorumResponse]:
     """Return the response to a DescribeQuorum request in ``version``, as a job.
 
-    Partitions other than ``__cluster_metadata-0`` have an error row; a node that is not the leader returns
-    NOT_LEADER_OR_FOLLOWER (R-251).
+    If the request names another partition than ``__cluster_metadata-0``, all its partitions have an error row. A node
+    that is not the leader returns NOT_LEADER_OR_FOLLOWER (R-251).
 
     ``now_ms``: wall clock, to which the times of the last fetch are converted.
     """

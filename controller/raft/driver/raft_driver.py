@@ -212,7 +212,7 @@ class RaftDriver:
     async def handle_request(self, request: RaftRequest) -> ResponseWithRecords:
         """Process another node's Raft request; return the response with the records for it.
 
-        A Fetch waits for records.
+        A Fetch or voter change may wait long. It does not return after a disk failure, as the node stops then.
         """
         if isinstance(request, FetchSnapshot):
             request = request._replace(size_bytes=self._store.snapshot_size_bytes(SnapshotId(*request.snapshot)))
@@ -222,7 +222,7 @@ class RaftDriver:
         return answered
 
     async def wait_for_change(self) -> None:
-        """Wait for the next change of leader, epoch or high watermark."""
+        """Wait for the next change of leader, epoch or high watermark, or for a disk failure (`failure`)."""
         await self._change_event.wait()
 
     # ------------------------------------------------------------------ main loop

@@ -168,7 +168,7 @@ def from_message(message: Message, cluster_id: str) -> RaftRequest | RaftErrorRe
     """Return the state machine's request for a request message, or an error that must be the response.
 
     INCONSISTENT_CLUSTER_ID for another cluster than ``cluster_id``, INVALID_REQUEST for another partition or too many
-    entries (R-211 to R-217, R-234).
+    entries (R-211 to R-217, R-234); for FetchSnapshot and voter changes see `voter_message_conversion.from_message`.
     """
     assert isinstance(message, _RaftRequestMessage | voter_message_conversion.VoterRequestMessage)
     if message.cluster_id is not None and message.cluster_id != cluster_id:
@@ -329,7 +329,8 @@ def to_fetch_response_message(
 def from_response_message(message: Message, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
     """Return the state machine's response for a response message, or the error for the whole of it (R-209).
 
-    The request is then retried. ``listener``: listener name of the leader's endpoint in the result.
+    That is UNKNOWN_SERVER_ERROR if the response is not for the metadata partition alone. After an error the request is
+    retried. ``listener``: listener name of the leader's endpoint in the result.
     """
     if isinstance(message, voter_message_conversion.VoterResponseMessage):
         return voter_message_conversion.from_response_message(message, listener)

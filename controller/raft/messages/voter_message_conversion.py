@@ -244,9 +244,11 @@ def to_voter_response(
 
 
 def from_response_message(message: VoterResponseMessage, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
-    """Return the state machine's response for a FetchSnapshot, voter change or ApiVersions response, or its error.
+    """Return the state machine's response for a FetchSnapshot, voter change or ApiVersions response, or an error.
 
-    ``listener``: listener name of the leader's endpoint in the result.
+    Only a FetchSnapshot response gives a `RaftErrorResponse`: if it has an error for the whole request, or is not for
+    the metadata partition alone. An error of the other messages is in the returned response. ``listener``: listener
+    name of the leader's endpoint in the result.
     """
     match message:
         case FetchSnapshotResponse():

@@ -81,9 +81,10 @@ def _is_sole_voter(raft: RaftState) -> bool:
 def tick(raft: RaftState) -> None:
     """Process the passing of time (``raft.now_ms``): expire delayed fetches and the fetch in flight, then the state.
 
-    An expired follower or unattached voter starts a pre-vote; an observer keeps fetching, and logs once if no leader is
-    found. An expired candidate starts a new pre-vote, and a leader resigns. Before a state's deadline it stays as it
-    is.
+    An expired follower starts a pre-vote (perhaps after its election delay), an unattached voter at once. An observer
+    keeps fetching; a LEARNING voter also logs once that no leader is found. A pre-vote without a result counts as lost,
+    a candidate starts a new pre-vote, a leader resigns, and a resigned node becomes unattached in the next epoch.
+    Before a state's deadline it stays as it is.
     """
     raft.expire_delayed_fetches()
     if raft.requests.is_fetching and raft.now_ms >= raft.requests.fetch_deadline_ms:
@@ -198,7 +199,9 @@ def transition_to_candidate(raft: RaftState) -> None:
 def evaluate_votes(raft: RaftState) -> None:
     """Transition to the next state if the votes so far decide the pre-vote or election; otherwise wait.
 
-    A won pre-vote leads to Candidate, a lost one back to the leader; a won election leads to Leader.
+    A won pre-vote leads to Candidate (of a voter that is not GROWN only once all voters have responded or are
+    unreachable), a lost one to `transition_after_lost_pre_vote`. A won election leads to Leader; a lost one waits for
+    its timeout.
     """
     state, majority = raft.state, raft.voters.majority_size
     match state:

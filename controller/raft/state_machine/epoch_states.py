@@ -63,7 +63,8 @@ class EpochElection:
 class UnattachedState:
     """Unattached: no known leader in this epoch; this node may have voted in it.
 
-    ``deadline_ms``: monotonic time of the next election, or for an observer of the log message that no leader is found.
+    ``deadline_ms``: monotonic time of the next election; for a LEARNING voter, of the log message that no leader is
+    found.
     """
 
     deadline_ms: float
@@ -125,6 +126,7 @@ class PendingVoterChange:
     """The request that waits for a response; None once it has one."""
     request: AddVoter | RemoveVoter
     deadline_ms: float
+    """Monotonic time of the response REQUEST_TIMED_OUT."""
     versions_query: QueryKRaftVersions | None = None
     """Pending ApiVersions query of the new voter's kraft.versions; None if there is none."""
     offset: int = -1
@@ -153,7 +155,7 @@ class RaftLeaderState:
 
     epoch_start_offset: int
     deadline_ms: float
-    """Time of resignation unless a majority of the voters fetches before (check quorum); infinite for a sole voter."""
+    """Monotonic time of resignation unless a majority fetches before (check quorum); infinite for a sole voter."""
     granting_voters: tuple[int, ...] = ()
     replicas: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
     fetched_voters: set[int] = field(default_factory=set)

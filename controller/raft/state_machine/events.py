@@ -109,7 +109,7 @@ class EndEpoch(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """Fetch of a voter or observer for the metadata log; ``last_epoch``: epoch of the last record in its log."""
+    """Fetch of a voter or observer; ``last_epoch``: of its log's last record; ``high_watermark``: -1 if unknown."""
 
     replica: ReplicaKey
     epoch: int

@@ -1,6 +1,7 @@
 """Handlers of Fetch and FetchSnapshot requests for the metadata log on the quorum's leader.
 
-A fetch advances the high watermark and resets the check quorum timeout. Other nodes answer with an error.
+Fetches of a majority of the voters advance the high watermark and postpone the leader's resignation (check quorum). A
+node that is not the leader responds with an error.
 
 Source: ``KafkaRaftClient.java`` (its ``handleFetch...Request`` methods), ``LeaderState.java`` (apache/kafka 4.3.1).
 """

@@ -30,8 +30,8 @@ def maybe_send_fetch(raft: RaftState) -> None:
     """Send the next Fetch, or a voter's join or update request that is due, unless one is in flight.
 
     It is sent only once the whole log is flushed, as the leader counts the fetch offset as replicated (R-225). A node
-    without a known leader fetches from bootstrap nodes to find it (R-223). Nothing is sent during a snapshot download,
-    in other states than Follower and Unattached, or while all destinations are in backoff.
+    without a known leader, or whose leader is in backoff, fetches from a bootstrap node (R-223). Nothing is sent during
+    a snapshot download, in other states than Follower and Unattached, or while all destinations are in backoff.
     """
     if (
         not isinstance(raft.state, RaftFollowerState | UnattachedState)

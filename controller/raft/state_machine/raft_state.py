@@ -106,7 +106,7 @@ class RaftState:
         self.started_ms = 0.0
         """Monotonic time of the start in ms."""
         self.leader_search_deadline_ms = NO_DEADLINE_MS
-        """Time at which an observer, or a voter after a disk loss, logs that no leader is found."""
+        """Monotonic time at which a LEARNING voter (`lost_disk`) logs that no leader is found."""
         self.delayed_fetches: list[DelayedRaftFetch] = []
         self.ready = Ready()
         self.now_ms = 0.0
@@ -254,7 +254,7 @@ class RaftState:
         )
 
     def add_voted_state(self, candidate: ReplicaKey) -> None:
-        """Vote for a candidate of the current epoch, to be persisted with this step, and restart the election timer."""
+        """Vote for a candidate of this epoch, as a GROWN voter, persisted in this step; restart the election timer."""
         self.hard_state = HardState(self.epoch, self.hard_state.leader_id, candidate)
         assert isinstance(self.state, UnattachedState | ProspectiveState)
         self.state.deadline_ms = self.random_election_deadline_ms()

@@ -84,6 +84,6 @@ class RaftRequestManager:
         self.complete_snapshot()
 
     def reset(self) -> None:
-        """Give up the requests in flight and the snapshot download, and clear all backoffs."""
+        """Give up requests in flight and the snapshot download: responses have no effect. Clear all backoffs."""
         self.next_request_ms.clear()
         self.cancel()

@@ -217,7 +217,8 @@ def handle_response(
 ) -> None:
     """Process a response of ``peer``: adopt its epoch and leader (R-209), then its contents.
 
-    The epoch is not adopted with UNKNOWN_LEADER_EPOCH. ``batches``: those of a Fetch response.
+    Epoch and leader are not adopted with UNKNOWN_LEADER_EPOCH, nor from an ApiVersions response. ``batches``: those of
+    a Fetch response.
     """
     if isinstance(request, QueryKRaftVersions):
         assert isinstance(answer, KRaftVersionsResponse)

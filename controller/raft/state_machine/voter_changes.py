@@ -130,10 +130,11 @@ def _add(raft: RaftState, pending: Any, request: AddVoter) -> VoterChangeRespons
 
 
 def handle_versions_response(raft: RaftState, query: QueryKRaftVersions, answer: KRaftVersionsResponse) -> None:
-    """Process the ApiVersions response of the new voter: append a VotersRecord with it, if it is caught up (R-248).
+    """Process the ApiVersions response of the new voter: append a VotersRecord that includes the voter (R-248).
 
-    Otherwise the change fails with REQUEST_TIMED_OUT or INVALID_REQUEST. A response to a query that is not pending any
-    more is ignored.
+    The change fails with REQUEST_TIMED_OUT if the response is an error or the voter is not caught up, and with
+    INVALID_REQUEST if the voter does not support the current kraft.version. Without ``ack_when_committed`` the response
+    NONE is added to `Ready` at the append. A response to a query that is not pending any more is ignored.
     """
     change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
     if change is None or not change.complete_query(query):

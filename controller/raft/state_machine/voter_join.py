@@ -64,7 +64,8 @@ def handle_voter_response(
 ) -> bool:
     """Process the leader's response to a voter change; return False if requests to the leader must back off.
 
-    After a successful update it is not sent again to this leader, and the fetch timeout is restarted.
+    After a successful update, or UNSUPPORTED_VERSION, it is not sent again to this leader, and the fetch timeout is
+    restarted.
     """
     state = raft.state
     if not isinstance(state, RaftFollowerState):

@@ -57,7 +57,7 @@ DEFAULT_METADATA_LOG_CONFIG = MetadataLogConfig()
 
 
 class MetadataStore:
-    """Metadata log, snapshots and quorum-state of one node; only flush and `write_snapshot` may run in a thread."""
+    """Metadata log, snapshots, quorum-state of a node; only flush, state write and `write_snapshot` run in threads."""
 
     def __init__(
         self,
@@ -153,11 +153,14 @@ class MetadataStore:
 
     @property
     def persisted_hard_state(self) -> HardState:
-        """Epoch, leader, vote and voter state as last written to quorum-state."""
+        """Epoch, leader, vote and voter state as read from quorum-state or last passed to `prepare_state_write`."""
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """Return the hard state for the start, as persisted; a static voter with an empty directory is NEWBORN."""
+        """Return the persisted hard state for the start; without other static voters it is GROWN.
+
+        A static voter with an empty directory (no quorum-state, log or snapshot) is NEWBORN.
+        """
         if len(quorum.static_voters) < 2:
             # no other voter has a state to lose
             return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
@@ -184,7 +187,8 @@ class MetadataStore:
         """Return the voter sets in the log; without any, static voters, those in quorum-state, or this node (R-237).
 
         Raises:
-            IncompatibleQuorum: this node is no voter, or has no address of another one, and no bootstrap servers.
+            IncompatibleQuorum: there are no bootstrap servers, and another voter has no address, or this node is no
+                voter and there are no static voters.
         """
         me = self.local_replica
         last_known = self._state.preserved_fields.get("currentVoters") if self._state.data_version == 0 else None
@@ -239,7 +243,7 @@ class MetadataStore:
             return file.pread(min(max(0, max_bytes), MAX_READ_BYTES), position)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Return whole batches from ``offset`` on for another replica, committed or not, at least one (R-219).
+        """Return whole batches from ``offset`` on for another replica, committed or not; empty only at the end (R-219).
 
         Raises:
             ProtocolError: a batch is damaged; OSError: disk failure.
@@ -296,11 +300,7 @@ class MetadataStore:
         self.quorum_records.truncate(offset)
 
     def truncate_to_snapshot(self, name: SnapshotId, snapshot: SnapshotContents, now_ms: int) -> None:
-        """Replace the log by a downloaded snapshot of the leader (R-235).
-
-        Raises:
-            OSError: the disk failed.
-        """
+        """Replace log and snapshots by a downloaded snapshot of the leader (R-235); an OSError is a disk failure."""
         self.log.truncate_fully_and_start_at(name.end_offset, now_ms)
         for old in self.snapshots:
             if old != name:

@@ -66,7 +66,8 @@ class QuorumRecords:
     def records_for_new_leader(self, me: ReplicaKey, endpoints: tuple[ListenerEndpoint, ...]) -> tuple[Message, ...]:
         """Return the control records that node ``me`` appends first as a new leader (R-243); empty if none is needed.
 
-        These are the records of the bootstrap snapshot, or a VotersRecord with this node's changed ``endpoints``.
+        These are kraft.version and voters while they are only in the bootstrap snapshot, or if this node's
+        ``endpoints`` in the voters have changed.
         """
         offset, voters = self._voters[-1]
         if voters is None or self.kraft_version < 1:
