@@ -39,9 +39,9 @@ def alter_partition(
     """Return the records and response of AlterPartition, as a job (R-291, R-292).
 
     The row of a partition has the new leader, leader epoch, ISR and partition epoch, the current ones if nothing
-    changes, or an error; NEW_LEADER_ELECTED if the change made another broker the leader. A sender that is not
-    registered with its broker epoch gets STALE_BROKER_EPOCH for the request. ``static``: settings of this node's
-    configuration.
+    changes, or an error; NEW_LEADER_ELECTED if the change, which has a record then too, made another broker the leader.
+    A sender that is not registered with its broker epoch gets STALE_BROKER_EPOCH for the request. ``static``: settings
+    of this node's configuration.
     """
     if not request.topics:
         return ControllerResult(AlterPartitionResponse())

@@ -162,9 +162,10 @@ def _image_without_directories(
 def _offline_directory_records(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, offline_dirs: Collection[bytes]
 ) -> Job[list[Message]]:
-    """Return the records for a broker's newly offline directories, as a job; none if there is no such one (R-290).
+    """Return the records for a broker's newly offline directories, as a job; empty if there is none (R-290).
 
-    The broker leaves the ISR of the partitions there, which get another leader, or none.
+    The broker leaves the ISR of the partitions there, which get another leader, or none. ``static``: settings of this
+    node's configuration.
     """
     gone = {d for d in broker.log_dirs if d in offline_dirs}
     if not gone:
@@ -204,7 +205,8 @@ def process_heartbeat(
 
     A broker that may shut down loses its session at once, so that it can register again without a timeout. A broker
     epoch that is not the current one gets STALE_BROKER_EPOCH, too many cordoned directories INVALID_REQUEST; nothing
-    changes then.
+    changes then. Sessions are not extended here but on arrival, by `BrokerHeartbeatTracker.touch`. ``contacts`` and
+    ``leases`` change when the job runs, before the records are written.
 
     Args:
         image: Current metadata, which is not changed.

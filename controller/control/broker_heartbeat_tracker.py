@@ -33,7 +33,10 @@ class BrokerHeartbeatTracker:
         self._last_contact_ms = {(b.broker_id, b.broker_epoch): now_ms for b in live}
 
     def touch(self, broker_id: int, broker_epoch: int, now_ms: float) -> None:
-        """Start or renew a session by a heartbeat on arrival, before it waits in the controller's queue (R-276)."""
+        """Start or renew a session by a heartbeat on arrival, before it waits in the controller's queue (R-276).
+
+        Broker id and epoch are not checked: a session of another epoch than the registered one has no effect.
+        """
         self._last_contact_ms[(broker_id, broker_epoch)] = now_ms
 
     def remove(self, broker_id: int, broker_epoch: int) -> None:

@@ -243,7 +243,7 @@ def create_topics(
     """Return the records and response of CreateTopics, as a job; a request that is too large is rejected as a whole.
 
     Otherwise each topic has its own error in the response. With ``validate_only`` there are no records. The partitions
-    are charged to the requester's quota.
+    are charged to the requester's quota, also with ``validate_only``; a topic that exceeds it gets its error.
     """
     response = CreateTopicsResponse(topics=response_array(CreateTopicsResponse, version))
     records: list[Message] = []

@@ -93,6 +93,7 @@ def create_partitions(
     """Return the records and response of CreatePartitions, as a job; one that is too large fails as a whole.
 
     Otherwise each topic has its own error in the response. With ``validate_only`` there are no records.
+    ``charge_quota`` charges new partitions also then; if it raises ProtocolError, the topic gets that error.
     """
     response = CreatePartitionsResponse(results=response_array(CreatePartitionsResponse, version))
     records: list[Message] = []

@@ -122,7 +122,7 @@ def replace_lost_replicas(
 
     Only for partitions with a leader and without an active reassignment; unregistered brokers count as lost at once.
     The limit is ``auto.replica.recovery.after.ms``; nothing is done if it is missing or 0. The response is True if
-    there are more.
+    `MAX_MOVES_PER_RUN` was reached, so that there may be more.
 
     ``absences``: since when brokers have been fenced, which is updated. ``now_ms``: monotonic.
     """

@@ -149,7 +149,8 @@ def update_features(
     """Return the records and response of UpdateFeatures, as a job; all updates are applied, or none.
 
     Each update is validated against the levels after the ones before it; the first invalid one rejects the request with
-    INVALID_UPDATE_VERSION. With ``validate_only`` there are no records.
+    INVALID_UPDATE_VERSION. With ``validate_only`` there are no records. kraft.version is only validated here: its
+    record is a control record of the quorum.
     """
     levels = {**image.features, KRAFT_VERSION: me.kraft_version}
     wanted: dict[str, FeatureUpdateKey] = {}
