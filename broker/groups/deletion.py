@@ -57,8 +57,8 @@ def delete_group(kinds: GroupStore, pending: Any, group_id: str) -> GroupEffects
     """Return the effects that delete an empty group of any type: its tombstones, and an error code as the reply.
 
     The error code is NONE, NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND; on an error no record is written. The persister must
-    have deleted the share state of a share group before (`start_group_deletion`). New share state
-    may be initialized again from now on, also after an error. ``pending``: request of the reply.
+    have deleted the share state of a share group before (`start_group_deletion`). New share state may be
+    initialized again from now on, also after an error. ``pending``: request of the reply.
     """
     fx = GroupEffects()
     classic, share = kinds.classic_groups.groups.get(group_id), kinds.find_share_group(group_id)
@@ -94,8 +94,8 @@ def delete_offsets(kinds: GroupStore, pending: Any, group_id: str, partitions: l
     """Return the effects that delete offsets of a group, by (topic, partition), in topics it does not subscribe to.
 
     The reply to ``pending`` is the set of those of the topics that it subscribes to, whose offsets are retained (filled
-    while the effects are written), or a `ProtocolError`:
-    GROUP_ID_NOT_FOUND for an unknown or share group, NON_EMPTY_GROUP for members of another protocol type.
+    while the effects are written), or a `ProtocolError`: GROUP_ID_NOT_FOUND for an unknown or share group,
+    NON_EMPTY_GROUP for members of another protocol type.
     """
     fx = GroupEffects()
     classic = kinds.classic_groups.groups.get(group_id)

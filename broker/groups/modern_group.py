@@ -198,7 +198,7 @@ def run_update_with_hashes(
         groups: groups of the type by id, in which the group is looked up after a continuation, to finish its counting.
         group_id: id of the group.
         topics: cache of the topic hashes.
-        names: topics that the update reads, in several collections.
+        names: topics that the update reads, in several collections; iterated more than once.
         fx: effects to which the update is applied.
         update: the update.
     """

@@ -29,12 +29,14 @@ def validate_offset_commit(
 ) -> None:
     """Check that the member epoch of a commit is current, or not older than the assignment of each committed partition.
 
-    A request without a member is allowed while the group has no members, and in a transaction (``txn``). ``epoch``:
-    member epoch or generation of the request, negative if omitted; ``version``: API version, which must be 9 or later
-    unless the member uses the classic protocol.
+    A request without an epoch is allowed while the group has no members; in a transaction (``txn``) also one without
+    epoch, member id and instance id. ``epoch``: member epoch or generation of the request, negative if omitted;
+    ``version``: API version, which must be 9 or later outside of a transaction, unless the member uses the classic
+    protocol.
 
     Raises:
-        ProtocolError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+        ProtocolError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION; STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION for a
+            transaction or a member with the classic protocol.
     """
     if epoch < 0 and (not group.members or (txn and epoch == -1 and not member_id and instance_id is None)):
         return

@@ -383,7 +383,7 @@ class GroupStateMachine:
             self.classic_groups.groups[group_id] = ClassicGroup(group_id)
 
     def replay_pending(self, offset: int, producer_id: int, record: GroupRecord) -> None:
-        """Replay a record of an open transaction: an offset commit becomes a pending offset."""
+        """Replay a record of an open transaction: an offset becomes pending; any other record is applied at once."""
         key, value = record
         if not isinstance(key, offset_records.OffsetCommitKey):
             self.replay(offset, record)

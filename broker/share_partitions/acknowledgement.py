@@ -270,7 +270,8 @@ def _is_acquired_by(state: InFlightState, member_id: str) -> bool:
 def complete_changes(share: SharePartition, changes: RecordStateChanges, now_ms: int, *, written: bool) -> bool:
     """Complete pending changes (``written``) or roll them back; return True if the start offset advanced.
 
-    ``now_ms``: time of the monotonic clock; a rolled-back record whose lock has expired becomes available.
+    ``now_ms``: time of the monotonic clock; a rolled-back record whose lock has expired becomes available, or archived
+    at the delivery count limit.
     """
     for row in changes.changes:
         for first, last, state in row.runs():
@@ -299,8 +300,8 @@ def _is_locked(state: InFlightState) -> bool:
 def expire_locks(share: SharePartition, now_ms: int) -> list[PersisterStateBatch]:
     """Release the records whose acquisition lock has expired at ``now_ms`` (monotonic clock); return what to write.
 
-    The change is final at once, also if the write of the returned state batches fails. After the write the caller calls
-    `advance_start_offset`.
+    Records with a pending change are left out. The change is final at once, also if the write of the returned state
+    batches fails. After the write the caller calls `advance_start_offset`.
     """
     out: list[PersisterStateBatch] = []
     touched: dict[int, InFlightBatch] = {}

@@ -49,7 +49,8 @@ VALID_PREVIOUS_STATES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
 class GroupRequest(NamedTuple):
     """Event: request of a group member, such as JoinGroup or ConsumerGroupHeartbeat, with its API version and client.
 
-    ``new_member_id``: random suffix for the member id if the coordinator assigns one.
+    ``new_member_id``: random UUID for a member id that the coordinator assigns: its suffix in a classic group, else the
+    whole id.
     """
 
     pending_request: Any
@@ -158,8 +159,8 @@ class ClassicGroup:
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Return True if a member with this protocol type and these protocols may join the group.
 
-        A group in state Empty requires only a type and a protocol; else the type must be the group's, and all present
-        members must support one of the protocols.
+        A group in state Empty requires only a type and a protocol; else the type must be the group's, and one of the
+        protocols must be supported by all present members.
         """
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)

@@ -44,7 +44,7 @@ class ClassicGroups:
         """True once the shard is loaded: records that are replayed from then on were written by this broker."""
 
     def replay(self, key: offset_records.GroupMetadataKey, value: offset_records.GroupMetadataValue | None) -> None:
-        """Replay a group metadata record; None as ``value`` is a tombstone, which removes the group."""
+        """Replay a group metadata record as hard state; None as ``value`` is a tombstone, which removes the group."""
         if value is None:
             self.persisted_groups.pop(key.group, None)
             self.groups.pop(key.group, None)

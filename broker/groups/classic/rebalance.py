@@ -359,7 +359,7 @@ def _maybe_elect_new_leader(group: ClassicGroup) -> bool:
 
 
 def on_sync_timeout(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
-    """Remove the members that did not send SyncGroup in time, and start another rebalance."""
+    """Remove the members that did not send SyncGroup in time and start another rebalance; nothing if all have sent."""
     if group.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
         return
     if group.pending_sync_members:

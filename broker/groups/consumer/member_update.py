@@ -99,7 +99,8 @@ class MemberUpdate(NamedTuple):
     def new_epoch(self, fx: GroupEffects) -> Generator[None, None, tuple[int, bool]]:
         """Add the record of a new group epoch to ``fx`` if subscriptions or topics changed, as a job.
 
-        Return the group epoch, and whether all members have the same subscription.
+        The tombstone of an old partition metadata record (type 4) is added, too. Return the group epoch, and whether
+        all members have the same subscription.
         """
         group, old, new = self.group, self.member, self.updated
         names = yield from group.subscribed_topics_after(old, new)

@@ -44,7 +44,7 @@ def reconcile(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> Consum
     ``member`` itself is not modified.
 
     Raises:
-        ProtocolError: FENCED_MEMBER_EPOCH: the member's state is unknown.
+        ProtocolError: FENCED_MEMBER_EPOCH: the member's state is unknown, and it may still own partitions.
     """
     match member.state:
         case ConsumerMemberState.STABLE:

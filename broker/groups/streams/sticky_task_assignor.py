@@ -169,8 +169,8 @@ class _StickyAssignment:
     def assign_active(self) -> Generator[None, None, None]:
         """Assign the active tasks, as a job.
 
-        A task is assigned to its previous active member, else to a previous standby member, else to the least loaded
-        member.
+        A task is assigned to its previous active member, else to a previous standby member (each only below the quota),
+        else to the least loaded member.
         """
         left: list[_Task] = []
         for tasks in self._by_partition(stateful=False):
@@ -231,8 +231,8 @@ class _StickyAssignment:
     def assign_standby(self) -> Generator[None, None, None]:
         """Assign the standby tasks, never two of a task in one process, as a job.
 
-        A task is assigned to its previous active member, else to a previous standby member, else to the least loaded
-        member.
+        A task is assigned to its previous active member, else to a previous standby member (each only below the quota),
+        else to the least loaded member. There are fewer replicas if no process is left without the task.
         """
         rounds = list(self._by_partition(stateful=True))
         later: dict[str, list[tuple[_Task, int]]] = {name: [] for name in reversed(self._spec.subtopologies)}
