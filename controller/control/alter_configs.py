@@ -374,7 +374,7 @@ def alter_configs(
 def incremental_alter_configs(
     image: MetadataImage, request: IncrementalAlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
-    """Return records (none with ``validate_only``) and response of IncrementalAlterConfigs, as a job."""
+    """Return records and response of IncrementalAlterConfigs as a job; ``validate_only``, limits: `alter_configs`."""
     row, response = IncrementalAlterConfigsResourceResponse, IncrementalAlterConfigsResponse()
     return _alter(image, request, defaults, _alter_resource, row, response, version)
 

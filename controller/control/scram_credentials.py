@@ -82,7 +82,10 @@ def credential_record(
 
 
 def alter_scram_credentials(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> ControllerResultSteps:
-    """Return the records and response of AlterUserScramCredentials, as a job; the response has one row per user."""
+    """Return the records and response of AlterUserScramCredentials, as a job; the response has one row per user.
+
+    If the records do not fit into one batch, each row has the error of that, and there are no records.
+    """
     wrong: dict[str, ScramError] = {}
     fine: dict[str, Message] = {}
     try:

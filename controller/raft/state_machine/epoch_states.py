@@ -185,8 +185,8 @@ class RaftLeaderState:
     def update_voters(self, voters: tuple[ReplicaKey, ...], check_quorum_deadline_ms: float) -> None:
         """Adapt replica progress and check quorum to the new voter set ``voters``.
 
-        Progress that is stored without a directory id moves to the voter's full key. A sole voter has no check quorum
-        deadline; if it had been the only one before, ``check_quorum_deadline_ms`` (monotonic) is set.
+        Progress that is stored without a directory id moves to the voter's full key. With one voter there is no check
+        quorum deadline; with more after only one before, it is ``check_quorum_deadline_ms`` (monotonic).
         """
         for voter in voters:
             unnamed = self.replicas.pop(ReplicaKey(voter.id), None)

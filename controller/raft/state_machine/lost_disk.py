@@ -108,10 +108,10 @@ def epoch_query(raft: RaftState, peer: int) -> Vote | None:
 
 
 def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> LeaderResponse:
-    """Record that voter ``peer`` has responded since the start, and clear its backoff; return the response.
+    """Record that voter ``peer`` has responded since the start; return the response.
 
-    A response may have this node as the leader it was before the disk was lost: then a quorum existed (recovery
-    starts), and the returned response has the leader id -1.
+    As Follower and Unattached, also clear the backoff of ``peer``. A response may have this node as the leader it was
+    before the disk was lost: then a quorum existed (recovery starts), and the returned response has the leader id -1.
     """
     raft.responded_voters.add(peer)
     if isinstance(raft.state, RaftFollowerState | UnattachedState):

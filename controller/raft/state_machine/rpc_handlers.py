@@ -196,7 +196,8 @@ def handle_failure(raft: RaftState, peer: int, request: RaftRequest) -> None:
 def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: ErrorCode) -> None:
     """Process an error for a whole request: as a failure, except for UNSUPPORTED_VERSION.
 
-    Then a pre-vote becomes a vote in a new epoch at once (R-207), and UpdateRaftVoter is not sent again.
+    With UNSUPPORTED_VERSION a pre-vote becomes a vote in a new epoch at once (R-207), and UpdateRaftVoter is not sent
+    again to this leader.
     """
     is_pre_vote = isinstance(request, Vote) and request.pre_vote and request.epoch == raft.epoch
     if is_pre_vote and isinstance(raft.state, ProspectiveState) and error == ErrorCode.UNSUPPORTED_VERSION:

@@ -50,7 +50,7 @@ MAX_READ_BYTES = 1024 * 1024
 
 
 class IncompatibleQuorum(Exception):
-    """The quorum does not include this node and no address of it is known, or has an unsupported metadata.version."""
+    """Quorum that this node cannot join: voters without an address, or an unsupported metadata.version."""
 
 
 DEFAULT_METADATA_LOG_CONFIG = MetadataLogConfig()
