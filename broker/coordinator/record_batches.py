@@ -1,7 +1,7 @@
 """Record batches of a coordinator: encoding of an event's records, and replay from the log.
 
-Batches have at most ``max.message.bytes``. The records of a transaction are one batch; a transaction ends with a
-marker.
+Batches have at most ``max.message.bytes``. The records of one event in a transaction are one batch of any size; a
+transaction ends with a marker.
 
 Source: ``CoordinatorRuntime.java``, ``CoordinatorLoaderImpl.java`` (apache/kafka 4.3.1).
 """

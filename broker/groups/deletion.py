@@ -1,4 +1,4 @@
-"""DeleteGroups and OffsetDelete for groups of all types, and deletion of the offsets of deleted topics.
+"""DeleteGroups for groups of all types, OffsetDelete (not for share groups), and the offsets of deleted topics.
 
 Source: ``GroupMetadataManager.deleteGroup``, ``OffsetMetadataManager.deleteOffsets`` (apache/kafka 4.3.1).
 

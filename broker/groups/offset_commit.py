@@ -1,4 +1,4 @@
-"""OffsetCommit and TxnOffsetCommit for groups of all types.
+"""OffsetCommit and TxnOffsetCommit for groups of all types; those for share groups are rejected.
 
 Source: ``OffsetMetadataManager.commitOffset``, ``commitTransactionalOffset`` (apache/kafka 4.3.1).
 """

@@ -1,7 +1,8 @@
 """Decision on EndTxn by the transaction's state and the producer epoch.
 
-There are separate tables for the two versions of the protocol. A retry after a lost response succeeds. With an epoch
-for each transaction (KIP-890) a retry is recognised by its epoch, else only by the outcome.
+There are separate tables for the two versions of the protocol. A retry after a lost response succeeds once the
+transaction is completed, and gets CONCURRENT_TRANSACTIONS before. With an epoch for each transaction (KIP-890) a retry
+is recognised by its epoch, else only by the outcome.
 
 Source: ``TransactionCoordinator.endTransactionWithTV1``, ``endTransaction`` (apache/kafka 4.3.1).
 """

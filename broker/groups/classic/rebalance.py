@@ -1,7 +1,8 @@
 """Rebalance of a classic group.
 
-Each function changes the group and adds records, replies and timers to the `Effects`. Timers: ``("join", group)`` ends
-the join phase, ``("sync", group)`` ends the wait for SyncGroup, ``("session", group, member)`` expires a member.
+Functions with ``fx`` add records, replies and timers to these effects, and may change the group at once. Timers:
+``("join", group)`` ends the join phase, ``("sync", group)`` the wait for SyncGroup, ``("session", group, member)``
+expires a member.
 
 Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/kafka 4.3.1).
 

@@ -1,4 +1,4 @@
-"""Parser of the batches in a Fetch response of the metadata log; truncated or corrupt batches are left out.
+"""Parser of the batches in a Fetch response of the metadata log, up to the first truncated or corrupt one.
 
 Source: ``KafkaRaftLog.appendAsFollower``, ``KafkaRaftClient.appendAsFollower`` (apache/kafka 4.3.1).
 """
