@@ -125,7 +125,7 @@ def build_batches(
 
     Records outside of a transaction are split into batches of at most ``limit_bytes``, unless one record is larger; the
     records of a transaction, and a marker, are one batch each. The caller appends and replays a batch before the next.
-    ``encoded``: keys and values of ``fx.records``.
+    ``encoded``: keys and values of ``fx.records``; ``now_ms``: timestamp of the records (wall clock).
 
     Raises:
         WireError: a record does not fit its schema.

@@ -38,8 +38,8 @@ def prepare_add_partitions(
 ) -> TransactionMetadata | None:
     """Return the transaction in state Ongoing with added partitions; None if it is ongoing and has them already.
 
-    An idle transactional id starts a transaction at ``now_ms``. ``client_version``: transaction.version of the
-    producer.
+    An idle transactional id starts a transaction at ``now_ms`` (wall clock). ``client_version``: transaction.version of
+    the producer.
     """
     if txn.state is S.ONGOING and partitions <= txn.partitions:
         return None

@@ -1,5 +1,7 @@
 """Transitions that end a transaction: to PrepareCommit or PrepareAbort, and to CompleteCommit or CompleteAbort.
 
+``now_ms``: wall clock.
+
 Source: ``TransactionMetadata.prepareAbortOrCommit``, ``prepareComplete``, ``prepareFenceProducerEpoch`` (apache/kafka
 4.3.1).
 

@@ -1,5 +1,7 @@
 """Transitions of a transactional id by InitProducerId: a new producer, or recovery after an error (KIP-360).
 
+``now_ms``: wall clock.
+
 Source: ``TransactionCoordinator.handleInitProducerId``, ``prepareInitProducerIdTransit``,
 ``TransactionMetadata.prepareIncrementProducerEpoch`` (apache/kafka 4.3.1).
 

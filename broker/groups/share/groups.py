@@ -140,8 +140,9 @@ class ShareGroups(AssignedGroups[ShareGroup]):
     def on_initialized(self, pending: Any, group_id: str, partitions: TopicIdPartitions, *, done: bool) -> GroupEffects:
         """Return the effects of an initialization's result from the persister (``done``: success); the reply is True.
 
-        The partitions are removed from the initializing ones and, on success, added to the initialized ones.
-        Partitions that are no longer initializing are ignored: their state may have been deleted meanwhile.
+        ``pending``: request of the reply. The partitions are removed from the initializing ones and, on success, added
+        to the initialized ones. Partitions that are no longer initializing are ignored: their state may have been
+        deleted meanwhile.
         """
         fx = GroupEffects(replies=[RequestReply(pending, True)])
         for topic in partitions:

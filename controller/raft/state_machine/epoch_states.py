@@ -201,7 +201,7 @@ class RaftLeaderState:
     def update_replica_progress(self, fetch: Fetch, end: int, now_ms: float, voters: VoterSetHistory) -> None:
         """Record the offset of a replica's fetch as its end offset, and the time; a new observer is added.
 
-        ``end``: log end offset of the leader. A fetch without a replica id (-1) is ignored.
+        ``end``: log end offset of the leader; ``now_ms``: monotonic. A fetch without a replica id (-1) is ignored.
         """
         if fetch.replica.id < 0:
             return

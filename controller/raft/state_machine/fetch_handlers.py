@@ -34,7 +34,7 @@ def handle_fetch(raft: RaftState, pending: Any, request: Fetch) -> None:
 
     A valid one updates the replica's progress and the check quorum, and may advance the high watermark (R-217 to
     R-221). The response has an error, a diverging epoch, a snapshot id, or the offset from which the driver reads
-    records.
+    records. ``pending``: object of `RequestReceived` that the response names.
     """
     state = raft.state
     error = fetch_error(request, raft.epoch, leads=isinstance(state, RaftLeaderState))
@@ -74,6 +74,7 @@ def handle_fetch_snapshot(raft: RaftState, pending: Any, request: FetchSnapshot)
     """Respond to a FetchSnapshot with the position from which the driver reads bytes, or an error (R-234).
 
     Errors: of the epoch, SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE. A valid one counts as a fetch for the check quorum.
+    ``pending``: as for `handle_fetch`.
     """
     state, there = raft.state, request.size_bytes >= 0 and request.snapshot[0] > 0
     error = leader_error(request.epoch, raft.epoch, leads=isinstance(state, RaftLeaderState))

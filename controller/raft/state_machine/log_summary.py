@@ -15,7 +15,10 @@ from ottla.wire.messages.control_records import VotersRecord, VotersRecordVoter
 
 
 class LogSummary:
-    """Start offset, end offset (exclusive), epoch start offsets and snapshots of the metadata log."""
+    """Start offset, end offset (exclusive), epoch start offsets and snapshots of the metadata log.
+
+    ``epochs``: (epoch, offset of its first record), ascending; ``snapshots``: ids (end offset, epoch).
+    """
 
     def __init__(
         self,

@@ -68,7 +68,8 @@ def handle_event(raft: RaftState, event: RequestReceived | ResponseReceived | Re
 def handle_request(raft: RaftState, pending: Any, request: RaftRequest) -> None:
     """Process a request of another node: add its response to `Ready`, and change the state as the request requires.
 
-    A fetch or voter change may get its response in a later step.
+    A fetch or voter change may get its response in a later step. ``pending``: object of `RequestReceived` that the
+    response names.
     """
     match request:
         case Vote():

@@ -57,7 +57,7 @@ def handle_voter_request(
     """Start a voter change, or apply it at once; add the response to `Ready` unless a commit must come first.
 
     AddRaftVoter and RemoveRaftVoter are completed in a later step. A node that is not the leader responds with an
-    error.
+    error. ``pending``: object of `RequestReceived` that the response names.
     """
     maybe_complete_change(raft)
     match request:

@@ -2,6 +2,7 @@
 
 At a start the newest readable snapshot is loaded. All records below its end offset were committed and flushed before it
 was written: its end offset is the log's recovery point, and only the log from there on is read.
+``now_ms``: wall clock.
 
 Source: ``KafkaRaftLog.java``, ``MetadataLogConfig.java``, ``Snapshots.java`` (apache/kafka 4.3.1).
 """
