@@ -265,7 +265,7 @@ class Cluster(ClusterFaultControls):
 
         Raises:
             ClusterFailed: the cluster runs already, or a node failed to start; the other nodes are then stopped.
-            StorageFormatError, CorruptFile, OSError: a directory belongs to another cluster, or cannot be used.
+            StorageFormatError, CorruptFile, OSError: a directory of another cluster, or a file or certificate failed.
         """
         if any(node.pid is not None for node in self.nodes):
             raise ClusterFailed("the cluster runs already")
@@ -283,10 +283,13 @@ class Cluster(ClusterFaultControls):
         return self
 
     def _secure(self) -> None:
-        """Create certificates and a user for all nodes, or read the ones that an earlier start created.
+        """Create certificates and one user for all nodes, or read those of an earlier start.
+
+        Do nothing if neither TLS nor SASL is wanted.
 
         Raises:
-            ClusterFailed: the nodes were formatted without security, or the setup cannot be created.
+            ClusterFailed: the nodes were formatted without security, or the mechanism or stored authority is invalid.
+            InvalidTlsConfig, OSError: certificates cannot be created, or a file cannot be read or written.
         """
         if not self._tls and not self._mechanism:
             return

@@ -143,7 +143,7 @@ class FaultHandle:
         """Request the present state of the fault from the node, store it in `described`, and return this handle.
 
         Raises:
-            FaultRejected: the fault was removed.
+            FaultRejected: the fault was removed, or the node was started again; FaultsDisabled: it does not run.
         """
         every = self._call("GET", "/faults")["faults"]
         found = next((each for each in every if each["id"] == self.id), None)
@@ -154,12 +154,22 @@ class FaultHandle:
 
     @property
     def calls(self) -> int:
-        """Number of calls that matched the fault, requested from the node; after `remove`, that at that time."""
+        """Number of calls that matched the fault, requested from the node; after `remove`, that at that time.
+
+        Raises:
+            FaultRejected: the fault was removed otherwise, or the node was started again; FaultsDisabled: it does not
+                run.
+        """
         return self._count("calls")
 
     @property
     def applied(self) -> int:
-        """Number of calls that the fault was applied to, requested from the node; after `remove`, that at that time."""
+        """Number of calls that the fault was applied to, requested from the node; after `remove`, that at that time.
+
+        Raises:
+            FaultRejected: the fault was removed otherwise, or the node was started again; FaultsDisabled: it does not
+                run.
+        """
         return self._count("applied")
 
     def _count(self, name: str) -> int:

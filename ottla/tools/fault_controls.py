@@ -47,6 +47,8 @@ class FaultControls:
     def pause(self) -> None:
         """Stop all network traffic of the node with clients and other nodes until `resume`; connections stay open.
 
+        The fault endpoint responds during the pause.
+
         Raises:
             FaultsDisabled: the node does not run, or runs without ``ottla.faults=true``.
         """
@@ -88,7 +90,10 @@ class AsyncFaultControls:
         return AsyncNodeClock(lambda: self._controls.clock)
 
     async def pause(self) -> None:
-        """Stop all network traffic of the node until `resume`, as `FaultControls.pause`."""
+        """Stop the network traffic of the node with clients and other nodes, as `FaultControls.pause`.
+
+        It stops until `resume`; connections stay open, and the fault endpoint responds.
+        """
         await run_in_thread(self._controls.pause)
 
     async def resume(self) -> None:

@@ -128,7 +128,9 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
-    """Return the content of a client properties file that logs in with the token, without the requester's credentials.
+    """Return the content of a client properties file that logs in with the token, by SCRAM-SHA-512.
+
+    The requester's settings are kept, except its credentials: ``sasl.*``, ``ssl.keystore.*`` and ``ssl.key.*``.
 
     Args:
         raw: the requester's client properties.

@@ -363,7 +363,7 @@ def run(arguments: list[str]) -> int:
         0, also after an action that failed and was reported; 1 without connection; 130 after an interrupt.
 
     Raises:
-        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+        SystemExit: ``--version`` (status 0), ``--help``, no arguments or invalid ones (status 1).
     """
     parser = _parser()
     options = parser.parse(arguments)

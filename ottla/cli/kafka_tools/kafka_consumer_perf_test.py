@@ -165,7 +165,7 @@ def run(arguments: list[str]) -> int:
     """Run ``kafka-consumer-perf-test``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
 
     Raises:
-        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+        SystemExit: ``--version`` (status 0), ``--help``, no arguments or invalid ones (status 1).
     """
     parser = _parser()
     options = parser.parse(arguments)

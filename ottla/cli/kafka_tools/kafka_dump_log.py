@@ -373,7 +373,7 @@ def run(arguments: list[str]) -> int:
     """Run ``kafka-dump-log`` on files of this machine; return exit status 0, or 1 after a failure that is printed.
 
     Raises:
-        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+        SystemExit: ``--version`` (status 0), ``--help``, no arguments or invalid ones (status 1).
     """
     parser = _parser()
     options = parser.parse(arguments)

@@ -225,7 +225,7 @@ def run(arguments: list[str]) -> int:
     """Run ``kafka-producer-perf-test``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
 
     Raises:
-        SystemExit: ``--help`` (status 0) or invalid arguments (status 1).
+        SystemExit: ``--help`` or no arguments (status 0), or invalid arguments (status 1).
     """
     parser = _parser()
     options = parser.parse_args(arguments or ["--help"])

@@ -261,7 +261,7 @@ class _Partition(NamedTuple):
 
 
 async def _partitions(client: ClusterClient, names: list[str], limit: int) -> dict[str, list[Any]]:
-    """Return the DescribeTopicPartitions rows of each topic, from as many requests as needed.
+    """Return the partition rows (DescribeTopicPartitions) of each topic by name, from as many requests as needed.
 
     ``limit``: maximum number of partitions in a response.
 
@@ -324,7 +324,7 @@ def run(arguments: list[str]) -> int:
     """Run ``kafka-topics``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
 
     Raises:
-        SystemExit: ``--version`` (status 0), ``--help`` or invalid arguments (status 1).
+        SystemExit: ``--version`` (status 0), ``--help``, no arguments or invalid ones (status 1).
     """
     parser = _parser()
     options = parser.parse(arguments)
