@@ -89,6 +89,8 @@ def explain(cls: type) -> Explanation:
 def resolve_path(cls: type[Message], path: str) -> tuple[type[Message], str]:
     """Return the message class and the field name at the end of a path of `interpreter.Trace`.
 
+    Parts of the path that are no field are ignored; without any field the name is empty.
+
     Args:
         cls: The message class in which the path begins.
         path: Such as ``topics[0].partitions.count``; the count of an array belongs to the array's field, and the

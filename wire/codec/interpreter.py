@@ -163,10 +163,11 @@ class MessageDecoder:
     ) -> int:
         """Read the tagged fields of a struct into ``values`` by name; return the position after them.
 
-        Tags that are not in ``known`` are skipped.
+        Tags that are not in ``known`` are skipped. ``path``: that of the struct for trace and errors; empty for a message.
 
         Raises:
-            WireError: more than `MAX_UNKNOWN_TAGS` unknown tags, or a size does not fit its field.
+            WireError: more tagged fields than `MAX_UNKNOWN_TAGS` and one for each of ``known``, or a size does not fit
+                its field.
         """
         start = pos
         count, pos = read_uvarint(buf, pos)

@@ -166,7 +166,7 @@ class Message(msgspec.Struct, gc=False):
 
 
 class FieldSpec(NamedTuple):
-    """Field of a message as codecs use it: type, parsed version ranges and default value."""
+    """Field of a message as codecs use it: its name, the attributes of its `WireType` and its default value."""
 
     name: str
     kind: str

@@ -281,7 +281,10 @@ def _check_lz4(data: Buffer) -> ErrorCode:
 
 
 class ZstdFrameHeader(NamedTuple):
-    """Fields of a zstd frame header that are needed for decompression."""
+    """Fields of the header of a zstd frame with content, or of a skippable frame, that are needed to read it.
+
+    ``content_bytes``: decompressed size; None if the header does not state it, and for a skippable frame.
+    """
 
     header_bytes: int
     skipped_bytes: int | None
