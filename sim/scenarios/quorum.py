@@ -152,7 +152,10 @@ def is_vote_granted(request: Any, answer: Any) -> bool:
 
 
 class UnrestrictedStopPolicy(StopPolicy):
-    """Policy without limits: a quorum syncs all it responds with, so that a power cut may lose no data."""
+    """Policy for a quorum, which syncs before it responds: any power cut is allowed, and none excuses lost records.
+
+    `StopPolicy` allows the same, but records the recovery points, above which records may be lost.
+    """
 
     def power_cut(self, host: str, node: Any) -> bool:
         """Return True: any power cut is allowed."""

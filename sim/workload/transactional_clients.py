@@ -140,10 +140,13 @@ class TransactionalClient(SimClient):
         self.simulation.trace_event(f"{self.name} has producer {self.producer_id} epoch {self.epoch}")
 
     async def write(self, place: HistoryPartition, values: list[int]) -> int:
-        """Write one batch of the transaction until it is acknowledged; return the offset of its first record.
+        """Write one batch of the transaction, retried until acknowledged; return the offset of its first record.
+
+        In version 1 of the protocol the partition is added to the transaction before. After an error the batch may
+        have been appended. ``values``: one for each record.
 
         Raises:
-            ProducerFenced, TransactionBroken.
+            ProducerFenced: a code of `FENCED_ERRORS`; TransactionBroken: a code of `ABORTABLE_ERRORS`.
         """
 
         async def once() -> int:
