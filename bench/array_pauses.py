@@ -89,7 +89,11 @@ def settings_of(port: int, controller_port: int) -> dict[str, str]:
 
 
 def start_node(start: Start, where: Path) -> MeasuredNode:
-    """Format and start a node below ``where`` by ``start``, with topics and all coordinators, and return it."""
+    """Format and start a node below ``where`` by ``start``, create topics and the coordinators' topics, and return it.
+
+    Raises:
+        CalledProcessError: the format failed; further errors are those of ``start`` and of the client.
+    """
     port, controller_port = free_port(), free_port()
     settings = settings_of(port, controller_port)
     file = where / "server.properties"

@@ -67,7 +67,10 @@ class LazyImport(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Measured cost of an import: processor time, and memory in units of 1,024 bytes."""
+    """Measured cost of an import: processor time in ms, and memory that it adds, in units of 1,024 bytes.
+
+    `UNKNOWN`, with -1 for both, if the library is not installed.
+    """
 
     ms: float
     kb: int

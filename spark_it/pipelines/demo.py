@@ -25,7 +25,9 @@ PROGRESS_S = 4.0
 
 
 def start_node(data_dir: Path) -> tuple[subprocess.Popen[str], str]:
-    """Start ``ottla serve`` on a free port; return the process and its ``HOST:PORT`` once it is ready.
+    """Start ``ottla serve`` with console on a free port; return the process and its ``HOST:PORT`` once it is ready.
+
+    The wait for its first line has no time limit.
 
     Raises:
         SystemExit: the node did not start.
