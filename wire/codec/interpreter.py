@@ -163,7 +163,7 @@ class MessageDecoder:
     ) -> int:
         """Read the tagged fields of a struct into ``values`` by name; return the position after them.
 
-        Tags that are not in ``known`` are skipped. ``path``: that of the struct for trace and errors; empty for a message.
+        Tags that are not in ``known`` are skipped. ``path``: path of the struct; empty for a message.
 
         Raises:
             WireError: more tagged fields than `MAX_UNKNOWN_TAGS` and one for each of ``known``, or a size does not fit
