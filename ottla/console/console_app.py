@@ -135,7 +135,10 @@ class Console:
     # ------------------------------------------------------------------ sessions
 
     def session_of(self, request: HttpRequest) -> Session:
-        """Return the session of a request's cookie, or a new one; without a login it has the certificate's user."""
+        """Return the session of a request's cookie, or a new one.
+
+        Without a login its principal is that of the client certificate; without both it is anonymous.
+        """
         session = self.sessions.find(read_cookie(request.headers.get("cookie", ""), self._cookie))
         if session.is_logged_in or request.certificate_subject is None:
             return session
@@ -274,7 +277,10 @@ class Console:
         return self.limit_streams(response, events, request, session)
 
     async def _live_events(self, request: HttpRequest, session: Session) -> AsyncGenerator[bytes, None]:
-        """Yield a page's live block as a server-sent event after each change, until the session ends; then close it."""
+        """Yield a page's live block as a server-sent event after each change, until the login ends.
+
+        An error becomes an event ``problem``. At the end the entry ``close`` of the page's memory is called.
+        """
         page = self._page_request(request, session, request.query)
         try:
             async with aclosing(self._page_events(request, page)) as events:

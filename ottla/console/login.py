@@ -28,7 +28,7 @@ class AuthenticatedUser(NamedTuple):
     principal: str
     mechanism: str
     is_valid: Callable[[], bool]
-    """Returns False once the credential was changed or removed."""
+    """Returns False once the credential was changed or removed; always True for PLAIN."""
 
 
 class PasswordLogin:
@@ -54,7 +54,7 @@ class PasswordLogin:
 
     @property
     def is_required(self) -> bool:
-        """True if a client listener requires SASL, or if all of them require a client certificate."""
+        """True if a client listener requires SASL, or if all of them require a certificate but the console does not."""
         return bool(self._listeners) or self._is_closed
 
     @property

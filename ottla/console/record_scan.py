@@ -42,7 +42,8 @@ class RecordCriteria(NamedTuple):
     """Conditions for a record, all of which must hold; an empty one always holds.
 
     ``key``, ``value`` and ``header_value`` are contained in the key, the value or the header ``header_name``. ``path``
-    (names and indexes) exists in the JSON value, and leads to ``path_value`` exactly if that is not empty.
+    (names and indexes) exists in the JSON value, and leads to ``path_value`` exactly if that is not empty; a value
+    larger than `_MAX_JSON_BYTES` has no path. A condition ``header_value`` needs a name, ``path_value`` a path.
     """
 
     key: bytes = b""

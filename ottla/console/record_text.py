@@ -73,7 +73,7 @@ def format_hex(raw: bytes | None, limit: int = 4096) -> str:
 
 
 def format_raw(raw: bytes, limit: int = SHORT_CHARS) -> str:
-    """Return bytes as hexadecimal digits of up to ``limit`` characters, with their number."""
+    """Return bytes as hexadecimal digits of up to ``limit`` characters, and the number of all bytes."""
     return f"{raw[: limit // 2].hex()}{'…' if len(raw) > limit // 2 else ''} ({len(raw):,} bytes)"
 
 

@@ -26,7 +26,7 @@ async def elect_preferred_leaders(page: PageRequest) -> View:
     These are the first `MAX_ELECTED` partitions whose preferred leader is in the ISR and does not lead.
 
     Raises:
-        InvalidInput: no partition needs an election. ProtocolError: an election failed.
+        InvalidInput: no partition needs an election. ProtocolError: an election failed; others may have succeeded.
     """
     found = [
         (topic.name or "", partition)

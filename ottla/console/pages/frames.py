@@ -109,7 +109,8 @@ async def get_new_frames(page: PageRequest) -> View:
     """Return the live block of the page: the newest captured frames; the first call starts the capture.
 
     Raises:
-        ProtocolError: the session is not authorized. InvalidInput: the connection is closed.
+        ProtocolError: the session is not authorized. InvalidInput: at the first call, the connection is closed, or
+            there is no such API; later the block states that the connection is closed.
     """
     _check_permission(page)
     memory = page.memory

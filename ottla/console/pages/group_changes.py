@@ -106,7 +106,8 @@ async def reset_offsets(page: PageRequest) -> View:
     """Set the offsets of a group as the form requests, if it is confirmed; else return the confirmation page.
 
     Raises:
-        InvalidInput: the group has members, or there is no offset to set. ProtocolError: the coordinator refused it.
+        InvalidInput: the group has members, or there is no offset to set. ProtocolError: the coordinator refused an
+            offset; others may have been set.
     """
     group = await describe_group(page, page.text("id"))
     if group.state not in EMPTY_STATES:

@@ -209,7 +209,7 @@ async def _check_unchanged(page: PageRequest, moves: Sequence[Move]) -> None:
     """Check that each partition still has the replicas of the plan, in any order.
 
     Raises:
-        InvalidInput: one has other replicas.
+        InvalidInput: one has other replicas, or does not exist.
     """
     metadata = await page.client.metadata(sorted({move.topic for move in moves}))
     present = {
@@ -224,7 +224,8 @@ async def apply_rebalance(page: PageRequest) -> View:
     """Begin the reassignments of the form, if it is confirmed; else return the confirmation page.
 
     Raises:
-        InvalidInput: the form is malformed, or the plan is out of date. ProtocolError: a reassignment was refused.
+        InvalidInput: the form is malformed, or the plan is out of date. ProtocolError: a reassignment was refused;
+            others may have begun.
     """
     moves = parse_moves(page.text("moves"))
     await _check_unchanged(page, moves)
