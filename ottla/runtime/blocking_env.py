@@ -68,7 +68,7 @@ class BlockingNetwork:
         raise OSError("a blocking environment has no listeners")
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Open a connection, with TLS if ``tls`` is given, within 30 s.
+        """Open a connection, with TLS if ``tls`` is given; the timeout is 30 s for each address of the host.
 
         Raises:
             OSError: the connection failed, or the certificate is not trusted; InvalidTlsConfig: keys or certificates

@@ -20,7 +20,7 @@ A full collection pauses the event loop for the time it takes to visit all conta
 """
 CHECK_EVERY_S = 60.0
 MEMORY_GROWTH_BYTES = 128 * 1024 * 1024
-"""Growth of the resident memory since the last full collection that triggers the next one."""
+"""Growth of the resident memory, above its minimum since the last triggered collection, that triggers the next one."""
 
 
 def freeze_garbage_collector() -> None:
@@ -33,7 +33,10 @@ def freeze_garbage_collector() -> None:
 
 
 async def collect_as_memory_grows(env: Env) -> None:
-    """Run a full collection whenever the resident memory has grown by `MEMORY_GROWTH_BYTES`; runs until cancelled."""
+    """Run a full collection when the resident memory has grown by `MEMORY_GROWTH_BYTES`; runs until cancelled.
+
+    Checked every `CHECK_EVERY_S`, against the smallest value since the last full collection that was run here.
+    """
     least_bytes: int | None = None
     while True:
         await env.sleep(CHECK_EVERY_S)

@@ -34,7 +34,7 @@ class _JksEntries(NamedTuple):
 def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]:
     """Return the first key of a key store with its certificates as PEM, and the password of the key in this PEM.
 
-    The password is None if the key is not encrypted, as for PKCS12 and JKS.
+    The password is None if the key is not encrypted, as for PKCS12 and JKS. PEM is returned as it is, unchecked.
 
     Raises:
         InvalidTlsConfig: the store is malformed, has no key, or the password is wrong; OSError: the file cannot be
@@ -58,7 +58,7 @@ def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]
 
 
 def load_certificates_pem(store: TlsStore) -> str:
-    """Return the trusted certificates of a trust store as PEM, one after the other.
+    """Return the certificates of a trust store as PEM, one after the other; PEM is returned as it is, unchecked.
 
     Raises:
         InvalidTlsConfig: the store is malformed, or the password is wrong; OSError: the file cannot be read.

@@ -309,7 +309,7 @@ class DescriptorReserve:
 
 
 class DescriptorReservingDisk(RealDisk):
-    """`RealDisk` whose calls release a reserved descriptor and retry when the process has none left."""
+    """`RealDisk` whose calls, except `lock`, release a reserved descriptor and retry when the process has none left."""
 
     def __init__(self, reserve: DescriptorReserve) -> None:
         self._reserve = reserve

@@ -282,6 +282,8 @@ class RealEnv(SystemEnv):
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
         """Run ``work`` in a worker thread, once the pool ``lane`` has a free one, and return its result.
 
+        Once ``work`` has begun, a cancelled task waits for its end.
+
         Raises:
             OSError: EAGAIN, the system starts no more threads.
         """

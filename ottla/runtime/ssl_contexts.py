@@ -22,7 +22,7 @@ _CLIENT_AUTH = {"requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 def server_ssl_context(tls: TlsConfig) -> ssl.SSLContext:
-    """Return the SSL context for connections that a listener accepts.
+    """Return the SSL context for connections that a listener accepts; the first call sets ``sys.unraisablehook``.
 
     Raises:
         InvalidTlsConfig: keys or certificates cannot be used; OSError: a file cannot be read.

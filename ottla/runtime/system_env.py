@@ -21,7 +21,7 @@ def monotonic_s() -> float:
 
 
 def sleep_blocking(seconds: float) -> None:
-    """Block the process for ``seconds``; for processes without an event loop."""
+    """Block the calling thread for ``seconds``; for processes without an event loop."""
     time.sleep(seconds)
 
 
