@@ -156,7 +156,7 @@ class Broker(FaultControls):
         """Start the node, wait until it accepts connections of clients, and return this object.
 
         Raises:
-            BrokerFailed: the node runs already, or cannot start.
+            BrokerFailed: the node runs already, or cannot start; OSError: no temporary directory or child process.
         """
         if self.is_running:
             raise BrokerFailed("the broker runs already")
@@ -283,7 +283,7 @@ class Broker(FaultControls):
             shutil.rmtree(temporary, ignore_errors=True)
 
     def _shut_down(self) -> None:
-        """Stop the thread or the child process of the node, and wait until it has ended; the data stay."""
+        """Stop the node and wait for its end, for a thread up to `START_WITHIN_S`, after which a child is killed."""
         if self._owner_pid != os.getpid():  # in a forked child: owned by the parent process
             self._thread = self._child = self._temporary = None
             return

@@ -162,7 +162,7 @@ class BlockingClient:
         """Create a topic with ``settings`` and wait until its partitions have leaders; -1 selects the broker's default.
 
         Raises:
-            ProtocolError: the topic exists, or a value is refused.
+            ProtocolError: the topic exists, a value is refused, or the new topic has no leaders after about a second.
         """
         text = {
             key: str(value).lower() if isinstance(value, bool) else str(value)
@@ -233,11 +233,11 @@ class BlockingClient:
             key: key of all records.
             headers: headers of all records.
             partition: partition of all records; None selects that of the key as in Kafka's clients (murmur2), or round
-                robin without a key.
+                robin without a key, from the first partition in each call.
             timestamp_ms: timestamp of all records in milliseconds since 1970; None stands for the current time.
 
         Raises:
-            ProtocolError: a batch was refused. TypeError: a key or value is neither bytes nor text nor None.
+            ProtocolError: a batch was refused; earlier ones stay. TypeError: a key or value is not bytes, text or None.
         """
         raw_key = _as_bytes(key)
         raw_headers = tuple((name, _as_bytes(value)) for name, value in (headers or {}).items())

@@ -43,7 +43,7 @@ class DiscoveredCluster(NamedTuple):
     brokers: dict[int, tuple[str, int]]
     """Host and port of each live broker, by node id."""
     live_nodes: frozenset[int]
-    """Node ids of live brokers, and of voters that have fetched within `LIVENESS_TIMEOUT_MS`."""
+    """Node ids of live brokers, and of voters that fetched less than `LIVENESS_TIMEOUT_MS` before the newest fetch."""
     local_address: str
     """IP address of this machine on the connection to the cluster."""
     directories: dict[int, bytes]

@@ -157,6 +157,9 @@ def dump_segment(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
         deep: True for rows of records, too.
 
     A last row of kind ``damage`` stands for bytes at the end that are no batch.
+
+    Raises:
+        WireError: a batch, or with ``deep`` a record, is malformed.
     """
     end = 0
     for position, header in legacy_records.iterate_any_batches(raw):

@@ -13,7 +13,7 @@ from ottla.controller.partitions.reassignment_plan import PlannedPartition
 from ottla.wire.codec.schema import ZERO_UUID
 
 LIVENESS_TIMEOUT_MS = 10_000
-"""Time since its last fetch after which a voter is considered dead."""
+"""Time by which a voter's last fetch is older than the newest of any voter, after which it is considered dead."""
 
 
 class VoterStatus(NamedTuple):
@@ -41,6 +41,7 @@ class ClusterSnapshot(NamedTuple):
     brokers: Mapping[int, bool]
     """Registered brokers by id; True for a live one, False for a fenced one."""
     racks: Mapping[int, str | None]
+    """Racks of live brokers by broker id; None for a broker without a rack."""
     voters: Mapping[int, VoterStatus]
     partitions: Mapping[PlannedPartition, PartitionReplicas]
 

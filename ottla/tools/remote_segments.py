@@ -160,7 +160,8 @@ def extract_segment(store: SegmentStore, disk: Disk, segment: StoredSegment, dir
 
     Raises:
         FileExistsError: a file of the segment exists.
-        RemoteStorageError: the segment cannot be read; OSError: a file cannot be written. No file of it is left.
+        RemoteStorageError: the segment cannot be read; OSError: a file cannot be written. No file of it is left,
+            unless only the leader epochs or the topic id failed.
     """
     metadata, name = segment.metadata, segment.object.name
     identity = metadata.segment_id

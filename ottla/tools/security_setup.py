@@ -184,6 +184,7 @@ def ensure_security_setup(
 ) -> SecuritySetup:
     """Return the security setup stored in a data directory; for a new directory create and store it.
 
+    A stored setup keeps its protocol and mechanism, whatever ``tls`` and ``mechanism`` are.
     If the file of the CA certificate is missing, it is written again with a new certificate of the node, by the
     authority in `JOIN_FILE` or else by a new one; the credentials stay the same.
 
@@ -196,7 +197,8 @@ def ensure_security_setup(
             attempt with those of another cluster can be repeated; None creates new ones.
 
     Raises:
-        SecuritySetupFailed: the directory holds data without such a setup, or the mechanism is unknown.
+        SecuritySetupFailed: the directory holds data without such a setup, the stored setup is damaged, or the
+            mechanism is unknown.
         InvalidTlsConfig: the certificates cannot be created.
         OSError: a file cannot be read or written.
     """
