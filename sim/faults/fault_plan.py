@@ -198,7 +198,10 @@ class FaultInjector:
                 getattr(self, f"_{kind}")()
 
     def stop_faults(self) -> None:
-        """End all faults: restore links and fast disks, resume paused processes; clocks keep their offset and rate."""
+        """Restore links and fast disks, and resume paused processes.
+
+        Clocks keep their offset and rate, half-open connections and the faults of `break_disk` stay.
+        """
         self._simulation.network.restore_links()
         for host in self._simulation.hosts.values():
             host.slow_s = 0.0

@@ -112,7 +112,7 @@ class ClusterStopPolicy(StopPolicy):
         return self._weak in (None, host) or host not in self._cluster.brokers or self._is_back()
 
     def power_cut(self, host: str, node: Node) -> bool:
-        """Return True if all others run and every ISR is full; then no other broker may stop until this one is back."""
+        """Return True for a controller, or if all others run and every ISR is full; planned kills are then cancelled."""
         cluster = self._cluster
         if host not in cluster.brokers:
             return True

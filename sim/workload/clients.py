@@ -376,7 +376,10 @@ async def log_start_offset(client: SimClient, topic: str, partition: int) -> int
 
 
 async def read_partition(client: SimClient, topic: str, partition: int) -> list[r.Record]:
-    """Return all records of a partition, from its log start offset to its end; retry after errors."""
+    """Return all records of a partition, from its log start offset to its end; retry after errors.
+
+    A batch with an invalid checksum ends the read.
+    """
     simulation = client.simulation
     number = simulation.history.start(client.name, "assign", now_s=simulation.now_s())
     simulation.history.end(number, OperationOutcome.OK, simulation.now_s(), places=[])

@@ -192,7 +192,7 @@ class TransactionalClient(SimClient):
         INVALID_TXN_STATE for a transaction that has records and cannot have ended is reported as ``txn-refused``.
 
         Raises:
-            ProducerFenced, TransactionBroken.
+            ProducerFenced: a code of `FENCED_ERRORS`; TransactionBroken: a code of `ABORTABLE_ERRORS`.
         """
 
         async def once() -> None:

@@ -119,10 +119,10 @@ class TransactionalCopier(TransactionalClient):
         return end if outcome is OperationOutcome.OK else position
 
     async def _positions(self, offset: int) -> None:
-        """Commit ``offset`` for the group in the transaction; retry until there is a response.
+        """Commit ``offset`` for the group in the transaction, retried until it succeeds; then it is pending.
 
         Raises:
-            ProducerFenced, TransactionBroken.
+            ProducerFenced: a code of `FENCED_ERRORS`; TransactionBroken: a code of `ABORTABLE_ERRORS`.
         """
         added = self._version >= 2
 

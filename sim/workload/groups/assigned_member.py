@@ -118,7 +118,11 @@ class AssignedMember(SimGroupMember):
 
     @abstractmethod
     async def _beat(self) -> None:
-        """Send a heartbeat and process the response. Raises RetriableError, MemberEnded."""
+        """Send a heartbeat, which joins if necessary, and process the response.
+
+        Raises:
+            RetriableError: no response, or an error response; MemberEnded: the member can never send another one.
+        """
 
     @abstractmethod
     def _reset_reported_state(self) -> None:
@@ -171,7 +175,7 @@ class AssignedMember(SimGroupMember):
         At random, a revocation is delayed by up to `MAX_REVOCATION_S`; until then new partitions wait as well.
 
         Raises:
-            RetriableError, MemberEnded.
+            RetriableError: no response, or an error response; MemberEnded: a commit had no response, so that it left.
         """
         going = [place for place in self.positions if place not in self._target]
         if going:
@@ -199,7 +203,7 @@ class AssignedMember(SimGroupMember):
     # ------------------------------------------------------------------ records and offsets
 
     async def _consume(self) -> None:
-        """Read some owned partitions, and mostly commit their offsets. Raises RetriableError, MemberEnded."""
+        """Read some owned partitions, and mostly commit their offsets; errors as `_reconcile`."""
         places = sorted(self.positions)
         for place in self.simulation.rng.sample(places, min(2, len(places))):
             if self.positions[place] < 0:

@@ -63,7 +63,7 @@ class SimClassicMember(AssignedMember):
         """True if the coordinator has assigned the member's id."""
 
     def change_subscription(self) -> None:
-        """Choose a random subscription, and join again with the next heartbeat."""
+        """Choose a random subscription, possibly the present one, and join again with the next heartbeat."""
         self.subscription = self.simulation.rng.choice(self._choice)
         self._joins = True
 
@@ -78,7 +78,7 @@ class SimClassicMember(AssignedMember):
         self._joins = True
 
     async def _beat(self) -> None:
-        """Send a heartbeat, or join a new generation if one is needed. Raises RetriableError, MemberEnded."""
+        """Send a heartbeat, or join a new generation if one is needed; errors as `_join`."""
         if self._joins:
             await self._join()
             return
@@ -100,7 +100,7 @@ class SimClassicMember(AssignedMember):
         """Commit and revoke all partitions, then join the next generation and get its assignment.
 
         Raises:
-            RetriableError, MemberEnded.
+            RetriableError: no response, or an error response; MemberEnded: a commit had no response, so that it left.
         """
         for place in list(self.positions):
             await self._commit(place)

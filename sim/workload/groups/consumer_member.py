@@ -53,7 +53,7 @@ class SimConsumerMember(AssignedMember):
         """Subscription and partitions last reported to the coordinator; None if the full state must be sent."""
 
     def change_subscription(self) -> None:
-        """Choose a random subscription, which the next heartbeat reports."""
+        """Choose a random subscription, possibly the present one; the next heartbeat reports a change."""
         self.subscription = self.simulation.rng.choice(self._choice)
 
     def _reset_reported_state(self) -> None:
@@ -85,7 +85,11 @@ class SimConsumerMember(AssignedMember):
         return [row(topic_id, by_name[name]) for topic_id, name in self._shared.ids.items() if name in by_name]
 
     async def _beat(self) -> None:
-        """Send a heartbeat and process the response. Raises RetriableError, MemberEnded."""
+        """Send a heartbeat and process the response.
+
+        Raises:
+            RetriableError: no response, or an error response; MemberEnded: another member has its instance id.
+        """
         began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
         fields = (self.subscription, sorted(self.positions))
         if self.epoch == 0:

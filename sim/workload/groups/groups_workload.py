@@ -86,7 +86,10 @@ class GroupsWorkload:
         return [kind.group for kind in self.groups]
 
     async def run(self) -> None:
-        """Run members and producers until the simulation is draining, then without faults until groups are stable."""
+        """Run members and producers until the simulation is draining, then without faults until groups are stable.
+
+        A group that is not stable after `STABLE_TIMEOUT_S` is reported as ``group-unstable``.
+        """
         simulation = self._simulation
         for topic in self._topics:
             await create_topic(simulation, topic, service=self._service)

@@ -77,7 +77,7 @@ class SimShareMember(SimGroupMember):
         self._topic_ids = {name: topic_id for topic_id, name in shared.ids.items()}
 
     def change_subscription(self) -> None:
-        """Choose a random subscription, which the next heartbeat reports."""
+        """Choose a random subscription, possibly the present one; the next heartbeat reports a change."""
         topics = self._shared.topics
         self.subscribed_topics = self.simulation.rng.choice((topics, topics, topics[:1], topics[1:]))
 

@@ -88,7 +88,7 @@ class SimStreamsMember(AssignedMember):
         return request
 
     async def _beat(self) -> None:
-        """Send a heartbeat and process the response. Raises RetriableError, MemberEnded."""
+        """Send a heartbeat and process the response. Raises RetriableError."""
         began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
         fields = (sorted(self.positions), self._standby)
         try:
