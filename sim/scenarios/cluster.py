@@ -112,7 +112,7 @@ class ClusterStopPolicy(StopPolicy):
         return self._weak in (None, host) or host not in self._cluster.brokers or self._is_back()
 
     def power_cut(self, host: str, node: Node) -> bool:
-        """Return True for a controller, or if all others run and every ISR is full; planned kills are then cancelled."""
+        """Return True for a controller, or if all others run and every ISR is full; kills are cancelled then."""
         cluster = self._cluster
         if host not in cluster.brokers:
             return True
