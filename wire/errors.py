@@ -9,7 +9,10 @@ from enum import IntEnum
 
 
 class WireError(Exception):
-    """Bytes from a peer or a file violate the format. From a peer, the connection is closed; the node continues."""
+    """Bytes from a peer or a file violate the format or a limit, or a message cannot be encoded in a version.
+
+    For bytes from a peer the connection is closed; the node continues.
+    """
 
 
 class ErrorCode(IntEnum):

@@ -161,7 +161,7 @@ def encode_response(key: ApiKey, version: int, correlation_id: int, body: Messag
 def encode_response_job(
     key: ApiKey, version: int, correlation_id: int, body: Message
 ) -> Generator[None, None, list[compiler.Chunk]]:
-    """Encode a response frame like `encode_response`, as a job."""
+    """Encode a response frame like `encode_response`, as a job; it may empty arrays of ``body`` (`encode_job`)."""
     chunks = yield from compiler.encode_job(body, version)
     return _frame_response(key, version, correlation_id, chunks)
 

@@ -150,7 +150,7 @@ def encode_chunks(message: Message, version: int) -> list[Chunk]:
     """Encode a message; return a list of chunks: bytes, and values of records fields (such as file ranges) unchanged.
 
     Raises:
-        WireError: a field has a value that this version does not support.
+        WireError: a field has a value that this version does not support, or there is no such version.
     """
     out: list[Chunk] = []
     try:
@@ -185,7 +185,7 @@ def encode_job(message: Message, version: int) -> Generator[None, None, list[Chu
     `ResponseArray`s of the message are emptied.
 
     Raises:
-        WireError: a field has a value that this version does not support.
+        WireError: a field has a value that this version does not support, or there is no such version.
     """
     if not has_more_elements_than(message, MAX_ELEMENTS_PER_STEP):
         return encode_chunks(message, version)
@@ -232,6 +232,6 @@ def encode(message: Message, version: int) -> bytes:
     """Encode a message as bytes.
 
     Raises:
-        WireError: a field has a value that this version does not support.
+        WireError: a field has a value that this version does not support, or there is no such version.
     """
     return b"".join(encode_chunks(message, version))

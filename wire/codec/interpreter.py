@@ -334,7 +334,7 @@ def encode(message: Message, version: int) -> bytes:
     """Encode a message as bytes.
 
     Raises:
-        WireError: a field has a value that this version does not support.
+        WireError: a field has a value that this version does not support, or there is no such version.
     """
     spec = check_version(type(message), version)
     try:

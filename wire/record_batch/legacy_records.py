@@ -46,6 +46,8 @@ def min_batch_bytes(buf: Buffer, pos: int = 0) -> int:
 def parse_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """Return the header of the batch or old message at ``pos``; a message has its own offset as first and last offset.
 
+    Its ``records_count`` is 1, also for a compressed message, and fields that it lacks are -1.
+
     Raises:
         WireError: too few bytes, an invalid size or an unknown magic.
     """
