@@ -62,7 +62,7 @@ class MeasuredNode(Protocol):
     controller_port: int
 
     def query(self, command: str = "report") -> dict[str, Any]:
-        """Return the measurements since the last query, and reset them."""
+        """Return the measurements since the last query in s, and the task's name (`bench.pauses`), and reset them."""
 
     def kill(self) -> None:
         """Kill the process of the node."""

@@ -30,7 +30,10 @@ WARM_S = 15.0
 
 
 class ClusterRound(NamedTuple):
-    """Result of one run of Kafka's producer load tool against three nodes: rate, latency, CPU times, duration."""
+    """Result of one run of Kafka's producer load tool against three nodes.
+
+    Records per second, CPU time of the brokers in s, p99 of the latency in ms, CPU time of the tool and duration in s.
+    """
 
     records_a_second: float
     brokers_cpu_s: float

@@ -122,7 +122,7 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class CommandTimes(NamedTuple):
-    """Times of the rounds of a command line, their exit statuses, and the error output of the first that failed."""
+    """Times (s) of the rounds of a command line, their exit statuses, and the error output of the first that failed."""
 
     command: str
     times_s: list[float]
@@ -133,7 +133,7 @@ class CommandTimes(NamedTuple):
 
     @property
     def median_s(self) -> float:
-        """Median of the times."""
+        """Median of the times, in s."""
         return statistics.median(self.times_s)
 
     @property

@@ -42,7 +42,7 @@ Reader = Callable[[dict[str, str]], DataFrame]
 
 
 class ReadTimes(NamedTuple):
-    """Times of a read by Spark, and its result; CPU times are those of Spark's JVM and of the broker."""
+    """Times in s of a read by Spark, by the clock and of CPU of Spark's JVM and of the broker, and its result."""
 
     wall_s: float
     spark_cpu_s: float

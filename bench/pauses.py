@@ -62,7 +62,7 @@ SETTINGS = {
 
 
 class LoopStepTimer(trio.abc.Instrument):
-    """trio instrument that times every step of every task, and keeps the longest ones until `reset`."""
+    """trio instrument that times every step of every task in s, and keeps the longest ones until `reset`."""
 
     def __init__(self) -> None:
         self.reset()

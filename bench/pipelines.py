@@ -25,7 +25,7 @@ BATCHES = 3
 
 
 class PipelineTimes(NamedTuple):
-    """Times of a Spark job: its duration, and the CPU time of the broker meanwhile."""
+    """Times of a Spark job in s: its duration, and the CPU time of the broker meanwhile."""
 
     wall_s: float
     broker_cpu_s: float

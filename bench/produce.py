@@ -22,7 +22,10 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ProduceRound(NamedTuple):
-    """Result of one run of Kafka's producer load tool: rate, CPU of the broker, p99 of latency, CPU of the tool."""
+    """Result of one run of Kafka's producer load tool.
+
+    Records per second, CPU time of the broker in s, p99 of the latency in ms, CPU time of the tool in s.
+    """
 
     records_a_second: float
     broker_cpu_s: float

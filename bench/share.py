@@ -23,7 +23,7 @@ SINGLE_REPLICA_SETTINGS = {f"share_coordinator_state_topic_{name}": "1" for name
 
 
 class ShareRound(NamedTuple):
-    """Result of one run of Kafka's share consumer load tool: rate, and CPU time of the broker."""
+    """Result of one run of Kafka's share consumer load tool: records per second, and CPU time of the broker in s."""
 
     records_a_second: float
     broker_cpu_s: float
