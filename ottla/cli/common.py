@@ -229,7 +229,8 @@ async def retry_while_leader_moves(client: ClusterClient, work: Callable[[], Awa
     dropped. A request whose response was lost is sent twice.
 
     Raises:
-        ProtocolError, OSError: ``work`` failed for a reason that is not retriable, or still after the timeout.
+        ProtocolError: ``work`` failed with a code that is not retriable, or still fails with one after the timeout.
+        OSError: ``work`` still fails with one after the timeout.
     """
     env = blocking_env.BlockingEnv()
     deadline_ms = env.monotonic_ms() + LEADER_MOVE_TIMEOUT_MS

@@ -57,7 +57,8 @@ def command_options(name: str) -> CommandParser:
 def complete(arguments: Sequence[str], commands: dict[str, str]) -> list[Candidate]:
     """Return the completion candidates for the last of ``arguments``, which may be empty or incomplete.
 
-    Names of topics, groups and brokers are requested from the cluster, if that takes no longer than `TIMEOUT_S`.
+    Names of topics, groups and brokers are requested from the cluster. If that takes longer than `TIMEOUT_S`, SIGALRM
+    ends the process.
 
     Args:
         arguments: the words after ``ottla``.

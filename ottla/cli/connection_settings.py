@@ -67,7 +67,7 @@ def find_settings(options: argparse.Namespace) -> ConnectionSettings:
     ``$OTTLA_COMMAND_CONFIG``, and the current context unless an option or ``$OTTLA_BOOTSTRAP`` names brokers.
 
     Raises:
-        CommandFailed: a file cannot be read, or a context does not exist.
+        CommandFailed: a file cannot be read or is malformed, or a context does not exist.
     """
     given = getattr(options, "client_settings", None)
     if options.command_config or given:

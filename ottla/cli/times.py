@@ -40,7 +40,7 @@ def parse_time(text: str, now_ms: int) -> int:
     A number of up to 8 digits is a date, such as ``20260131``. An ISO 8601 time without a zone is UTC.
 
     Raises:
-        CommandFailed: the text has none of these forms, or the time is before 1970.
+        CommandFailed: the text has none of these forms, or an ISO 8601 time is before 1970.
     """
     if text == "now":
         return now_ms

@@ -318,7 +318,8 @@ async def reassign(
     """Execute reassignments to their end, at most ``--at-once`` partitions at a time, then elect the preferred leaders.
 
     ``before``: present replicas of each partition. The replication throttle of ``--throttle`` is set before, and
-    removed at the end, also after an interrupt or error; the reassignments in progress are not cancelled then.
+    removed at the end, also after an interrupt or error; the reassignments in progress are not cancelled then. If it
+    cannot be set completely, nothing moves, and the part of it that was set stays.
 
     Raises:
         CommandFailed: the cluster refused a request.

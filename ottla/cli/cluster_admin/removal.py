@@ -94,7 +94,8 @@ def plan_removal(seen: ClusterSnapshot, leaving: Collection[int], *, fewer: bool
     ``fewer``: permit a smaller replication factor for partitions without another broker to move to.
 
     Raises:
-        CommandFailed: a replica has no target, or the replicas that remain of a partition are not all in sync.
+        CommandFailed: without ``fewer``, a replica has no target; with it, a partition would have no replica left, or
+            its remaining replicas are not all in sync.
     """
     partitions = {at: p.replicas for at, p in seen.partitions.items()}
     moves, stuck = run_to_end(drain(seen.racks, partitions, leaving))
@@ -150,7 +151,8 @@ async def _drain_nodes(client: RemovalClient, options: argparse.Namespace, seen:
     """Move all replicas off the nodes to remove, in up to `ROUNDS` rounds; return the state of the cluster afterwards.
 
     Raises:
-        CommandFailed: the nodes still have replicas after the last round, or cannot be drained.
+        CommandFailed: the nodes still have replicas after the last round, cannot be drained, or the cluster refused a
+            request.
     """
     for _ in range(ROUNDS):
         moves = plan_removal(seen, options.nodes, fewer=options.fewer_copies)

@@ -87,7 +87,7 @@ async def _find(client: ClusterClient, options: argparse.Namespace) -> tuple[Res
     A broker and its loggers are served by that broker, other resources by any.
 
     Raises:
-        CommandFailed: the broker does not exist.
+        CommandFailed: no live broker has this id.
     """
     resource = Resource(options.type, options.name)
     if resource.kind not in ("broker", "logger"):

@@ -73,7 +73,9 @@ def _prepare(config_file: str | None) -> list[str] | int:
         The arguments of ``ottla serve``, or the exit status of ``ottla format`` if that failed.
 
     Raises:
-        ConfigException, CorruptFile, OSError: a variable, setting or ``meta.properties`` is invalid.
+        ConfigException: a variable or setting is invalid, or a file that one of them names cannot be read.
+        CorruptFile: ``meta.properties`` is malformed.
+        OSError: ``meta.properties`` cannot be read.
     """
     for text in unknown_variables(os.environ):
         print(f"ottla container: warning: {text}", file=sys.stderr)

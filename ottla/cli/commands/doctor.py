@@ -40,7 +40,7 @@ def _text(finding: ConfigFinding, name: str) -> str:
 def run(arguments: list[str]) -> int:
     """Run ``ottla doctor``; return exit status 0 without errors, 1 with errors, or 2 if the file cannot be read.
 
-    Warnings do not change the status.
+    Warnings do not change the status. It is 2 also for a malformed properties file.
 
     Raises:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).

@@ -136,9 +136,14 @@ def format_storage(options: argparse.Namespace) -> list[str]:
     Each directory is locked meanwhile. Warnings about settings are printed on standard error.
 
     Raises:
-        ConfigException: a setting is invalid.
-        InvalidFeatureLevel, StorageFormatError: an option is invalid, or a directory is already formatted.
-        LogDirectoryInUse, CorruptFile, OSError: a directory is in use, or cannot be read or written.
+        ConfigException: a setting is invalid, or the properties file cannot be read.
+        InvalidFeatureLevel: ``--feature`` is malformed, the release, feature or level is unknown, or levels exclude
+            each other.
+        StorageFormatError: another option is invalid, or a directory is formatted already or for another node; none is
+            changed.
+        LogDirectoryInUse: another process has locked a directory; none is formatted.
+        CorruptFile: ``meta.properties`` of a directory is malformed; none is formatted.
+        OSError: a directory cannot be read or written; those before it may be formatted.
     """
     values = read_settings(options)
     for text in check_startup_values(values):

@@ -103,8 +103,9 @@ def check_http(address: tuple[str, int], path: str, timeout_s: float) -> None:
     """Send GET for ``path`` (``/readyz`` or ``/livez``) to the HTTP listener ``address``; return if the status is 200.
 
     Raises:
-        NotReady: the node is not ready (status 503, the message has its reasons), or the response is unexpected.
-        OSError: no response within ``timeout_s``.
+        NotReady: the node is not ready (status 503, the message has its reasons), the response is unexpected, or the
+            host name is malformed.
+        OSError: no connection, or the response is incomplete after ``timeout_s``.
     """
     response = _exchange(address, f"GET {path} HTTP/1.0\r\n\r\n".encode(), timeout_s, _MAX_RESPONSE_BYTES)
     head, _, body = response.partition(b"\r\n\r\n")
@@ -128,8 +129,8 @@ def check_kafka(address: tuple[str, int], timeout_s: float) -> None:
     """Send ApiVersions v0, which every plaintext listener answers before authentication, and check the response.
 
     Raises:
-        NotReady: the connection was closed, or the response is malformed or an error.
-        OSError: no response within ``timeout_s``.
+        NotReady: the connection was closed, the response is malformed or an error, or the host name is malformed.
+        OSError: no connection, or the response is incomplete after ``timeout_s``.
     """
     body = struct.pack(">hhih", _API_VERSIONS_KEY, 0, _CORRELATION_ID, -1)
     response = _exchange(address, struct.pack(">i", len(body)) + body, timeout_s, 10)

@@ -66,8 +66,9 @@ def run(arguments: list[str]) -> int:
     """Run ``ottla log check`` or ``ottla log repair`` with the arguments after ``log`` and return the exit status.
 
     Returns:
-        0 if nothing is wrong; 1 if records or batches would be or were removed, or cannot be read; 2 if the directory
-        cannot be read or a node uses it.
+        0 if nothing is wrong; 1 if records or batches would be or were removed, or cannot be read, and after ``repair``
+        also if recovery reports another change; 2 if the directory is no data directory, cannot be read or written, or
+        a node uses it.
 
     Raises:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).

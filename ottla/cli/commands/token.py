@@ -199,7 +199,8 @@ async def _hmac(client: ClusterClient, options: argparse.Namespace) -> bytes:
     """Return the HMAC of the token that ``--hmac-file`` or its id names.
 
     Raises:
-        CommandFailed: the file is not base64, the token does not exist, or this client may not describe it.
+        CommandFailed: the file cannot be read or is not base64, the token does not exist, or this client may not
+            describe it.
     """
     if options.hmac_file is not None:
         return _read(options.hmac_file)
@@ -228,7 +229,8 @@ def run(arguments: list[str]) -> int:
     """Run ``ottla token`` with the arguments after its name and return the exit status.
 
     Returns:
-        0; 1 after a failure that is printed; 2 without a token to renew or expire; 130 after an interrupt.
+        0; 1 after a failure that is printed; 2 if the token to renew or expire is not named, or both by id and file;
+        130 after an interrupt.
 
     Raises:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).

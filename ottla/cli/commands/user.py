@@ -97,7 +97,8 @@ async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
     """Delete the user's SCRAM credentials, by one request for each mechanism: a request may contain a user only once.
 
     Raises:
-        CommandFailed: the user does not exist or has no credential for ``--mechanism``, or a request was refused.
+        CommandFailed: the user does not exist or has no credential for ``--mechanism``, or a request was refused; the
+            credentials of the requests before it are deleted.
     """
     (row,) = await _described_users(client, options.user)
     wanted = [x.mechanism for x in row.credential_infos if options.mechanism in (None, _name(x.mechanism))]

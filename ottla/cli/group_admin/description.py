@@ -87,6 +87,8 @@ async def describe_group(client: ClusterClient, group_id: str) -> GroupDescripti
 async def describe_consumer_group(client: ClusterClient, group_id: str) -> GroupDescription:
     """Describe a group of consumers: a consumer group or a classic group.
 
+    Before version 6 of DescribeGroups a group that does not exist is returned as a classic group in state ``Dead``.
+
     Raises:
         ProtocolError: the group does not exist or is of another type, or the client is not authorized.
         CommandFailed: no coordinator is available.

@@ -167,7 +167,8 @@ async def target_offsets(
         on_clamp: called for each offset that is out of range; None prints a line on standard error.
 
     Raises:
-        CommandFailed: the target cannot be determined.
+        CommandFailed: a time or duration is malformed, or the time is before 1970; a partition to shift has no present
+            offset; or ``look`` failed.
     """
     match to.mode:
         case "to_earliest":
@@ -284,7 +285,8 @@ async def plan_reset(
         An output row for each partition with its present offset, None without one, and its new offset.
 
     Raises:
-        CommandFailed: the group has members, the target is invalid, or the coordinator refused an offset.
+        CommandFailed: the group has members, the target is invalid, or the coordinator refused an offset; those of
+            other partitions may be committed.
     """
     seen = await describe_group(client, group_id)
     if seen is not None and seen.state not in INACTIVE:
@@ -312,7 +314,7 @@ async def plan_reset(
 
 
 async def commit_offsets(client: ClusterClient, group_id: str, new: Mapping[TopicPartitionKey, int]) -> None:
-    """Commit the offsets ``new`` of a classic or consumer group without members at its coordinator.
+    """Commit the offsets ``new`` of a group without members (not a share group) at its coordinator.
 
     Raises:
         CommandFailed: the coordinator refused an offset; those of other partitions may be committed.

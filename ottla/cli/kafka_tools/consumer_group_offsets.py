@@ -194,7 +194,8 @@ class OffsetReset:
         """Return the state of a group as its coordinator names it, such as ``Empty`` or ``Stable``.
 
         Raises:
-            ProtocolError: the group does not exist or may not be described; CommandFailed: no coordinator is available.
+            ProtocolError: the group does not exist or may not be described.
+            CommandFailed: no coordinator is available.
         """
         return (await gs.describe_consumer_group(self._client, group)).state
 
@@ -217,7 +218,8 @@ class OffsetReset:
         """Commit the new offsets of a group at its coordinator.
 
         Raises:
-            CommandFailed: the coordinator refused an offset.
+            CommandFailed: no coordinator is available, or it refused an offset; those of other partitions may be
+                committed.
         """
         await gr.commit_offsets(self._client, group, new)
 
@@ -225,11 +227,12 @@ class OffsetReset:
         """Compute the new offsets of groups, commit them with ``--execute``, and print them.
 
         They are printed as a table, with ``--export`` as CSV. A group in another state than Empty or Dead gets an
-        error message and no new offsets; the other groups are still reset.
+        error message and no new offsets; the other groups are still reset. After an error the groups before stay reset,
+        and nothing is printed of them.
 
         Raises:
-            ToolFailed: the file of ``--from-file``, a partition or a target is invalid, or the cluster refused a
-                request.
+            ToolFailed: the file of ``--from-file``, a partition or a target is invalid, or a group cannot be described.
+            CommandFailed: no coordinator is available, or it refused an offset.
         """
         if has(self._options, "from-file"):
             path = self._options.from_file

@@ -115,7 +115,8 @@ async def force_terminate(client: ClusterClient, options: argparse.Namespace) ->
     most.
 
     Raises:
-        ToolFailed: the coordinator refused the request; CommandFailed: no coordinator is available.
+        ToolFailed: the coordinator refused the request, also if it was still busy after the last repetition.
+        CommandFailed: no coordinator is available.
     """
     name, env = options.transactionalId, BlockingEnv()
     for _ in range(RETRIES):
@@ -143,7 +144,9 @@ async def find_hanging(client: ClusterClient, options: argparse.Namespace) -> No
     Only transactions with a last record older than ``--max-transaction-timeout`` minutes are examined.
 
     Raises:
-        ToolFailed: neither a topic nor a broker is named, or a request was refused.
+        ToolFailed: neither a topic nor a broker is named, a partition is named without its topic, or a request was
+            refused.
+        CommandFailed: no coordinator is available.
     """
     if options.topic is None and options.broker_id is None:
         raise ToolFailed(NO_SCOPE)

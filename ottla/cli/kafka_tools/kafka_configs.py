@@ -221,6 +221,9 @@ async def _channel(client: ClusterClient, options: argparse.Namespace, kind: str
 
     ``kind``, ``name``: type and name of the resource. The node is the broker itself for a broker or its loggers, else
     any broker, or with ``--bootstrap-controller`` the active controller.
+
+    Raises:
+        ProtocolError: no live node has the id of the broker.
     """
     if kind not in (BROKERS, LOGGERS) or not name:
         return await admin_channel(client, options)

@@ -260,7 +260,8 @@ class ConsoleConsumer:
         After a rebalance the positions are those of the newly assigned partitions.
 
         Raises:
-            ProtocolError, CommandFailed: the coordinator or a leader refused a request.
+            ProtocolError: the coordinator or a leader refused a request.
+            CommandFailed: no coordinator is available, or it refused OffsetFetch.
         """
         now_ms = self._env.monotonic_ms()
         if self._member is None:
@@ -318,6 +319,9 @@ class ConsoleConsumer:
 
         Raises:
             ToolFailed: a record cannot be formatted, or the partition of ``--partition`` does not exist.
+            ProtocolError: a topic does not exist, or the coordinator or a leader refused a request.
+            CommandFailed: no coordinator is available, or it refused OffsetFetch.
+            OSError: a leader or the coordinator cannot be reached.
         """
         options = self._options
         most = options.max_messages if options.max_messages is not None and options.max_messages >= 0 else None
@@ -358,7 +362,8 @@ class ConsoleConsumer:
         """Commit the offsets after the processed records, unless auto-commit is off, and leave the group, if any.
 
         Raises:
-            ProtocolError, CommandFailed: the coordinator refused the commit or is not available.
+            ProtocolError: the coordinator refused the commit; the member does not leave the group then.
+            CommandFailed: no coordinator is available.
         """
         if self._member is not None:
             await self._commit()

@@ -101,8 +101,10 @@ async def _produce(
 
     Raises:
         ToolFailed: a line or setting is invalid.
-        CommandFailed: the topic does not exist, or a batch was refused.
-        ProtocolError, OSError: another error of the topic, or a leader cannot be reached.
+        CommandFailed: the topic does not exist, a batch was refused, or the file of ``--reader-config`` or the input
+            cannot be read.
+        ProtocolError: the topic has another error, or a retriable error of InitProducerId lasts.
+        OSError: a leader cannot be reached.
     """
     if options.line_reader not in (None, READER):
         raise ToolFailed(f"java.lang.ClassNotFoundException: {options.line_reader}")

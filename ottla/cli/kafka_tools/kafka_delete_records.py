@@ -30,7 +30,7 @@ def _offsets(path: str) -> dict[tuple[str, int], int]:
     """Return the offset of each partition in a JSON file; records before it are to be deleted.
 
     Raises:
-        ToolFailed: the file is malformed, has another version, or names a partition twice.
+        ToolFailed: the file cannot be read, is malformed, has a version other than 1, or names a partition twice.
     """
     content = read_json(path)
     if content is None:

@@ -105,7 +105,9 @@ class LogDump:
         """Print the content of a file by its suffix; an unknown suffix is reported on standard error.
 
         Raises:
-            ToolFailed: the file is malformed; OSError: it cannot be read.
+            ToolFailed: the file is malformed, its name is not a number, or an option is invalid. A malformed producer
+                snapshot is only reported on standard error.
+            OSError: it cannot be read.
         """
         print(f"Dumping {path}")
         suffix = os.path.splitext(path)[1]

@@ -80,6 +80,7 @@ async def _node(client: ClusterClient, options: argparse.Namespace) -> Channel:
 
     Raises:
         ToolFailed: the node id is negative.
+        ProtocolError: no live node has the id.
     """
     number = options.node_id
     if number is None:

@@ -62,7 +62,7 @@ def _partitions(options: argparse.Namespace) -> list[el.TopicPartitions] | None:
     """Return the partitions that the options or the JSON file name; None for all.
 
     Raises:
-        ToolFailed: the file is malformed or names a partition twice.
+        ToolFailed: the file cannot be read, is malformed, or names a partition twice.
     """
     if has(options, "topic"):
         return [el.TopicPartitions(options.topic, [options.partition])]

@@ -98,7 +98,8 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
     In ``options``, values of deprecated options move to the new ones, and the client settings are stored.
 
     Raises:
-        ToolFailed, CommandFailed: a property or file is invalid.
+        ToolFailed: a property of the command line is malformed.
+        CommandFailed: the properties file cannot be read or is malformed.
     """
     for old, new, old_shown, new_shown in RENAMED:
         if getattr(options, old) is not None:
@@ -121,7 +122,8 @@ def _payloads(options: argparse.Namespace, settings: Mapping[str, str]) -> Itera
     """Return an iterator of record values, which has at least ``--num-records`` of them.
 
     Raises:
-        ToolFailed: the file of ``--payload-file`` is missing or empty, or a payload is too large.
+        ToolFailed: the file of ``--payload-file`` is missing, empty or not UTF-8, its delimiter is no regular
+            expression, or a payload is too large.
     """
     if options.payload_file is not None:
         lines, env = _read_payloads(options), BlockingEnv()
@@ -169,7 +171,9 @@ class PerformanceTest:
         ``payloads``: values of the records.
 
         Raises:
-            CommandFailed, OSError: a batch was not acknowledged.
+            CommandFailed: a batch was refused.
+            ProtocolError: a retriable error of InitProducerId lasts.
+            OSError: a leader cannot be reached.
         """
         options, env = self._options, self._env
         if options.warmup_records:

@@ -165,7 +165,9 @@ async def _topics(client: ClusterClient, options: argparse.Namespace) -> list[An
     """Return the Metadata rows of the topics that the options select, sorted by name.
 
     Raises:
-        ToolFailed: the regular expression is invalid, or no topic matches and ``--if-exists`` is not set.
+        ToolFailed: the regular expression is invalid, or no topic matches and neither ``--if-exists`` nor ``--list`` is
+            set.
+        ValueError: ``--topic-id`` is not the id of a topic in Kafka's base64 form.
     """
     pattern = re.sub(r"^[\"']+|[\"']+$", "", (options.topic or "").strip().replace(",", "|").replace(" ", ""))
     is_chosen = compile_regex(pattern).fullmatch

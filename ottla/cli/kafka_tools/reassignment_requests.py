@@ -171,7 +171,8 @@ async def set_throttles(
         log_dirs: replicas that move to another log directory; their brokers are throttled.
 
     Raises:
-        ProtocolError, OSError: the first error of a broker or topic; the others are changed nevertheless.
+        ProtocolError, OSError: the first error of a broker or topic, after the changes of the same throttle for the
+            others. After an error of ``--throttle`` the throttle between log directories is not set.
     """
     rate = -1 if options.throttle is None else options.throttle
     dirs_rate = -1 if options.replica_alter_log_dirs_throttle is None else options.replica_alter_log_dirs_throttle

@@ -64,7 +64,7 @@ async def alter_log_dirs(client: ClusterClient, targets: Mapping[PartitionReplic
     (REPLICA_NOT_AVAILABLE) is left out; the caller may try again.
 
     Raises:
-        ToolFailed: another error of a replica.
+        ToolFailed: another error of a replica; replicas that have started to move go on.
     """
     started = []
     for broker, topics in _by_broker(targets).items():

@@ -177,7 +177,8 @@ def format_directories(options: argparse.Namespace) -> int:
 
     Raises:
         ToolFailed: an option or setting is invalid, a directory is already formatted and ``--ignore-formatted`` is not
-            set, or a directory cannot be written.
+            set, belongs to another cluster or node, or is in use; or a directory cannot be read or written, when others
+            may be formatted.
     """
     config, values = _config(options)
     chosen = _check(options, config, values)

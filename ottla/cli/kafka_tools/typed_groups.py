@@ -111,7 +111,8 @@ async def delete_groups(
         The ids of the deleted groups, and the error message for each other group.
 
     Raises:
-        ProtocolError: a broker refused ListGroups; CommandFailed: no coordinator is available.
+        ProtocolError: a broker refused ListGroups.
+        CommandFailed: no coordinator is available; the groups before are deleted.
     """
     there = {row.group_id: row.group_state for row in await listed_groups(client, group_type)}
     title = group_type.capitalize()

@@ -87,7 +87,8 @@ def container_environment(given: Mapping[str, str], read_file: ReadFile, *, moun
         mounted: a ``server.properties`` is mounted, so that no default may override it.
 
     Raises:
-        ConfigException: a variable is missing, or a file that it names cannot be read.
+        ConfigException: a variable is missing, or not supported on a controller; or a file that one names cannot be
+            read, or lacks section ``KafkaServer``.
     """
     added: dict[str, str] = {}
     if given.get(_ROLES) == "controller":

@@ -27,9 +27,13 @@ def configure_joining(
     ``access``: TLS and SASL configuration of the connection to the cluster.
 
     Raises:
-        CannotJoin: the cluster cannot be found at the first start, or the node id belongs to a live node.
+        CannotJoin: the cluster cannot be found at the first start, the node id of a new directory belongs to a live
+            node, or the controllers have no such listener or are not reachable from this machine; nothing is formatted.
         ConfigException: invalid settings.
-        StorageFormatError, LogDirectoryInUse, CorruptFile, OSError: the log directories cannot be formatted or read.
+        StorageFormatError: a data directory is formatted, while the metadata directory is new.
+        LogDirectoryInUse: another process has locked a directory.
+        CorruptFile: ``meta.properties`` or the stored settings are malformed.
+        OSError: a directory cannot be read or written; those before it may be formatted.
     """
     env = blocking_env.BlockingEnv()
     config = configure(values, options.data_dir, options.listen)
@@ -60,7 +64,10 @@ def _format(env: blocking_env.BlockingEnv, config: NodeConfig, quorum: Discovere
 
     Raises:
         CannotJoin: the node id belongs to a live node.
-        StorageFormatError, LogDirectoryInUse, CorruptFile, OSError: a directory cannot be formatted.
+        StorageFormatError: another directory is formatted already.
+        LogDirectoryInUse: another process has locked a directory.
+        CorruptFile: ``meta.properties`` of a directory is malformed.
+        OSError: a directory cannot be read or written; those before it may be formatted.
     """
     paths = dict.fromkeys([metadata, *config.data_dirs])
     directories = {path: LogDirectory(env.disk, path) for path in paths}

@@ -20,9 +20,12 @@ def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tup
     credentials of the cluster in the file of ``--join-credentials``, and the cluster is contacted.
 
     Raises:
-        ConfigException: a setting contradicts ``--secure``, or the cluster cannot be joined.
-        InvalidTlsConfig, OSError: the certificates cannot be created.
-        StorageFormatError, LogDirectoryInUse, CorruptFile: a log directory cannot be formatted or read.
+        ConfigException: a setting is invalid or contradicts ``--secure``, the credentials are damaged or missing, or
+            the cluster cannot be joined.
+        InvalidTlsConfig: the certificates cannot be created.
+        StorageFormatError, LogDirectoryInUse: only with ``--join``, as by `configure_joining`.
+        CorruptFile: ``meta.properties`` or the stored settings of a join are malformed.
+        OSError: a file cannot be read or written.
     """
     if LISTENERS in values:
         raise ConfigException(f"--secure names the listeners itself: leave out {LISTENERS}, or --secure")
@@ -56,7 +59,9 @@ def _security_setup(
     metadata log directory, in which they are stored.
 
     Raises:
-        SecuritySetupFailed: the setup cannot be created, or ``--join`` lacks credentials.
+        SecuritySetupFailed: the stored setup or the file of credentials is damaged, the directory has data without a
+            setup, ``--join`` lacks credentials, or the directory has those of a cluster and ``--join`` is not set.
+        InvalidTlsConfig: the certificates cannot be created.
         OSError: a file cannot be read or written.
     """
     joined = None

@@ -71,7 +71,9 @@ def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str
 
     Raises:
         ConfigException: invalid settings, or the cluster cannot be joined.
-        StorageFormatError, LogDirectoryInUse, CorruptFile, OSError: files of the node cannot be read or written.
+        StorageFormatError, LogDirectoryInUse: only with ``--join``, as by `configure_joining`.
+        CorruptFile: ``meta.properties``, or the stored settings of a join, are malformed.
+        OSError: a file of the node cannot be read or written, or certificates cannot be created.
     """
     if options.join_credentials is not None and not (options.secure and options.join):
         raise ConfigException("--join-credentials FILE is for --secure --join HOST:PORT")
@@ -181,14 +183,15 @@ def serve_node(options: argparse.Namespace) -> int:
     """Run the node of ``ottla serve`` until SIGTERM or SIGINT.
 
     Args:
-        options: Parsed arguments of ``ottla serve``.
+        options: parsed arguments of ``ottla serve``.
 
     Returns:
-        Exit status: 0 after a stop; 1 if all log directories failed; 2 if the node could not start, with the reason
-        printed as one line.
+        Exit status: 0 after a stop; 1 if all log directories failed; 2 after one of `STARTUP_ERRORS`, also of the
+        running node, with the reason printed as one line.
 
     Raises:
-        OutputFailed: Standard output cannot be written.
+        OutputFailed: standard output cannot be written.
+        Exception: the node failed with another error.
     """
     try:
         configure_logging(options)

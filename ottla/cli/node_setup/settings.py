@@ -29,7 +29,7 @@ def read_settings(options: argparse.Namespace) -> dict[str, str]:
     """Return the settings of the properties file, overridden by the environment, then by ``--set``, ``--node-id``.
 
     Raises:
-        ConfigException: the file cannot be read, or a ``--set`` option is not ``KEY=VALUE``.
+        ConfigException: the file cannot be read or is malformed, or a ``--set`` option is not ``KEY=VALUE``.
     """
     values: dict[str, str] = {}
     if options.config is not None:
@@ -83,7 +83,7 @@ def configure_with_saved_join(values: dict[str, str], data_dir: str | None, list
 
     Raises:
         ConfigException: invalid settings.
-        CorruptFile: the stored settings cannot be read.
+        CorruptFile: the stored settings are malformed; OSError: they cannot be read.
     """
     config = configure(values, data_dir, listen)
     metadata = config.metadata_dir or config.data_dirs[0]
@@ -102,6 +102,9 @@ def advertised_machine_name(values: dict[str, str]) -> str:
     Returns:
         The canonical name of this machine if the settings name a controller quorum and a listener is bound to all
         addresses; else, or without such a name, ``localhost``.
+
+    Raises:
+        ConfigException: a listener is malformed.
     """
     if "controller.quorum.voters" not in values and "controller.quorum.bootstrap.servers" not in values:
         return "localhost"

@@ -33,8 +33,8 @@ class TopicProducer:
         topic: name of the topic.
         codec: compression of the batches.
         acks: acknowledgements that the leader waits for; -1 stands for all in-sync replicas.
-        idempotent: whether it has a producer id, which needs ``acks`` -1. Without one, a batch whose response is lost
-            is appended again.
+        idempotent: True to use a producer id; ignored unless ``acks`` is -1. Without one, a batch whose response is
+            lost is appended again.
     """
 
     def __init__(
@@ -74,7 +74,9 @@ class TopicProducer:
         The first call of an idempotent producer also requests its producer id.
 
         Raises:
-            CommandFailed: the batch is refused; the message names the topic, the partition and the limit.
+            CommandFailed: the batch is refused, with a message that names topic and partition, and the limit for one
+                that is too large; or a producer id is refused or not supported.
+            ProtocolError: a retriable error of InitProducerId lasts for `LEADER_MOVE_TIMEOUT_MS`.
             OSError: the leader cannot be reached for `LEADER_MOVE_TIMEOUT_MS`.
         """
         if self._idempotent and self._id == bh.NO_PRODUCER_ID:

@@ -28,7 +28,7 @@ class InputReader:
             self._parts, self._at_end = [stream.read()], True
 
     def has_input(self) -> bool:
-        """Return True if the next `read_values` does not block."""
+        """Return True if the input has bytes to read or has ended; the bytes may be less than a line."""
         return self._at_end or bool(select.select([self._descriptor], [], [], 0)[0])
 
     def read_values(self) -> list[bytes] | None:

@@ -82,7 +82,8 @@ class RecordBatches:
         """Send all buffered records, partition by partition, and wait for their acknowledgements, unless acks is 0.
 
         Raises:
-            CommandFailed, OSError: a batch failed; the batches after it are discarded unsent.
+            CommandFailed, ProtocolError, OSError: as by `TopicProducer.send`; the failed batch and those after it are
+                discarded.
         """
         pending, self._pending = self._pending, {}
         self._turn += bool(self._count)
@@ -126,9 +127,10 @@ async def produce_records(
         on_sent: called with the number of records sent so far.
 
     Raises:
-        CommandFailed: a line is invalid, with the number of the line, or a batch was refused; records before it are
-            sent.
-        ProtocolError, OSError: another error of the topic, or a leader cannot be reached.
+        CommandFailed: the topic or ``--partition`` does not exist, the input cannot be read, a line is invalid, with
+            the number of the line, or a batch was refused; records before it are sent.
+        ProtocolError: the topic has another error, or a retriable error of InitProducerId lasts.
+        OSError: a leader cannot be reached.
     """
     numbers = await topic_partitions(client, options.topic)
     if options.partition is not None:

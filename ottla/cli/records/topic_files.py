@@ -55,10 +55,13 @@ def _open(path: str, mode: str) -> IO[bytes]:
 async def export_topic(client: ClusterClient, options: argparse.Namespace) -> None:
     """Write the committed records of a topic, up to its present end, to a file or standard output as JSON lines.
 
-    An existing file is replaced only after all records are written; after an error it is unchanged.
+    The records are written to ``FILE.part``, which is renamed to ``FILE`` at the end. After an error an existing file
+    is unchanged, and ``FILE.part`` is removed.
 
     Raises:
-        CommandFailed: the topic does not exist, or the file cannot be written.
+        CommandFailed: the topic does not exist, or ``FILE.part`` cannot be written.
+        ProtocolError: a leader refused a request.
+        OSError: a leader cannot be reached, or ``FILE.part`` cannot be renamed.
     """
     numbers = sorted(p.partition_index for p in (await require_topic(client, options.topic)).partitions)
     if options.file == STANDARD:
@@ -103,7 +106,7 @@ def _highest_partition(path: str) -> int:
     A record without a partition counts as one of partition 0.
 
     Raises:
-        CommandFailed: the file cannot be read, or a line is not a record.
+        CommandFailed: the file cannot be opened, or a line is not a record; OSError: it cannot be read.
     """
     highest = -1
     with _open(path, "rb") as file:
@@ -121,7 +124,8 @@ async def _ensure_topic(client: ClusterClient, options: argparse.Namespace) -> N
     It gets ``--partitions`` partitions, or as many as the file needs.
 
     Raises:
-        CommandFailed: the topic is absent and its number of partitions unknown, or the topic cannot be created.
+        CommandFailed: the topic is absent and its number of partitions unknown, the file cannot be opened or has an
+            invalid line, or the topic cannot be created.
     """
     row = (await client.metadata([options.topic])).topics[0]
     if row.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -141,7 +145,8 @@ async def import_topic(client: ClusterClient, options: argparse.Namespace) -> No
     A record goes to the partition that its line names. The records before an invalid line stay appended.
 
     Raises:
-        CommandFailed: the file cannot be read, a line is not a record, or the topic has no such partition.
+        CommandFailed: the file cannot be read, the topic cannot be created, a line is not a record, the topic has no
+            such partition, or a batch was refused.
     """
     if options.file != STANDARD:
         _open(options.file, "rb").close()  # before the topic is created

@@ -152,8 +152,9 @@ class TopicReader:
     async def print_from(self, at: dict[int, int], ends: dict[int, int] | None) -> None:
         """Print matching records from offsets ``at`` up to and without ``ends``; follow the topic if ``ends`` is None.
 
-        ``at`` is updated to the next offset of each partition. Reading also ends after ``--max-messages`` records, or
-        when the time of ``--until`` has come and all records before it are printed.
+        ``at`` is updated to the next offset of each partition, and ``ends`` is lowered to it where no further record
+        can be read. Reading also ends after ``--max-messages`` records, or when the time of ``--until`` has come and
+        all records before it are printed.
 
         Raises:
             CommandFailed: an offset is out of range.
