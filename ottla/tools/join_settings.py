@@ -14,7 +14,7 @@ from ottla.log.checkpoints import checkpoint_files
 
 
 class CannotJoin(ConfigException):
-    """Raised if a cluster cannot be joined, with one line for the user; the data directory is not changed before."""
+    """Raised if a cluster cannot be joined, with one line for the user; no log directory is formatted before."""
 
 
 def save_join_settings(disk: Disk, directory: str, joined: dict[str, str], now_ms: int) -> None:
@@ -32,7 +32,7 @@ def load_join_settings(disk: Disk, directory: str, values: dict[str, str]) -> di
     ``values`` is returned itself if it names controllers, or if the directory stores no such settings.
 
     Raises:
-        CorruptFile: the stored settings cannot be read.
+        CorruptFile: the stored settings are malformed; OSError: they cannot be read.
     """
     path = f"{directory}/{JOIN_PROPERTIES_FILE}"
     if BOOTSTRAP_SERVERS in values or QUORUM_VOTERS in values or not disk.exists(path):
