@@ -228,7 +228,7 @@ class OffsetReset:
 
         They are printed as a table, with ``--export`` as CSV. A group in another state than Empty or Dead gets an
         error message and no new offsets; the other groups are still reset. After an error the groups before stay reset,
-        and nothing is printed of them.
+        and no table is printed.
 
         Raises:
             ToolFailed: the file of ``--from-file``, a partition or a target is invalid, or a group cannot be described.
