@@ -219,7 +219,11 @@ def run_baseline(paths: list[str], test_files: list[str], pool: ForkPool, folder
 
 
 def tests_for(change: Mutant, seen: BaselineRun, spans: dict[int, range]) -> list[str]:
-    """Return the tests that execute the changed statement, the fastest first; all tests if an import executes it."""
+    """Return the tests that execute the changed statement, the fastest first; empty if none does.
+
+    For a module in `CACHING_MODULES` these are the tests that execute any line of it. If an import executes the
+    statement, all other tests follow them.
+    """
     by_line = seen.covering_tests.get(change.path, {})
     passing = set[str]()
     for line in spans.get(change.lineno, range(change.lineno, change.lineno + 1)):

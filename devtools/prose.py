@@ -121,7 +121,7 @@ def is_test(name: str) -> bool:
 
 
 def opens_with_pronoun(text: str) -> bool:
-    """Return True when the first word of a docstring is a pronoun."""
+    """Return True if the first word of a docstring is one of `OPENINGS`, in any case."""
     words = WORD.findall(text[:200])
     return bool(words) and text[:1].isalpha() and words[0].lower() in OPENINGS
 
@@ -143,7 +143,10 @@ def per_thousand(items: Iterable[ProseText], pattern: re.Pattern[str]) -> float:
 
 
 def sentence_lengths(page: str) -> list[int]:
-    """Return the number of words of each sentence of a Markdown page, without code, tables and headings."""
+    """Return the number of words of each sentence of a Markdown page, without code, tables and headings.
+
+    A colon or semicolon ends a sentence, too.
+    """
     text = re.sub(r"^```.*?^```|<!--.*?-->", "", page, flags=re.DOTALL | re.MULTILINE)
     lengths = []
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*+>|#]|\d+\.) ?)", text):

@@ -33,7 +33,7 @@ class RecordPage(NamedTuple):
     module: str
     title: str
     framing: str
-    """Prefix in front of the fields: ``metadata``, ``coordinator``, ``control``, ``version`` or ``none``."""
+    """Prefix in front of the fields: a key of `FRAMINGS`; ``json`` stands for a JSON file, which has none."""
 
 
 PAGES = {

@@ -270,7 +270,10 @@ def error_location(error: BaseException | None) -> str:
 
 @contextlib.contextmanager
 def limited(seconds: int) -> Iterator[None]:
-    """Limit the processor time of a ``with`` statement: after ``seconds``, AssertionError is raised in its body."""
+    """Limit the user processor time of a ``with`` statement: after ``seconds``, AssertionError is raised in its body.
+
+    It sets the process's handler of SIGVTALRM meanwhile, so only the main thread may call it.
+    """
 
     def over(*_: object) -> None:
         raise AssertionError(f"not done within {seconds} s")
@@ -289,7 +292,9 @@ async def send_random_requests(
 ) -> None:
     """Call the handler of one drawn request of the coordinators, and count the result in ``found``.
 
-    An exception with which a node closes the connection is counted; a broken invariant is raised.
+    An exception with which a node closes the connection is counted, and so is a request without a response within
+    `ANSWER_S` (`REBALANCE_S` for JoinGroup and SyncGroup). A ProtocolError or WireError is not; a broken invariant is
+    raised.
     """
     key = odd.rng.choice(coordinators.apis)
     version = odd.rng.randint(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version)
