@@ -96,7 +96,7 @@ def replay_uncommitted_records() -> None:
 
 
 def accept_stale_alter_partition() -> None:
-    """AlterPartition is accepted without a check of the partition epoch."""
+    """AlterPartition is accepted without any check of its partitions, that of the partition epoch among them."""
     alter_partition._error = lambda *_: ErrorCode.NONE
 
 

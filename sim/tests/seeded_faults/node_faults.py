@@ -200,7 +200,7 @@ def forget_committed_positions() -> None:
 
 
 def corrupt_read_byte() -> None:
-    """A byte of each read is changed."""
+    """A byte of each read of more than 100 bytes is changed, behind byte 5,000 of the files of partition t-0."""
 
     def make(real: Any) -> Any:
         def pread(self: MemoryFile, size: int, offset: int) -> bytes:
@@ -215,7 +215,7 @@ def corrupt_read_byte() -> None:
 
 
 def fetch_from_next_offset() -> None:
-    """A fetch starts one record later."""
+    """A fetch from an offset that 7 divides starts one record later."""
     patch(
         PartitionLog,
         "read",
@@ -292,7 +292,7 @@ def acknowledge_before_fsync() -> None:
 
 
 def delete_records_of_a_neighbour() -> None:
-    """The handler, not the log, deletes records of the partition after the named one."""
+    """The handler, not the log, deletes records of the partition before the named one, if there is one."""
 
     def make(real: Any) -> Any:
         def handle(context: Any, request: Any) -> Any:
@@ -335,7 +335,7 @@ def return_records_above_the_last_stable_offset() -> None:
 
 
 def ignore_the_limit_of_a_partition() -> None:
-    """A partition with records may have as many bytes as the response."""
+    """In a fetch session, the limit of a partition is at least 1 MiB."""
 
     def make(real: Any) -> Any:
         def update(self: CachedPartition, part: Any) -> None:

@@ -68,7 +68,10 @@ CI_FAULTS = (
 
 
 def main(name: str) -> int:
-    """Plant one fault and run seeds."""
+    """Plant one fault, and run seeds or the fault's test; return the exit status.
+
+    It is 0 also if the test fails, as it should, and 1 if it passes.
+    """
     import logging
 
     import pytest

@@ -38,7 +38,7 @@ def ignore_open_transactions() -> None:
 
 
 def skip_epoch_bump() -> None:
-    """The producer epoch is not bumped, in version 2, either."""
+    """The producer epoch is not bumped, in version 2, either; a leader does not check the epoch of a marker."""
 
     def make(real: Any) -> Any:
         def prepared(txn: Any, now_ms: int, fresh: Any, *, commits: bool) -> Any:
@@ -194,7 +194,7 @@ def skip_epoch_check_on_end() -> None:
 
 
 def respond_before_commit_decision() -> None:
-    """EndTxn succeeds without a record."""
+    """Some EndTxn requests, by the time, succeed without a record."""
 
     def make(real: Any) -> Any:
         def end(self: TransactionStateMachine, event: Any, now_ms: int) -> Any:
