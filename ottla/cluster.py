@@ -261,11 +261,11 @@ class Cluster(ClusterFaultControls):
     # ------------------------------------------------------------------ start and stop
 
     def start(self) -> Cluster:
-        """Format new directories, start all nodes, and wait until all are ready.
+        """Format new directories, start all nodes, and wait until all are ready; stop them if that fails.
 
         Raises:
-            ClusterFailed: the cluster runs already, or a node failed to start; the other nodes are then stopped.
-            StorageFormatError, CorruptFile, OSError: a directory of another cluster, or a file or certificate failed.
+            ClusterFailed: the cluster runs already (and goes on), the stored security does not fit, or a node failed.
+            CorruptFile: malformed ``meta.properties``. OSError: foreign host address, failed file or certificate.
         """
         if any(node.pid is not None for node in self.nodes):
             raise ClusterFailed("the cluster runs already")
@@ -289,7 +289,7 @@ class Cluster(ClusterFaultControls):
 
         Raises:
             ClusterFailed: the nodes were formatted without security, or the mechanism or stored authority is invalid.
-            InvalidTlsConfig, OSError: certificates cannot be created, or a file cannot be read or written.
+            OSError: a file cannot be read or written, or (InvalidTlsConfig) certificates cannot be created.
         """
         if not self._tls and not self._mechanism:
             return

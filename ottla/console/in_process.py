@@ -187,7 +187,8 @@ class LocalNode:
 
         Raises:
             ProtocolError: TOPIC_AUTHORIZATION_FAILED, before the second request.
-            OSError, WireError: as `call`, or the other broker cannot be reached.
+            OSError: as `call`, or the other broker cannot be reached.
+            WireError: as `call`, or the response of the other broker is malformed.
         """
         response = await self.call(principal, request, version)
         if node == self.node_id or not _is_elsewhere(response):
@@ -202,7 +203,8 @@ class LocalNode:
         """Send a request to another broker with the credentials of this node; the caller must authorize the response.
 
         Raises:
-            OSError, WireError: the broker cannot be reached.
+            OSError: the broker cannot be reached.
+            WireError: the request cannot be encoded, or the response is malformed.
         """
         return await self._connections.call(node, request, version)
 

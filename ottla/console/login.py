@@ -106,7 +106,8 @@ def _exchange_scram(server: SaslServer, client: ScramClient) -> None:
     """Run a SCRAM exchange between ``client`` and ``server`` to its end; called in a thread, as hashing takes long.
 
     Raises:
-        SaslAuthenticationException, ScramError: the authentication failed.
+        SaslAuthenticationException: the server refused the user or the password.
+        ScramError: the client refused a message of the server.
     """
     message: bytes | None = client.first_message()
     while message is not None:

@@ -123,7 +123,7 @@ class RecordScan:
         Fewer records do not mean the end of the scan: it has ended when `ranges` is empty.
 
         Raises:
-            ProtocolError: a request was refused. OSError, WireError: the leader cannot be reached.
+            ProtocolError: a request was refused. OSError: the leader cannot be reached. WireError: invalid response.
         """
         found: list[MatchingRecord] = []
         started_ms, read_bytes, self._found_bytes = self._env.monotonic_ms(), 0, 0
@@ -149,7 +149,7 @@ class RecordScan:
         ``max_bytes``: limit of the bytes, but at least one batch is returned.
 
         Raises:
-            ProtocolError: the request was refused. OSError, WireError: the leader cannot be reached.
+            ProtocolError: the request was refused. OSError: the leader cannot be reached. WireError: invalid response.
         """
         channel = await self._client.leader(self._topic, part.partition)
         row = fetch.FetchPartition(part.partition, fetch_offset=part.position, partition_max_bytes=max_bytes)

@@ -117,7 +117,8 @@ def _run(connection: FaultConnection, options: argparse.Namespace) -> None:
 
     Raises:
         CommandFailed: the options are incomplete.
-        FaultsDisabled, FaultRejected: the node has no fault listener, or refused the request.
+        FaultsDisabled: the node does not run, or runs without ``ottla.faults=true``.
+        FaultRejected: the node refused the request.
     """
     if options.verb in ("pause", "resume"):
         connection.call("POST", "/network", {"paused": options.verb == "pause"})

@@ -59,7 +59,7 @@ async def fetch_cluster_state(page: PageRequest) -> ClusterState:
     """Request brokers, partitions and quorum of the cluster.
 
     Raises:
-        OSError, WireError: no response.
+        OSError: no response; WireError: a malformed one.
     """
     channel = await page.client.bootstrap_channel()
     cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
