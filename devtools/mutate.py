@@ -313,7 +313,7 @@ def run(
 ) -> list[MutantResult]:
     """Test the mutants of units of one package in forks of this process, at most `jobs` at a time; return the results.
 
-    The baseline of the package's tests runs once for all units.
+    The baseline of the tests runs once for all units. ``test_files``: None stands for `unit_tests` of the first unit.
     """
     paths = [path for unit in units for path in unit_files(unit)]
     load(_package_of(units[0]), paths)

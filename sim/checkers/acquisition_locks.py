@@ -152,6 +152,8 @@ class AcquisitionLocks:
     def _must_be_accepted(self, where: RecordKey, sight: ServerState | None, began_s: float) -> bool:
         """Return True if record ``where`` was accepted before ``began_s`` and this leader (``sight``) must know of it.
 
+        ``sight`` None: the leader is unknown, and the result False.
+
         A former leader that does not know of the accept may still deliver the record, in Kafka as well, until it has to
         write state.
         """

@@ -13,7 +13,8 @@ TRANSACTION_KEY_TYPE = 1
 async def is_coordinator_agreed(client: SimClient, transactional_id: str, requested: Address | None) -> bool:
     """Return True if every node that responds without an error names ``requested`` as the coordinator.
 
-    Nodes without a response are skipped, so that the result is also True if none responds.
+    Nodes without a response are skipped, so that the result is also True if none responds. With ``requested`` None it
+    is False as soon as a node names a coordinator.
     """
     for node in client.service.bootstrap:
         with suppress(RetriableError):

@@ -94,7 +94,7 @@ def decompress_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: in
 def find_first_by_timestamp(
     buf: Buffer, header: BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
 ) -> tuple[int, int] | None:
-    """Return the result of `find_first_by_timestamp_job`, which is run to its end without yielding to other tasks."""
+    """Return (offset, timestamp) or None as `find_first_by_timestamp_job`, without yielding to other tasks."""
     steps = find_first_by_timestamp_job(buf, header, timestamp_ms, from_offset, limit)
     while True:
         try:
@@ -281,7 +281,7 @@ def iterate_records(
 
     ``limit``: maximum decompressed size of the batch in bytes. ``skips_headers``: the headers of the records are passed
     over unread, and left out. A record of a megabyte may have half a million. ``max_headers``: a record with more is an
-    error.
+    error; None: no limit.
 
     Raises:
         WireError: the records are malformed, do not match the header, or exceed a limit.

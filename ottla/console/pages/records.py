@@ -284,7 +284,8 @@ async def get_record(page: PageRequest) -> View:
 def _describe_whole_part(schemas: TopicSchemas, part: str, raw: bytes | None) -> Job[dict[str, Any]]:
     """Return the values of a key or value for the page of its record, as a job: text and hex dump.
 
-    The text is the value decoded by its schema; without one, indented JSON or the bytes as text.
+    The text is the value decoded by its schema; without a schema, indented JSON or the bytes as text; hex digits if the
+    schema does not describe it.
     """
     out = {"name": part.capitalize(), "size": None if raw is None else len(raw), "hex": format_hex(raw)}
     decoded = yield from schemas.decode(part, raw)

@@ -153,7 +153,8 @@ def find_unearned_states(
 def _is_done(state: int | None, at: tuple[HistoryPartition, int], locks: AcquisitionLocks) -> bool:
     """Return True if a record may be final: by its state, or by deliveries up to the limit.
 
-    An expired lock whose state could not be written is in no record of the state topic.
+    ``state``: the stored delivery state, None without one. An expired lock whose state could not be written is in no
+    record of the state topic.
     """
     if state is not None and RecordState(state).is_final:
         return True
