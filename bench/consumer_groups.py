@@ -198,7 +198,7 @@ class ConsumerGroupLoad:
 
 
 def prepare(port: int, partitions: int) -> None:
-    """Create the topic with ``partitions`` partitions, and wait until a group coordinator is available."""
+    """Create the topic with ``partitions`` partitions; wait, without a time limit, for a group coordinator."""
     peer = RawClient(port, timeout_s=60)
     peer.call(ApiKey.CREATE_TOPICS, 5, ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, partitions, 1)], 60_000))
     while (

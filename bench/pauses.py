@@ -282,7 +282,7 @@ class PauseScenarios:
             number += answer.topics[0].partitions[0].error_code == 0
 
     def loaded(self) -> None:
-        """Wait until a restarted node has loaded the committed offsets again."""
+        """Wait, without a time limit, until a restarted node has loaded the committed offsets again."""
         request = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", [0])])
         while (answer := self._peer.call(ApiKey.OFFSET_FETCH, 7, request)).error_code:
             assert answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
@@ -301,7 +301,7 @@ class PauseScenarios:
         time.sleep(8)
 
     def deletion(self) -> None:
-        """Delete the topic with 1,000 partitions."""
+        """Delete the topic with 1,000 partitions, and wait 2 s."""
         self._admin.delete_topics(["more"])["more"].result(60)
         time.sleep(2)
 

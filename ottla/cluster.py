@@ -368,7 +368,7 @@ class Cluster(ClusterFaultControls):
         """Stop a node with SIGTERM if it runs, start it again, and wait until it is ready.
 
         Raises:
-            ClusterFailed: the node failed to start.
+            ClusterFailed: the node failed to start, or is not ready within `START_WITHIN_S` and may still run.
         """
         node = self.node(node_id)
         node.signal(signal.SIGTERM)

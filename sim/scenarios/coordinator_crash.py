@@ -124,7 +124,10 @@ class CoordinatorCrashScenario(ClusterScenario):
         scope.cancel()
 
     async def _wait_until_stable(self) -> None:
-        """Wait until no partition has an open transaction; report what a read_committed reader should not see."""
+        """Wait until no partition has an open transaction; report what a read_committed reader should not see.
+
+        Reports ``lso-stuck`` if that takes longer than `STABLE_TIMEOUT_S`.
+        """
         reader, ledger = SimClient(self.simulation, "reader", self.service), self.simulation.ledger
         seen: set[int | None] = set()
         with trio.move_on_at(self._at_s + STABLE_TIMEOUT_S) as limit:

@@ -65,7 +65,7 @@ class SubmittedJob:
         """Wait until ``count`` batches are committed; return False if the driver has ended by then.
 
         Raises:
-            RuntimeError: neither happened within `FINISH_WITHIN_S`.
+            RuntimeError: neither happened within `FINISH_WITHIN_S`; the driver is killed.
         """
         self._wait(lambda: self.committed_batches() >= count or self._has_ended())
         return self._process.poll() is None
@@ -89,8 +89,8 @@ class SubmittedJob:
         """Wait until the driver has ended, and return the rows of its result.
 
         Raises:
-            RuntimeError: the driver failed, or did not end within `FINISH_WITHIN_S`; the message has the end of its
-                log.
+            RuntimeError: the driver failed, or did not end within `FINISH_WITHIN_S` and is killed; the message has the
+                end of its log.
         """
         self._wait(self._has_ended)
         if self._process.returncode:
