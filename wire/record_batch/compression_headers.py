@@ -281,16 +281,14 @@ def _check_lz4(data: Buffer) -> ErrorCode:
 
 
 class ZstdFrameHeader(NamedTuple):
-    """Fields of the header of a zstd frame with content, or of a skippable frame, that are needed to read it.
-
-    ``content_bytes``: decompressed size; None if the header does not state it, and for a skippable frame.
-    """
+    """Header of a zstd frame with content, or of a skippable frame, without the fields that reading does not need."""
 
     header_bytes: int
     skipped_bytes: int | None
     """Size in bytes of a skippable frame's data; None for a frame with content."""
     window_bytes: int = 0
     content_bytes: int | None = None
+    """Decompressed size; None if the header does not state it, and for a skippable frame."""
     checksum: bool = False
 
     @property
