@@ -169,7 +169,7 @@ def hash_map_order(
         most: largest number of keys that the ``HashMap`` has had.
         hash_of: returns the hash code of a string, as `string_hash` does.
     """
-    buckets = _buckets_after_growth(max(len(keys), most), _MIN_BUCKETS) if copied is None else _buckets_of_copy(copied)
+    buckets = _buckets_after_growth(max(len(keys), most), _MIN_BUCKETS if copied is None else _buckets_of_copy(copied))
     return sorted(keys, key=lambda text: _bucket_index(hash_of(text), buckets))
 
 

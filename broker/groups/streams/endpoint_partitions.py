@@ -56,7 +56,8 @@ def _topic_partitions(
             continue
         numbers = iteration_order.integer_hash_set_order(tasks[name])
         for topic in iteration_order.hash_map_order(
-            subtopology.source_topics | subtopology.repartition_source_topics.keys(), copied=True
+            subtopology.source_topics | subtopology.repartition_source_topics.keys(),
+            copied=len(subtopology.source_topics),
         ):
             there = image.topics.get(topic)
             if there is None:
