@@ -157,12 +157,12 @@ def test_cluster_remove_moves_replicas_and_unregisters_node() -> None:
         refused = cluster_verb(bootstrap, "remove", "7")
         assert (refused.returncode, refused.stderr) == (1, "ottla: no node 7 in this cluster\n")
         plan = json.loads(cluster_verb(bootstrap, "remove", "3", "--fewer-copies", "--dry-run").stdout)
-        assert [row["step"] for row in plan[-3:]] == ["stop", "take the vote of", "strike off"]
+        assert [row["step"] for row in plan[-3:]] == ["stop", "remove voter", "unregister"]
         # Through the node that is removed.
         command = [OTTLA, "cluster", "remove", "3", "-b", last.bootstrap_servers, "-o", "json", "--fewer-copies"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as removing:
             assert removing.stderr is not None
-            assert removing.stderr.readline() == "node 3 holds nothing any more: stop it now\n"
+            assert removing.stderr.readline() == "node 3 has no replicas left: stop it now\n"
             cluster.kill(3)
             out, err = removing.communicate(timeout=180)
         assert (removing.returncode, err) == (0, "")
@@ -186,8 +186,8 @@ def test_cluster_recover_of_last_controller_serves_alone_and_removes_others(tmp_
         command = [OTTLA, "cluster", "recover", "--config", survivor.config]
         looked = subprocess.run(command, capture_output=True, text=True, check=False)
         assert looked.returncode == 1
-        assert "lost: what controllers 1, 2 decided after that without it" in looked.stdout
-        assert looked.stderr == "nothing was changed: --yes does it\n"
+        assert "lost: later metadata that only controllers 1, 2 have" in looked.stdout
+        assert looked.stderr == "nothing was changed: add --yes to apply\n"
         done = subprocess.run([*command, "--yes"], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         cluster.restart(3)

@@ -38,7 +38,7 @@ def test_ottla_quota_sets_lists_and_removes_quotas(data_dir: Path) -> None:
         quota("remove", "--any-user")
         left = " ".join(quota("list").split()[5:])
         assert left == "10.0.0.7 connection_creation_rate 20 alice app request_percentage 12.5"
-        assert "no such quota" in quota("remove", "--user", "bob", status=1)
+        assert "does not have this quota" in quota("remove", "--user", "bob", status=1)
         assert "entity expected" in quota("set", "producer_byte_rate=5", status=1)
         assert "unknown quota: rate" in quota("set", "--user", "bob", "rate=5", status=1)
         assert "producer_byte_rate=NUMBER expected" in quota("set", "--user", "bob", "producer_byte_rate=x", status=1)

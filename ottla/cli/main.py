@@ -27,9 +27,9 @@ COMMANDS = {
     "user": "list, set and remove users with a password (SCRAM)",
     "token": "create, list, renew and expire delegation tokens",
     "group": "list, describe, reset, delete groups of all four kinds",
-    "lag": "print the lag of groups, once or again and again",
+    "lag": "print the lag of groups, once or repeatedly",
     "client": "list the client connections of nodes",
-    "top": "print the rates of topics and requests again and again",
+    "top": "print the rates of topics and requests repeatedly",
     "txn": "list and describe transactions, find and abort hanging ones",
     "produce": "send lines from standard input",
     "consume": "print records",
@@ -124,7 +124,7 @@ def _run(arguments: list[str]) -> int:
         print(usage())
         return 0 if arguments else 2
     if name in ("--version", "version"):
-        print(f"ottla {__version__} (speaks Apache Kafka 4.3.1)")
+        print(f"ottla {__version__} (compatible with Apache Kafka 4.3.1)")
         return 0
     if name not in COMMANDS:
         print(f"ottla: no command {name}{suggestion(name, COMMANDS)} (ottla --help)", file=sys.stderr)

@@ -55,5 +55,5 @@ def parse_time(text: str, now_ms: int) -> int:
         expected = "time expected, such as 1h30m (before now), 2026-01-31T12:00:00+01:00, 1769857200000 or now"
         raise CommandFailed(f"{expected}: {text}") from None
     if time_ms < 0:
-        raise CommandFailed(f"brokers find no record by a time before 1970: {text}")
+        raise CommandFailed(f"brokers find no records by a timestamp before 1970: {text}")
     return time_ms

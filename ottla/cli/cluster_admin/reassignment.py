@@ -33,8 +33,8 @@ ELECTED = "elected"
 POLL_INTERVAL_S = 0.5
 _TEXTS = {
     "elect": "elect the preferred leader of each partition, if it is in sync",
-    "reassign": "show reassignments in progress; begin, change or cancel some",
-    "drain": "move everything off a broker, so that it can be removed",
+    "reassign": "show reassignments in progress; start, change or cancel some",
+    "drain": "move all replicas off a broker, so that it can be removed",
     "rebalance": "spread replicas and leaders evenly over all live brokers",
 }
 
@@ -58,7 +58,9 @@ def add_verbs(verbs: Any) -> None:
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
         if name == "elect":
-            verb.add_argument("partitions", nargs="*", metavar="TOPIC:PARTITION", help="only these (default: all)")
+            verb.add_argument(
+                "partitions", nargs="*", metavar="TOPIC:PARTITION", help="only these partitions (default: all)"
+            )
             verb.add_argument(
                 "--unclean",
                 action="store_true",
@@ -66,7 +68,7 @@ def add_verbs(verbs: Any) -> None:
             )
         elif name == "reassign":
             verb.add_argument(
-                "moves", nargs="*", metavar="TOPIC:PARTITION=ID,ID,...", help="replicas the partition is to have"
+                "moves", nargs="*", metavar="TOPIC:PARTITION=ID,ID,...", help="new replicas of the partition"
             )
             verb.add_argument(
                 "--cancel", action="append", default=[], metavar="TOPIC:PARTITION", help="cancel a reassignment"
@@ -91,7 +93,7 @@ def add_throttle_options(verb: argparse.ArgumentParser) -> None:
         "--throttle",
         type=integer(1, MAX_INT64),
         metavar="BYTES",
-        help="so many bytes a second on each broker (default: no limit)",
+        help="limit in bytes per second on each broker (default: no limit)",
     )
 
 
@@ -277,7 +279,7 @@ async def _drain(client: ReassignmentClient, options: argparse.Namespace) -> Non
     await _execute_plan(client, options, partitions, moves)
     if stuck:
         names = ", ".join(f"{topic}:{number}" for topic, number in stuck[:5])
-        raise CommandFailed(f"{len(stuck)} partitions have no other broker to go to: {names}")
+        raise CommandFailed(f"{len(stuck)} partitions have no other broker to move to: {names}")
 
 
 async def _rebalance(client: ReassignmentClient, options: argparse.Namespace) -> None:

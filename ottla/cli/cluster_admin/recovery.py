@@ -8,10 +8,10 @@ from typing import Any
 
 from ottla.cli.errors import failure_text
 
-TEXT = """Make one controller's directory a quorum of its own, where most of the others are gone for good.
+TEXT = """Make one controller the only voter of the quorum, after the majority of the voters is lost for good.
 
-The node must not run. Without --yes it only says what would be lost. Where several controllers are left, take the one
-whose metadata reaches furthest, and empty the directories of all others before they are started again.
+Stop the node first. Without --yes, the command only reports what would be lost. If several controllers are left, use
+the one with the highest metadata log end offset, and empty the directories of all others before they start again.
 """
 MAX_PARTITIONS_SHOWN = 10
 
@@ -21,12 +21,12 @@ def add_verb(verbs: Any) -> None:
     # lazy: 32.9 ms, 1866 kB
     from ottla.cli.node_setup.settings import add_settings
 
-    text = "go on with one controller where most of them are gone for good: it may lose what only they knew"
+    text = "recover from one controller after a majority is lost for good; may lose committed metadata"
     verb = verbs.add_parser(
         "recover", help=text, description=TEXT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_settings(verb)
-    verb.add_argument("--yes", action="store_true", help="do it")
+    verb.add_argument("--yes", action="store_true", help="change the directory; without it, report only")
 
 
 def _sample_text(partitions: tuple[str, ...]) -> str:
@@ -42,23 +42,23 @@ def _report(state: Any, now_ms: int) -> list[str]:
     age_s = (now_ms - state.last_timestamp_ms) // 1000
     others = ", ".join(str(i) for i in state.lost_voters)
     out = [
-        f"node {state.node_id} knows the metadata up to offset {state.end_offset}, epoch {state.epoch}, "
-        f"the last of it written {age_s} s ago",
-        f"lost: what controllers {others} decided after that without it: topics, settings, leaders, in-sync replicas",
-        f"{state.in_sync_count} partitions have an in-sync replica on node {state.node_id} and go on with it",
+        f"node {state.node_id} has the metadata up to offset {state.end_offset}, epoch {state.epoch}, "
+        f"last record written {age_s} s ago",
+        f"lost: later metadata that only controllers {others} have: topics, configs, leaders, in-sync replicas",
+        f"{state.in_sync_count} partitions have an in-sync replica on node {state.node_id} and stay available",
     ]
     if state.out_of_sync_partitions:
         out.append(
-            f"{len(state.out_of_sync_partitions)} have a replica on it that was behind: they wait for another broker "
-            "to come back, or go on without their newest records (ottla cluster elect --unclean): "
+            f"{len(state.out_of_sync_partitions)} have an out-of-sync replica on it: they stay offline until another "
+            "replica returns, or lose their latest records (ottla cluster elect --unclean): "
             + _sample_text(state.out_of_sync_partitions)
         )
     if state.partitions_without_copy:
         out.append(
-            f"{len(state.partitions_without_copy)} lie on other brokers only, and wait for them: "
+            f"{len(state.partitions_without_copy)} have replicas on other brokers only, and stay offline until then: "
             + _sample_text(state.partitions_without_copy)
         )
-    out.append(f"the directories of controllers {others} must never be started again: empty them first")
+    out.append(f"the directories of controllers {others} must not be used again: empty them first")
     return out
 
 
@@ -85,22 +85,22 @@ def run(options: argparse.Namespace) -> int:
         config = configure_with_saved_join(values, options.data_dir, None)
         directory = LogDirectory(machine.disk, config.metadata_dir or config.data_dirs[0])
         if not machine.disk.exists(directory.path):
-            raise unsafe_quorum_recovery.QuorumRecoveryError(f"{directory.path}: there is no such directory")
+            raise unsafe_quorum_recovery.QuorumRecoveryError(f"{directory.path}: no such directory")
         directory.lock()
         try:
             identity = directory.read_meta_properties()
             if identity is None:
-                raise unsafe_quorum_recovery.QuorumRecoveryError(f"{directory.path} belongs to no cluster")
+                raise unsafe_quorum_recovery.QuorumRecoveryError(f"{directory.path} has no meta.properties")
             now_ms = machine.now_ms()
             store = MetadataStore(
                 machine.disk, directory.path, identity, now_ms, MetadataLogConfig.from_config(config.values)
             )
             print("\n".join(_report(unsafe_quorum_recovery.preview_recovery(store), now_ms)))
             if not options.yes:
-                print("nothing was changed: --yes does it", file=sys.stderr)
+                print("nothing was changed: add --yes to apply", file=sys.stderr)
                 return 1
             epoch = unsafe_quorum_recovery.recover_quorum(store, config.values, now_ms)
-            print(f"node {identity.node_id} decides alone from epoch {epoch} on: start it")
+            print(f"node {identity.node_id} is the only voter from epoch {epoch}: start it")
             return 0
         finally:
             directory.unlock()

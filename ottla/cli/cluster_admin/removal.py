@@ -27,7 +27,7 @@ from ottla.wire.messages import describe_quorum as dq
 from ottla.wire.messages import remove_raft_voter as rv
 from ottla.wire.messages import unregister_broker as ub
 
-TEXT = "have nodes leave for good: their replicas go to others, then their votes and their places"
+TEXT = "remove nodes: move their replicas, remove them as voters, unregister them"
 WAIT_S = 600
 ROUNDS = 5
 """Maximum number of drains of a node, since new replicas may be assigned to it during a drain."""
@@ -46,13 +46,19 @@ def add_verb(verbs: Any) -> None:
     """Add the parser of ``remove`` to the subparsers of ``ottla cluster``."""
     verb = verbs.add_parser("remove", help=TEXT, description=TEXT)
     add_connection(verb)
-    verb.add_argument("nodes", type=integer(0), nargs="+", metavar="NODE", help="node ids: those that leave together")
+    verb.add_argument("nodes", type=integer(0), nargs="+", metavar="NODE", help="node ids of the nodes to remove")
     reassignment.add_throttle_options(verb)
     verb.add_argument(
-        "--fewer-copies", action="store_true", help="what has no other broker to go to has one replica less after it"
+        "--fewer-copies",
+        action="store_true",
+        help="reduce the replicas of partitions that have no other broker to move to",
     )
     verb.add_argument(
-        "--wait", type=seconds, default=WAIT_S, metavar="SECONDS", help=f"for nodes to be stopped (default {WAIT_S})"
+        "--wait",
+        type=seconds,
+        default=WAIT_S,
+        metavar="SECONDS",
+        help=f"time to wait for the nodes to stop (default {WAIT_S})",
     )
 
 
@@ -102,17 +108,17 @@ def plan_removal(seen: ClusterSnapshot, leaving: Collection[int], *, fewer: bool
     shorter = [PlannedReassignment(at, tuple(i for i in partitions[at] if i not in leaving)) for at in stuck if fewer]
     impossible = stuck if not fewer else [change.partition for change in shorter if not change.replicas]
     if impossible:
-        hint = "" if fewer else " (--fewer-copies leaves them with fewer replicas)"
+        hint = "" if fewer else " (--fewer-copies reduces their replicas)"
         raise CommandFailed(
-            f"{len(impossible)} partitions have no other broker to go to: {_partition_names(impossible)}{hint}"
+            f"{len(impossible)} partitions have no other broker to move to: {_partition_names(impossible)}{hint}"
         )
     waiting = [
         change.partition for change in shorter if not set(change.replicas) <= set(seen.partitions[change.partition].isr)
     ]
     if waiting:
         raise CommandFailed(
-            f"{len(waiting)} partitions keep their replicas until all that stay are in sync: "
-            f"{_partition_names(waiting)}; wait, or remove the nodes that are dead together"
+            f"{len(waiting)} partitions have remaining replicas that are not in sync: "
+            f"{_partition_names(waiting)}; wait, or remove all failed nodes in one command"
         )
     return sorted([*moves, *shorter])
 
@@ -139,8 +145,8 @@ def _plan_table(
     ]
     steps = [
         ("stop", [i for i in leaving if seen.is_running(i)]),
-        ("take the vote of", [i for i in leaving if i in seen.voters]),
-        ("strike off", [i for i in leaving if i in seen.brokers]),
+        ("remove voter", [i for i in leaving if i in seen.voters]),
+        ("unregister", [i for i in leaving if i in seen.brokers]),
     ]
     if must_remove_votes_first(seen, leaving):
         steps[:2] = reversed(steps[:2])
@@ -161,7 +167,7 @@ async def _drain_nodes(client: RemovalClient, options: argparse.Namespace, seen:
         before = {at: list(p.replicas) for at, p in seen.partitions.items()}
         await reassignment.reassign(client, options, before, moves)
         seen = await _cluster_snapshot(client)
-    raise CommandFailed("new partitions come faster than they go: stop what leaves and run this again")
+    raise CommandFailed("new replicas were assigned to the nodes while they were drained: stop the nodes and retry")
 
 
 async def _wait_until_stopped(
@@ -178,10 +184,10 @@ async def _wait_until_stopped(
     while runs := [i for i in options.nodes if seen.is_running(i)]:
         for node in runs:
             if node not in reported:
-                print(f"node {node} holds nothing any more: stop it now", file=sys.stderr, flush=True)
+                print(f"node {node} has no replicas left: stop it now", file=sys.stderr, flush=True)
                 reported.add(node)
         if env.monotonic_ms() > until_ms:
-            raise CommandFailed(f"node {runs[0]} still runs: stop it and run this again")
+            raise CommandFailed(f"node {runs[0]} is still running: stop it and retry")
         await env.sleep(reassignment.POLL_INTERVAL_S)
         seen = await _cluster_snapshot(client)
     return seen
@@ -200,7 +206,7 @@ async def _remove_voter(client: RemovalClient, seen: ClusterSnapshot, node: int)
         if answer.error_code == ErrorCode.VOTER_NOT_FOUND:
             return
         if answer.error_code != ErrorCode.REQUEST_TIMED_OUT or env.monotonic_ms() > until_ms:
-            raise_for_error(answer.error_code, answer.error_message, f"the vote of node {node}")
+            raise_for_error(answer.error_code, answer.error_message, f"voter {node}")
             return
         await env.sleep(reassignment.POLL_INTERVAL_S)
 

@@ -20,8 +20,8 @@ from ottla.wire.messages import create_acls as ca
 from ottla.wire.messages import delete_acls as da
 from ottla.wire.messages import describe_acls as ds
 
-TEXT = """Rules say who may do what to topics, groups, transactional ids and the cluster. The brokers need an
-authorizer (authorizer.class.name). What no rule allows is refused; what one denies, whatever others allow.
+TEXT = """ACLs allow or deny principals operations on topics, groups, transactional ids and the cluster. The brokers
+need an authorizer (authorizer.class.name). An operation without a matching ACL is denied. DENY overrides ALLOW.
 
 examples:
   ottla acl list
@@ -45,17 +45,17 @@ def _parser() -> argparse.ArgumentParser:
     out = command_parser("acl", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in (
-        ("list", "list ACLs, all of them or those that match"),
+        ("list", "list all ACLs, or the ACLs that match"),
         ("add", "add ACLs"),
         ("remove", "remove the ACLs that match, and print them"),
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
         for kind in _KINDS:
-            verb.add_argument(f"--{kind}", metavar="NAME", help=f"about this {kind.replace('-', ' ')}")
-        verb.add_argument("--cluster", action="store_true", help="about the cluster")
-        verb.add_argument("--prefixed", action="store_true", help="the name is the beginning of names")
-        verb.add_argument("--host", help="from this address")
+            verb.add_argument(f"--{kind}", metavar="NAME", help=f"{kind.replace('-', ' ')} of the ACL")
+        verb.add_argument("--cluster", action="store_true", help="the cluster as resource")
+        verb.add_argument("--prefixed", action="store_true", help="treat the name as a prefix (pattern type PREFIXED)")
+        verb.add_argument("--host", help="client address of the ACL")
         many = name == "add"
         verb.add_argument(
             "--operation",
@@ -63,15 +63,19 @@ def _parser() -> argparse.ArgumentParser:
             default=[],
             choices=list(_OPERATIONS),
             metavar="OPERATION",
-            help=f"{', '.join(_OPERATIONS)}{'; may stand several times' if many else ''}",
+            help=f"{', '.join(_OPERATIONS)}{'; may be repeated' if many else ''}",
         )
         if name == "add":
-            verb.add_argument("--allow", action="append", default=[], metavar="User:NAME", help="who may")
-            verb.add_argument("--deny", action="append", default=[], metavar="User:NAME", help="who may not")
+            verb.add_argument(
+                "--allow", action="append", default=[], metavar="User:NAME", help="principal that the ACL allows"
+            )
+            verb.add_argument(
+                "--deny", action="append", default=[], metavar="User:NAME", help="principal that the ACL denies"
+            )
         else:
-            verb.add_argument("--principal", metavar="User:NAME", help="about this one")
+            verb.add_argument("--principal", metavar="User:NAME", help="principal of the ACL")
         if name == "remove":
-            verb.add_argument("--all", action="store_true", help="every rule there is")
+            verb.add_argument("--all", action="store_true", help="remove all ACLs")
     return out
 
 

@@ -15,7 +15,7 @@ from ottla.client.http_client import HttpFetchError, http_get
 from ottla.env.log_escaping import escape
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 
-TEXT = """Lists the clients that are connected to nodes, those of other nodes among them: client id, software, address,
+TEXT = """List the clients that are connected to nodes, other nodes included: client id, software, address,
 principal, and the newest version of each API that the connection has used. Each node needs an HTTP listener
 (ottla.metrics.listener), and the command runs on the machine of the node. A node with an authorizer does not send the
 list; its console shows it to users with DESCRIBE on the cluster.

@@ -19,7 +19,7 @@ from ottla.cli.node_setup import log_options
 from ottla.client.cluster_client import ClusterClient
 from ottla.tools.cluster_status import fetch_cluster_status
 
-TEXT = """Several nodes on this machine, each a process of its own; how any cluster does, and what lies where in it.
+TEXT = """Start several nodes on this machine, one process each. Show the state of a cluster, and move replicas in it.
 
 examples:
   ottla cluster start --nodes 3 --data-dir /var/lib/ottla --port 9092
@@ -37,19 +37,25 @@ examples:
 def _parser() -> argparse.ArgumentParser:
     out = command_parser("cluster", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
-    text = "start nodes, each broker and controller, and stay until told to stop"
+    text = "start nodes, each broker and controller, and run until interrupted"
     start = verbs.add_parser("start", help=text, description=text)
-    start.add_argument("--nodes", type=integer(1), default=3, metavar="N", help="how many (default 3)")
-    start.add_argument("--data-dir", default="./ottla-data", metavar="D", help="a directory a node goes below it")
+    start.add_argument("--nodes", type=integer(1), default=3, metavar="N", help="number of nodes (default 3)")
     start.add_argument(
-        "--port", type=integer(0, 65535), default=9092, metavar="P", help="the first node's port; the next follow"
+        "--data-dir", default="./ottla-data", metavar="D", help="parent of the data directories of the nodes"
+    )
+    start.add_argument(
+        "--port",
+        type=integer(0, 65535),
+        default=9092,
+        metavar="P",
+        help="port of the first node; each further node uses the next one",
     )
     start.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen at (default 127.0.0.1)")
-    start.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a setting for every node")
+    start.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="setting of every node")
     text = "encrypt and require a login; creates an authority, certificates, a user and client settings for all nodes"
     start.add_argument("--secure", action="store_true", help=text)
     log_options.add_log_options(start)
-    text = "which nodes there are, what they lead, and how far the metadata log has come on each"
+    text = "show nodes, their partitions and leaders, and the lag of their metadata log"
     add_connection(verbs.add_parser("status", help=text, description=text))
     reassignment.add_verbs(verbs)
     removal.add_verb(verbs)
@@ -115,7 +121,7 @@ def _watch(nodes: list[Any]) -> int:
         for node in list(running.values()):
             if node.status is not None:
                 del running[node.id]
-                left = f"{len(running)} go on" if running else "none is left"
+                left = f"{len(running)} still running" if running else "no node is left"
                 print(f"ottla cluster: node {node.id} ended with status {node.status}; {left}", file=sys.stderr)
     return 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.cli.arguments import command_parser
 from ottla.cli.main import COMMANDS
 
-TEXT = """Prints the script that completes commands, options, and names of topics, groups, brokers and contexts.
+TEXT = """Print the script that completes commands, options, and names of topics, groups, brokers and contexts.
 Names come from the cluster that the command line, a variable or the current context names, if it answers within two
 seconds.
 
@@ -64,7 +64,7 @@ def run(arguments: list[str]) -> int:
                 print(f"{word}\t{text}")
         return 0
     parser = command_parser("completion", TEXT)
-    parser.add_argument("shell", choices=list(SCRIPTS), help="the shell")
+    parser.add_argument("shell", choices=list(SCRIPTS), help="shell")
     options = parser.parse_args(arguments)
     print(SCRIPTS[options.shell], end="")
     return 0

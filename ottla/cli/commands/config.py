@@ -17,9 +17,9 @@ from ottla.client.cluster_client import ClusterClient
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as ia
 
-TEXT = """Settings that a cluster stores: of all brokers (broker default), of one broker (broker 1), of a topic, of a
-group, of a client metrics subscription, and log levels of a broker (logger 1). A broker also shows the settings of its
-file.
+TEXT = """Show and change dynamic configs: of all brokers (broker default), of one broker (broker 1), of a topic, of a
+group, of a client metrics subscription, and log levels of a broker (logger 1). For a broker, the settings of its file
+are also shown.
 
 examples:
   ottla config describe topic events

@@ -18,24 +18,25 @@ from ottla.client.cluster_client import ClusterClient
 from ottla.runtime.blocking_env import BlockingEnv
 
 _CONVERSIONS = "\n".join(f"  %{letter}  {text}" for letter, (_, text) in record_format.CONVERSIONS.items())
-TEXT = f"""Prints records as they come, without joining a group: from the end of the topic on, or with --exit from its
-beginning up to where it ends now. Keys and values are printed byte for byte.
+TEXT = f"""Print records as they arrive, without joining a group: from the end of the topic, or with --exit from its
+beginning to its present end. Keys and values are printed byte for byte.
 
 With -o json each record is one line. Bytes that are not UTF-8 are base64, in key_base64, value_base64 and
-headers_base64; null is null. With --format each record is one line, too; \\n and \\t are a line end and a tab, and
+headers_base64. A missing key or value is null. With --format each record is also one line; \\n is a line end,
+\\t a tab, and
 {_CONVERSIONS}
 
 A time is 1h30m (before now), 2026-01-31T12:00:00+01:00 (without a zone: UTC), milliseconds since 1970, or now.
 
 examples:
-  ottla consume events                             follow from now on
-  ottla consume events --exit                      print what is there
-  ottla consume events --from-beginning            print what is there, and follow
+  ottla consume events                             print new records
+  ottla consume events --exit                      print the present records
+  ottla consume events --from-beginning            print the present records, then new ones
   ottla consume events --tail 10 --exit            print the last 10 records
   ottla consume events --from-time 1h --filter value~timeout
   ottla consume events --from-time 2026-01-31 --until 2026-02-01 --format '%T %k %v %h'
   ottla consume events --exit --filter value.order.id=7 -o json
-  ottla consume events --isolation read_committed  only what transactions have committed
+  ottla consume events --isolation read_committed  only records of committed transactions
 """
 
 
@@ -62,19 +63,23 @@ async def _consume(client: ClusterClient, options: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser("consume", TEXT)
     add_connection(parser, "json: one object a line (default: text)", ("text", "json"))
-    parser.add_argument("topic", help="the topic's name")
+    parser.add_argument("topic", help="name of the topic")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--from-beginning", action="store_true", help="from the first record on")
-    start.add_argument("--offset", type=integer(0, MAX_INT64), metavar="N", help="from this offset of each partition")
-    start.add_argument("--from-time", metavar="TIME", help="from the first record that is not older")
-    text = "from the last N records of all partitions, in the order of their times"
+    start.add_argument("--from-beginning", action="store_true", help="start at the first record")
+    start.add_argument(
+        "--offset", type=integer(0, MAX_INT64), metavar="N", help="start at this offset of each partition"
+    )
+    start.add_argument("--from-time", metavar="TIME", help="start at the first record that is not older")
+    text = "start at the last N records of all partitions, in order of their timestamps"
     start.add_argument("--tail", type=integer(0), metavar="N", help=text)
     text = "stop before the first record that is not older than TIME; starts from the first record by default"
     parser.add_argument("--until", metavar="TIME", help=text)
-    parser.add_argument("--partition", type=integer(0), metavar="N", help="only this partition")
+    parser.add_argument("--partition", type=integer(0), metavar="N", help="read only this partition")
     parser.add_argument("--max-messages", "-n", type=integer(0), metavar="N", help="stop after N records")
     parser.add_argument(
-        "--exit", action="store_true", help="stop where the topic ends now; starts from the first record by default"
+        "--exit",
+        action="store_true",
+        help="stop at the present end of the topic; starts from the first record by default",
     )
     text = record_filter.HELP
     parser.add_argument(

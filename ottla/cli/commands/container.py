@@ -29,7 +29,7 @@ TEXT = f"""Run one Kafka node as Apache Kafka's container image does: the entry 
 Settings come from {MOUNTED_CONFIG}, if it is mounted, and from KAFKA_* variables, which
 win. New log directories are formatted with CLUSTER_ID. TLS files and password files named by
 KAFKA_SSL_*_FILENAME and KAFKA_SSL_*_CREDENTIALS are in /etc/kafka/secrets. Data is in /var/lib/kafka/data unless
-KAFKA_LOG_DIRS says otherwise. Without any setting the node is a cluster of its own on port 9092.
+KAFKA_LOG_DIRS names other directories. Without any setting, the node is a cluster of one node on port 9092.
 
 examples:
   KAFKA_NUM_PARTITIONS=3 KAFKA_LOG_DIRS=./data ottla container
@@ -48,7 +48,7 @@ def run(arguments: list[str]) -> int:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
     """
     parser = command_parser("container", TEXT)
-    parser.add_argument("variables", nargs="*", metavar="NAME=VALUE", help="variables that win over the environment")
+    parser.add_argument("variables", nargs="*", metavar="NAME=VALUE", help="variables that override the environment")
     parser.add_argument("--config", metavar="FILE", help=f"server.properties file (default {MOUNTED_CONFIG}, if any)")
     options = parser.parse_args(arguments)
     for item in options.variables:

@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         ("list", "list contexts and their brokers"),
         ("show", "show the settings of a context; passwords are hidden"),
         ("use", "make a context the current one"),
-        ("unuse", "have no current context"),
+        ("unuse", "unset the current context"),
         ("set", "create or change a context"),
         ("delete", "delete a context"),
     ):
@@ -53,13 +53,13 @@ def _parser() -> argparse.ArgumentParser:
         elif name not in ("list", "unuse"):
             verb.add_argument("name", help="name of the context")
         if name == "set":
-            text = "a client setting; may be repeated"
+            text = "client setting; may be repeated"
             verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=text)
             text = "brokers, with commas between"
             verb.add_argument("-b", "--bootstrap", metavar="HOST:PORT", type=bootstrap_servers, help=text)
             text = "file of client settings, which are copied into the context"
             verb.add_argument("--command-config", metavar="FILE", help=text)
-            verb.add_argument("--use", action="store_true", help="make it the current one, too")
+            verb.add_argument("--use", action="store_true", help="also make it the current context")
     return out
 
 

@@ -14,15 +14,15 @@ from ottla.wire.codec.compiler import generated_source
 from ottla.wire.codec.explain import annotate_source, format_message_layout
 from ottla.wire.errors import WireError
 
-TEXT = """Takes hex digits, a file that holds a frame, or a segment file, and shows what each byte is for.
-A request names its own api and version; for a response they must be given.
+TEXT = """Print a frame or a segment file field by field, beside its bytes. A frame is given as hex digits or as a file.
+A request contains its API and version. For a response, name them with --response.
 
 examples:
-  ottla decode 0000000a0012000000000001ffff         an ApiVersions request as it crosses the wire
+  ottla decode 0000000a0012000000000001ffff         an ApiVersions request
   ottla decode --response API_VERSIONS:3 HEX
   ottla decode ottla-data/events-0/00000000000000000000.log
   ottla decode --source FETCH:12                    the generated decoder of a message version
-  ottla decode --explain HEX                        what each field of the frame means
+  ottla decode --explain HEX                        with the meaning of each field
   ottla decode --explain FETCH:12                   the same for all fields of a request and its response
 """
 
@@ -81,7 +81,9 @@ def run(arguments: list[str]) -> int:
     """
     parser = command_parser("decode", TEXT)
     parser.add_argument("what", nargs="?", help="hex digits, a file, or - for standard input")
-    parser.add_argument("--response", metavar="API:VERSION", help="the frame is a response of this api")
+    parser.add_argument(
+        "--response", metavar="API:VERSION", help="decode the frame as a response of this API and version"
+    )
     parser.add_argument("--source", metavar="API:VERSION", help="print the codec that Ottla generates for a request")
     parser.add_argument("--explain", action="store_true", help="explain each field where it first appears")
     options = parser.parse_args(arguments)

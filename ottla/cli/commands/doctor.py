@@ -15,7 +15,7 @@ from ottla.tools.doctor import WRONG, ConfigFinding, diagnose, parse_settings
 from ottla.tools.file_permissions import diagnose_directory, diagnose_files
 from ottla.tools.named_files import diagnose_listener_stores, diagnose_paths
 
-TEXT = """Checks a server.properties, or with --env the KAFKA_* variables of Kafka's container image: addresses that
+TEXT = """Check a server.properties, or with --env the KAFKA_* variables of Kafka's container image: addresses that
 clients cannot reach, listeners without a protocol, more replicas than nodes, misspelt names, units that Kafka does not
 know, settings of ZooKeeper; files that do not exist or cannot be read, keys and certificates that do not match or whose
 password is wrong, data directories that cannot be written; and files with credentials that other users can read.
@@ -28,7 +28,7 @@ examples:
   ottla doctor client.properties
   ottla doctor ./ottla-data
   ottla doctor --env
-Status: 0 nothing wrong, 1 something is, 2 the file cannot be read.
+Status: 0 no problem, 1 a problem was found, 2 the file cannot be read.
 """
 
 
@@ -47,8 +47,10 @@ def run(arguments: list[str]) -> int:
     """
     parser = command_parser("doctor", TEXT)
     parser.add_argument("file", nargs="?", help="a server.properties file, client settings, or a data directory")
-    parser.add_argument("--env", action="store_true", help="judge the KAFKA_* environment variables")
-    parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
+    parser.add_argument("--env", action="store_true", help="check the KAFKA_* environment variables")
+    parser.add_argument(
+        "-o", "--output", choices=["text", "json"], default="text", help="format of the output (default: text)"
+    )
     options = parser.parse_args(arguments)
     if (options.file is None) == (not options.env):
         parser.error("a file or --env expected, one of them")

@@ -14,8 +14,8 @@ from ottla.tools.dump import dump_file
 from ottla.tools.file_verification import find_problems
 from ottla.wire.errors import WireError
 
-TEXT = """Prints segments, indexes, producer snapshots, metadata snapshots and checkpoints, of Ottla or of Kafka.
-Records of the metadata log, of __consumer_offsets and of __transaction_state are shown as what they say.
+TEXT = """Print segments, indexes, producer snapshots, metadata snapshots and checkpoints, of Ottla or of Kafka.
+Records of the metadata log, of __consumer_offsets and of __transaction_state are decoded.
 
 examples:
   ottla dump ottla-data/events-0/00000000000000000000.log
@@ -50,8 +50,8 @@ def run(arguments: list[str]) -> int:
     """
     parser = command_parser("dump", TEXT)
     parser.add_argument("file", nargs="+", help="a file of a data directory")
-    parser.add_argument("--shallow", action="store_true", help="batches only, not their records")
-    parser.add_argument("--verify", action="store_true", help="print only what is wrong; status 1 where something is")
+    parser.add_argument("--shallow", action="store_true", help="print batches without their records")
+    parser.add_argument("--verify", action="store_true", help="print only problems; exit status 1 if there are any")
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="json: one object a line")
     options = parser.parse_args(arguments)
     status = 0

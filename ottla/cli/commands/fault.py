@@ -13,8 +13,8 @@ from ottla.cli.errors import CommandFailed
 from ottla.env.log_escaping import escape
 from ottla.tools.fault_client import FaultConnection, FaultHandle, FaultRejected, Faults, FaultsDisabled, NodeClock
 
-TEXT = """Injects faults into a node of this machine, to test clients. The node runs with --set ottla.faults=true, and
-is named by its data directory.
+TEXT = """Inject faults into a node of this machine, to test clients. Start the node with --set ottla.faults=true, and
+name it by its data directory.
 
 examples:
   ottla fault add error Produce NOT_LEADER_OR_FOLLOWER --times 2
@@ -32,10 +32,10 @@ KINDS = ("error", "delay", "disconnect", "drop", "throttle", "half_response", "d
 TOKEN_VARIABLE = "OTTLA_FAULTS_TOKEN"  # noqa: S105 - the name of a variable
 _VERBS = {
     "add": "add a fault",
-    "list": "list the faults in force, with the calls they have seen",
+    "list": "list the active faults, with the number of their calls",
     "remove": "remove faults",
     "clock": "show the clock of the node, or advance it",
-    "pause": "let no byte pass between the node and clients or other nodes",
+    "pause": "hold all traffic between the node and clients or other nodes",
     "resume": "end a pause",
 }
 
@@ -71,7 +71,7 @@ def _add_fault_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--client-id", metavar="ID", help="only requests of this client")
     verb.add_argument("--directory", metavar="DIR", help="for disk_full: only files below this directory")
     verb.add_argument("--seconds", type=seconds, metavar="S", help="time of a delay or throttle")
-    verb.add_argument("--handled", action="store_true", help="for disconnect and drop: the request is handled before")
+    verb.add_argument("--handled", action="store_true", help="for disconnect and drop: handle the request first")
     verb.add_argument("--times", type=integer(1), metavar="N", help="apply it to N calls")
     verb.add_argument("--on-call", type=integer(1), metavar="N", help="apply it to the call of this number alone")
     verb.add_argument("--probability", type=float, metavar="P", help="apply it to calls at random")

@@ -26,10 +26,10 @@ from ottla.log.directory.log_directory import LogDirectory, LogDirectoryInUse
 from ottla.runtime.system_env import SystemEnv
 from ottla.wire.codec.schema import Message
 
-TEXT = """Make empty data directories a cluster's. A node that is a cluster of its own does this by itself.
+TEXT = """Format empty data directories for a cluster. A node that is a cluster of one node does this at its start.
 
-Each node of a cluster is formatted with the same cluster id, and every controller with the same list of controllers,
-or none: it then learns them from those that have one. Options and files are those of Kafka's kafka-storage format.
+Format each node of a cluster with the same cluster id, and every controller with the same initial controllers, or with
+none: it then learns them from the other controllers. Options and files are those of Kafka's kafka-storage format.
 
 examples:
   ottla random-uuid
@@ -46,15 +46,15 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("-t", "--cluster-id", required=True, metavar="ID", help="id of the cluster")
     add_settings(out)
     exclusive = out.add_mutually_exclusive_group()
-    exclusive.add_argument("-s", "--standalone", action="store_true", help="this node is the only controller so far")
+    exclusive.add_argument("-s", "--standalone", action="store_true", help="make this node the only controller for now")
     exclusive.add_argument(
         "-I", "--initial-controllers", metavar="LIST", help="ID@HOST:PORT:DIRECTORY_ID of each, with commas between"
     )
     exclusive.add_argument(
-        "-N", "--no-initial-controllers", action="store_true", help="the controllers are learned from the others"
+        "-N", "--no-initial-controllers", action="store_true", help="learn the controllers from the other controllers"
     )
     out.add_argument(
-        "-f", "--feature", action="append", default=[], metavar="NAME=LEVEL", help="where a feature starts"
+        "-f", "--feature", action="append", default=[], metavar="NAME=LEVEL", help="initial level of a feature"
     )
     out.add_argument(
         "-S",
@@ -62,11 +62,11 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="MECHANISM=[name=NAME,password=PASSWORD]",
-        help="a user there is from the beginning; more in the brackets: salt, iterations, saltedpassword",
+        help="SCRAM user to create; further keys in the brackets: salt, iterations, saltedpassword",
     )
-    out.add_argument("-r", "--release-version", metavar="R", help="start at the features of that Kafka release")
+    out.add_argument("-r", "--release-version", metavar="R", help="use the feature levels of this Kafka release")
     out.add_argument(
-        "-g", "--ignore-formatted", action="store_true", help="pass over directories that are formatted already"
+        "-g", "--ignore-formatted", action="store_true", help="skip directories that are already formatted"
     )
     return out
 

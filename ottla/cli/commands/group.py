@@ -28,13 +28,13 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 
-TEXT = """A group shares its topics among its members. In a classic or consumer group each partition is read by one of
-them, and it is stored how far that is; a share group hands each record to any; a streams group shares out tasks.
+TEXT = """A group divides its topics among its members. In a classic or consumer group, one member reads each partition
+and commits offsets. A share group delivers each record to any member. A streams group assigns tasks.
 
 examples:
   ottla group list --type share,streams
-  ottla group describe billing              members, what each has, positions and lag
-  ottla group describe orders --records     of a share group: what became of deliveries
+  ottla group describe billing              members, assignments, committed offsets, lag
+  ottla group describe orders --records     of a share group: the state of deliveries
   ottla group reset billing --topic events:0,1 --to-datetime 2026-01-31T00:00:00
   ottla group reset billing --all-topics --shift-by -100 --execute
   ottla group delete billing
@@ -54,11 +54,11 @@ def _parser() -> argparse.ArgumentParser:
     out = command_parser("group", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in (
-        ("list", "groups, their type and state"),
-        ("describe", "members, assignments, positions and lag of groups"),
-        ("reset", "set where groups go on, or show what that would be (the default)"),
-        ("delete", "delete groups nobody is in"),
-        ("delete-offsets", "forget a group's positions in topics"),
+        ("list", "list groups with their type and state"),
+        ("describe", "show members, assignments, committed offsets and lag of groups"),
+        ("reset", "reset committed offsets, or show the new offsets (the default)"),
+        ("delete", "delete groups without members"),
+        ("delete-offsets", "delete committed offsets of a group"),
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
@@ -70,25 +70,27 @@ def _parser() -> argparse.ArgumentParser:
             continue
         verb.add_argument("group", nargs=1 if name == "delete-offsets" else "*", help="ids of groups")
         if name != "delete-offsets":
-            verb.add_argument("--all", action="store_true", help="all groups there are")
+            verb.add_argument("--all", action="store_true", help="all groups")
         if name in ("reset", "delete-offsets"):
             needed = name == "delete-offsets"
-            text = "a topic, or some partitions of it; may be said again"
+            text = "topic, or some of its partitions; may be repeated"
             verb.add_argument("--topic", action="append", required=needed, metavar="TOPIC[:0,1]", help=text)
         if name in ("reset", "delete"):
-            text = "also delete the topics that streams groups have made for themselves"
+            text = "also delete the internal topics of streams groups"
             verb.add_argument("--internal-topics", action="store_true", help=text)
         if name == "describe":
-            text = "of share groups also the records of which it is stored what became of their deliveries"
+            text = "of share groups, also show the stored delivery state of records"
             verb.add_argument("--records", action="store_true", help=text)
         if name == "reset":
-            verb.add_argument("--all-topics", action="store_true", help="all partitions the group has positions in")
-            text = "a group that is not there yet shall be a share group"
+            verb.add_argument(
+                "--all-topics", action="store_true", help="all partitions with a committed offset of the group"
+            )
+            text = "treat a group that does not exist as a share group"
             verb.add_argument("--share", action="store_true", help=text)
             do = verb.add_mutually_exclusive_group()
-            do.add_argument("--dry-run", action="store_true", help="only show it (the default)")
-            do.add_argument("--execute", action="store_true", help="do it")
-            verb.add_argument("--export", action="store_true", help="print it as --from-file reads it")
+            do.add_argument("--dry-run", action="store_true", help="show the new offsets only (the default)")
+            do.add_argument("--execute", action="store_true", help="commit the new offsets")
+            verb.add_argument("--export", action="store_true", help="print the offsets in the format of --from-file")
             gr.add_target_options(verb)
     return out
 
@@ -238,7 +240,7 @@ async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) ->
         raise unknown_group(group_id)
     if seen.group_type == gs.SHARE:
         if any(":" in item for item in options.topic):
-            raise CommandFailed(f"{group_id} is a share group: it forgets whole topics only")
+            raise CommandFailed(f"{group_id} is a share group: offsets can be deleted only for whole topics")
         topics = [DeleteShareGroupOffsetsRequestTopic(name) for name in options.topic]
         answer = await seen.channel.call(DeleteShareGroupOffsetsRequest(group_id, topics))
         raise_for_error(answer.error_code, answer.error_message, group_id)

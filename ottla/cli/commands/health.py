@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     out = command_parser("health", HELP)
     out.add_argument("--http", metavar="HOST:PORT", help="HTTP listener of the node")
     out.add_argument("--bootstrap-server", "-b", metavar="HOST:PORT", help="plaintext listener of the node")
-    out.add_argument("--live", action="store_true", help="ask for liveness instead of readiness (HTTP listener only)")
+    out.add_argument("--live", action="store_true", help="check liveness instead of readiness (HTTP listener only)")
     out.add_argument("--timeout", type=seconds, default=3.0, metavar="S", help="seconds to wait (default 3)")
     return out
 

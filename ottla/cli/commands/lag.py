@@ -17,8 +17,8 @@ from ottla.runtime.blocking_env import BlockingEnv
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListGroupsRequest
 
-TEXT = """Prints the lag of groups: the records between the committed offset of a partition and its end. A partition
-without a committed offset has no lag. With --watch the table is printed again and again, on a terminal in place.
+TEXT = """Print the lag of groups: the records between the committed offset of a partition and its end. A partition
+without a committed offset has no lag. With --watch, the table is printed repeatedly, on a terminal in place.
 
 examples:
   ottla lag                                        all groups, a row for each topic
@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     add_connection(out)
     out.add_argument("group", nargs="*", help="ids of groups (default: all groups)")
     out.add_argument("--partitions", action="store_true", help="a row for each partition instead of each topic")
-    text = "print again and again until interrupted; a cluster that does not answer is tried again"
+    text = "print repeatedly until interrupted; retry while the cluster does not respond"
     out.add_argument("--watch", action="store_true", help=text)
     text = "with --watch: seconds between two tables (default: 2)"
     out.add_argument("--interval", type=seconds, default=2.0, metavar="S", help=text)

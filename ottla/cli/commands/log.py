@@ -12,16 +12,16 @@ from ottla.log.directory.offline_check import check, repair
 from ottla.runtime.blocking_env import BlockingEnv
 from ottla.runtime.real_disk import RealDisk
 
-TEXT = """Reads every batch of every partition of a data directory, of Ottla or of Kafka, and says what recovery would
-do: where each log would end, what would be cut off, which files would go, and why. `check` changes nothing; `repair`
-does it. No node may run on the directory.
+TEXT = """Read every batch of every partition of a data directory, of Ottla or of Kafka, and report what recovery would
+do: the end offset of each log, the records to truncate, the files to delete, and why. `check` changes nothing; `repair`
+runs the recovery. Stop the node of the directory first.
 
 examples:
   ottla log check ottla-data
   ottla log check -o json /var/lib/kafka
   ottla log repair --dry-run ottla-data
   ottla log repair ottla-data
-Status: 0 all is whole, 1 something would be lost or cannot be read, 2 not a data directory, or in use.
+Status: 0 no problem, 1 recovery would lose data or a file cannot be read, 2 not a data directory, or in use.
 """
 
 
@@ -75,15 +75,15 @@ def run(arguments: list[str]) -> int:
     """
     parser = command_parser("log", TEXT)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    verb = verbs.add_parser("check", help="read only: what recovery would do", description="read only")
+    verb = verbs.add_parser("check", help="report what recovery would do", description="report what recovery would do")
     verb.add_argument("directory", help="a data directory")
-    verb.add_argument("--headers", action="store_true", help="check batches, not the records in them")
-    verb.add_argument("-o", "--output", choices=["text", "json"], default="text", help="how to print")
-    deed = verbs.add_parser(
-        "repair", help="do what recovery does", description="cut what is damaged, make indexes anew"
+    verb.add_argument("--headers", action="store_true", help="check batches without their records")
+    verb.add_argument(
+        "-o", "--output", choices=["text", "json"], default="text", help="format of the output (default: text)"
     )
+    deed = verbs.add_parser("repair", help="run the recovery", description="truncate damaged logs and rebuild indexes")
     deed.add_argument("directory", help="a data directory")
-    deed.add_argument("--dry-run", action="store_true", help="change nothing: the same as check")
+    deed.add_argument("--dry-run", action="store_true", help="change nothing, as check does")
     options = parser.parse_args(arguments)
     disk, where = RealDisk(), options.directory.rstrip("/")
     try:

@@ -15,9 +15,9 @@ from ottla.cli.records.record_input import produce_records
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.record_batch.compression import CompressionType
 
-TEXT = """Each line of standard input becomes one record, byte for byte. Lines are sent when the input pauses, at the
-latest after 50 ms. A record with a key goes to the partition that Kafka's own clients choose (murmur2); records without
-one go round the partitions, batch by batch. The producer is idempotent: a batch that is sent again is appended once.
+TEXT = """Send each line of standard input as one record, byte for byte. Lines are sent when the input pauses, at the
+latest after 50 ms. A record with a key goes to the partition that Kafka's own clients choose (murmur2); batches
+of records without a key go to the partitions in turn. The producer is idempotent: a retried batch is appended once.
 
 With -i json each line is an object with any of key, value, headers, partition, timestamp_ms, as `ottla consume -o json`
 prints it. A value that is not text is sent as JSON; key_base64, value_base64 and headers_base64 hold other bytes.
@@ -55,9 +55,11 @@ def run(arguments: list[str]) -> int:
     add_connection(parser, "format of the summary that is printed at the end (default: text)")
     parser.add_argument("topic", help="name of the topic; created if it is missing and the broker allows it")
     parser.add_argument("-i", "--input", choices=["text", "json"], default="text", help="format of a line")
-    parser.add_argument("--key-separator", type=_separator, metavar="S", help="text: ends the key; none by default")
+    parser.add_argument(
+        "--key-separator", type=_separator, metavar="S", help="text: separator between key and value (default: no key)"
+    )
     parser.add_argument("--null-marker", metavar="S", help="text: a key or value that equals S is null")
-    parser.add_argument("--header", action="append", default=[], metavar="KEY=VALUE", help="a header of every record")
+    parser.add_argument("--header", action="append", default=[], metavar="KEY=VALUE", help="header of every record")
     parser.add_argument(
         "--codec",
         choices=[c.name.lower() for c in CompressionType],
@@ -66,7 +68,9 @@ def run(arguments: list[str]) -> int:
     )
     parser.add_argument("--partition", type=integer(0), metavar="N", help="partition of all records")
     parser.add_argument(
-        "--no-idempotence", action="store_true", help="use no producer id: a batch that is sent again may appear twice"
+        "--no-idempotence",
+        action="store_true",
+        help="use no producer id; a batch that is sent again may be appended twice",
     )
     options = parser.parse_args(arguments)
     return run_with_client(options, lambda client: _produce(client, options))

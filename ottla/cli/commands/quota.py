@@ -23,13 +23,13 @@ from ottla.controller.control.client_quotas import (
 from ottla.wire.messages import alter_client_quotas as ac
 from ottla.wire.messages import describe_client_quotas as dc
 
-TEXT = """What users and clients may bring, take, keep a broker busy and change in a second, and how often an address
-may connect. Who goes over it waits; the most specific quota counts.
+TEXT = """Limit the bytes, request time and mutations per second of users and client ids, and the connections per second
+of addresses. A client above its quota is throttled. The most specific quota applies.
 
-  producer_byte_rate, consumer_byte_rate   bytes, of each broker
-  request_percentage                       time of a broker, 100 is all of one second
-  controller_mutation_rate                 partitions made or removed, of the cluster
-  connection_creation_rate                 connections, of addresses only
+  producer_byte_rate, consumer_byte_rate   bytes per second, on each broker
+  request_percentage                       percentage of one thread, on each broker
+  controller_mutation_rate                 partitions created or deleted per second, in the cluster
+  connection_creation_rate                 connections per second, addresses only
 
 examples:
   ottla quota list
@@ -49,16 +49,16 @@ def _parser() -> argparse.ArgumentParser:
     out = command_parser("quota", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in (
-        ("list", "list quotas, all of them or those of one entity"),
+        ("list", "list all quotas, or the quotas of one entity"),
         ("set", "set quotas; other quotas of the entity keep their values"),
-        ("remove", "remove quotas of an entity, all of them if none is named"),
+        ("remove", "remove quotas of an entity (default: all of its quotas)"),
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
         for kind in _KINDS:
             which = verb.add_mutually_exclusive_group()
-            which.add_argument(f"--{kind}", metavar="ADDRESS" if kind == "ip" else "NAME", help=f"of this {kind}")
-            which.add_argument(f"--any-{kind}", action="store_true", help=f"of each {kind} that has none of its own")
+            which.add_argument(f"--{kind}", metavar="ADDRESS" if kind == "ip" else "NAME", help=f"quota of this {kind}")
+            which.add_argument(f"--any-{kind}", action="store_true", help=f"default quota of every {kind}")
         if name == "set":
             verb.add_argument("quotas", nargs="+", metavar="KEY=VALUE")
         elif name == "remove":
@@ -140,7 +140,7 @@ async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
     known = {value.key for entry in await _described_quotas(client, options, strict=True) for value in entry.values}
     gone = [key for key in KEYS if key in known and (not keys or key in keys)]
     if not gone:
-        raise CommandFailed("there is no such quota")
+        raise CommandFailed("the entity does not have this quota")
     await _alter(client, options, [ac.OpData(key, 0.0, True) for key in gone])
     for key in gone:
         print(f"{key} is removed")

@@ -6,7 +6,7 @@ from ottla.cli.arguments import command_parser
 from ottla.runtime.system_env import SystemEnv
 from ottla.wire.codec.primitives import uuid_to_string
 
-TEXT = "Print a fresh id, as clusters and directories have them."
+TEXT = "Print a random UUID in Kafka's format, for a cluster or a directory."
 
 
 def run(arguments: list[str]) -> int:

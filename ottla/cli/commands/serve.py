@@ -11,14 +11,14 @@ from ottla.cli.node_setup.settings import add_settings
 HELP = """Run one Kafka node, broker and controller in one.
 
 An empty or missing data directory is formatted first. Clients reach the node at the address they connected to; set
-advertised.listeners to tell them another. Settings are Kafka's own (server.properties names and values); KAFKA_*
-environment variables are read as Kafka's container image reads them. --set wins over these, these win over the file.
+advertised.listeners to return another one. Settings are Kafka's own (server.properties names and values); KAFKA_*
+environment variables are read as in Kafka's container image. --set overrides them, and they override the file.
 
 examples:
   ottla serve                                        127.0.0.1:9092, data in ./ottla-data
-  ottla serve --listen 127.0.0.1:0                   take a free port; the ready line names it
+  ottla serve --listen 127.0.0.1:0                   use a free port; the ready line names it
   ottla serve --config server.properties --set num.partitions=3
-  ottla serve --secure                               TLS and a login; says where clients' settings are
+  ottla serve --secure                               TLS and a login; prints where client settings are
   ottla serve --node-id 2 --listen 127.0.0.1:9093 --data-dir ./two --join 127.0.0.1:9092
   ottla serve --node-id 2 --listen 127.0.0.1:9093 --data-dir ./two --join 127.0.0.1:9092 --secure \\
       --join-credentials ottla-data/secure-join.json
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
         type=integer(1),
         default=3,
         metavar="N",
-        help="joining, decide too until N nodes do (default 3)",
+        help="with --join: become a voter while fewer than N nodes are (default 3)",
     )
     out.add_argument(
         "--console",
@@ -52,11 +52,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT",
         help=f"serve the web console (default {DEFAULT_CONSOLE})",
     )
-    out.add_argument("--cluster-id", metavar="ID", help="id for a new cluster, or the one expected")
+    out.add_argument("--cluster-id", metavar="ID", help="id of a new cluster, or the expected id")
     out.add_argument(
         "--secure",
         action="store_true",
-        help="speak TLS and ask for a login; makes certificates, a user, client settings",
+        help="use TLS and require a login; creates certificates, a user, client settings",
     )
     add_log_options(out)
     return out

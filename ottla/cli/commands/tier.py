@@ -39,12 +39,12 @@ from ottla.tools.remote_segments import (
 )
 from ottla.wire.codec.primitives import uuid_to_string
 
-TEXT = """Reads segments that tiered storage keeps in a directory or an object store. No broker is needed, and nothing
-in the store is changed, except by `verify --remove-uploads`.
+TEXT = """Read segments of tiered storage in a directory or an object store. No broker is needed. Only
+`verify --remove-uploads` changes the store.
 
 URL: /directory, file:///directory, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix. An object store needs
-the package obstore (pip install 'ottla[tiered]'). Credentials come from the environment, as the store's own tools take
-them, or from settings: store.NAME and client.NAME are those of obstore.
+the package obstore (pip install 'ottla[tiered]'). Credentials come from the environment, as for the store's own
+tools, or from settings: store.NAME and client.NAME are those of obstore.
 
 examples:
   ottla tier list /mnt/tier
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in (
         ("list", "list the segments of a store"),
-        ("verify", "read every segment whole and check its checksums"),
+        ("verify", "read every segment completely and verify its checksums"),
         ("extract", "write segments as files of Kafka's log, indexes included"),
         ("rebuild", "print the records of __remote_log_metadata that describe the segments, as JSON"),
     ):
@@ -75,10 +75,12 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument("--topic", metavar="NAME", required=name == "extract", help="only this topic")
         verb.add_argument("--partition", metavar="N", type=integer(0), help="only this partition")
         verb.add_argument("--config", metavar="FILE", help=f"file of a broker with {DEFAULT_PREFIX}* settings")
-        help_text = "setting of the store; wins over the file"
+        help_text = "setting of the store; overrides the file"
         verb.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help=help_text)
         if name == "list":
-            verb.add_argument("-o", "--output", choices=OUTPUTS, default="text", help="how to print")
+            verb.add_argument(
+                "-o", "--output", choices=OUTPUTS, default="text", help="format of the output (default: text)"
+            )
         elif name == "extract":
             verb.add_argument("--to", metavar="DIR", required=True, help="directory for the partitions' directories")
         elif name == "rebuild":

@@ -22,11 +22,11 @@ from ottla.wire.messages import describe_delegation_token as dd
 from ottla.wire.messages import expire_delegation_token as ed
 from ottla.wire.messages import renew_delegation_token as rd
 
-TEXT = """Create, list, renew and end delegation tokens. Who has a token logs in by SCRAM as its owner: its id is the
-name, its hmac the password. Tokens are only for those who logged in by something else.
+TEXT = """Create, list, renew and expire delegation tokens. A client logs in with a token by SCRAM, as the owner of the
+token: the user name is the token id, the password its HMAC. A client that logged in with a token cannot create one.
 
-A token's hmac is printed once, when it is made, or written to a file that only you read. Afterwards a token is named by
-its id, so that its hmac stands in no list of processes; who may not list it names a file with its hmac.
+The HMAC of a token is printed once, when it is created, or written to a file that only you can read. Afterwards, name a
+token by its id, so that the HMAC is in no process list. If you may not describe the token, name a file with its HMAC.
 
 examples:
   ottla token create
@@ -39,10 +39,10 @@ _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OWNERS_MIN_VERSION = 3
 """First version of CreateDelegationToken that accepts an owner other than the requester."""
 _VERBS = {
-    "create": "make a token",
-    "list": "tokens that you own, asked for, may renew, or may see",
-    "renew": "let a token last longer, but not beyond its greatest age",
-    "expire": "end a token, at once or later",
+    "create": "create a token",
+    "list": "list tokens that you own, requested, may renew or may describe",
+    "renew": "extend the expiry time of a token, up to its maximum lifetime",
+    "expire": "expire a token, now or later",
 }
 
 
@@ -54,24 +54,36 @@ def parser() -> argparse.ArgumentParser:
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
         if name == "create":
-            verb.add_argument("--owner", metavar="User:NAME", help="who logs in with it; you, if left out")
+            verb.add_argument("--owner", metavar="User:NAME", help="owner of the token (default: you)")
             verb.add_argument(
-                "--renewer", action="append", default=[], metavar="User:NAME", help="who else may renew it"
+                "--renewer",
+                action="append",
+                default=[],
+                metavar="User:NAME",
+                help="further principal that may renew the token",
             )
             verb.add_argument(
                 "--lifetime-ms",
                 type=integer(-1, MAX_INT64),
                 default=-1,
-                help="its greatest age; what the brokers allow",
+                help="maximum lifetime (default: delegation.token.max.lifetime.ms)",
             )
-            verb.add_argument("--config-out", metavar="FILE", help="write settings of a client there, for you alone")
+            verb.add_argument(
+                "--config-out", metavar="FILE", help="write client settings to this file, readable only by you"
+            )
         elif name == "list":
-            verb.add_argument("--owner", action="append", metavar="User:NAME", help="those that concern somebody")
-            verb.add_argument("--show-hmac", action="store_true", help="with what makes them work")
+            verb.add_argument("--owner", action="append", metavar="User:NAME", help="only tokens of this owner")
+            verb.add_argument("--show-hmac", action="store_true", help="also print the HMACs")
         else:
-            verb.add_argument("id", nargs="?", help="which token")
-            verb.add_argument("--hmac-file", metavar="FILE", help="where its hmac stands instead; - is standard input")
-            effect = "by so much, as far as the brokers allow" if name == "renew" else "so much later, and not at once"
+            verb.add_argument("id", nargs="?", help="id of the token")
+            verb.add_argument(
+                "--hmac-file", metavar="FILE", help="file with the HMAC, in place of the id; - for standard input"
+            )
+            effect = (
+                "extend by this time (default: delegation.token.expiry.time.ms)"
+                if name == "renew"
+                else "expire after this time, not now"
+            )
             verb.add_argument("--period-ms", type=integer(-1, MAX_INT64), default=-1, help=effect)
     return out
 
@@ -206,7 +218,7 @@ async def _hmac(client: ClusterClient, options: argparse.Namespace) -> bytes:
         return _read(options.hmac_file)
     found = [bytes(x.hmac) for x in await _describe_tokens(client, None) if x.token_id == options.id]
     if not found:
-        raise CommandFailed(f"token {options.id} does not exist, or you may not see it (--hmac-file FILE)")
+        raise CommandFailed(f"token {options.id} does not exist, or you may not describe it (--hmac-file FILE)")
     return found[0]
 
 

@@ -17,7 +17,7 @@ from ottla.client.http_client import HttpFetchError, http_get
 from ottla.env.log_escaping import escape
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 
-TEXT = """Prints the rates of topics or of requests again and again, on a terminal in place. The numbers come from the
+TEXT = """Print the rates of topics or of requests repeatedly, on a terminal in place. The numbers come from the
 metrics pages of nodes, so each node needs an HTTP listener for metrics (ottla.metrics.listener).
 
 examples:

@@ -23,7 +23,7 @@ from ottla.wire.messages import delete_topics as dt
 from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as ia
 
-TEXT = """Topics are named logs; each is cut into partitions, and each partition is led by one broker.
+TEXT = """A topic is a named log. It is divided into partitions, and one broker is the leader of each partition.
 
 examples:
   ottla topic list
@@ -46,23 +46,23 @@ def _parser() -> argparse.ArgumentParser:
         ("delete", "delete a topic with its records"),
         ("config", "show or change settings"),
         ("export", "write the records of a topic into a file, a JSON object on each line"),
-        ("import", "append the records of such a file to a topic, to the same partitions"),
+        ("import", "append the records of an exported file to a topic, to the same partitions"),
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
         if name == "list":
             verb.add_argument("--internal", action="store_true", help="also list internal topics")
             continue
-        verb.add_argument("topic", help="the topic's name")
+        verb.add_argument("topic", help="name of the topic")
         if name == "partitions":
-            text = "number of partitions the topic is to have in all"
+            text = "new total number of partitions"
             verb.add_argument("--partitions", type=integer(1), required=True, metavar="N", help=text)
         if name == "create":
             text = "number of partitions (default: num.partitions of the broker)"
             verb.add_argument("--partitions", type=integer(1), default=-1, metavar="N", help=text)
             text = "number of replicas (default: default.replication.factor of the broker)"
             verb.add_argument("--replication-factor", type=integer(1, MAX_INT16), default=-1, metavar="N", help=text)
-            verb.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting")
+            verb.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="config of the topic")
         if name in ("export", "import"):
             text = (
                 "file; - for standard output (default)" if name == "export" else "file; - for standard input (default)"
@@ -73,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
             verb.add_argument("--partitions", type=integer(1), metavar="N", help=text)
         if name == "config":
             verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting")
-            verb.add_argument("--delete", action="append", default=[], metavar="KEY", help="back to the default")
+            verb.add_argument(
+                "--delete", action="append", default=[], metavar="KEY", help="return a setting to its default"
+            )
             verb.add_argument("--all", action="store_true", help="show defaults too")
     return out
 

@@ -19,13 +19,13 @@ from ottla.wire.errors import WireError
 from ottla.wire.field_dump import Explainer
 from ottla.wire.framing import parse_frame_size
 
-TEXT = """Point a client at the address this listens at: what it says and hears is printed as fields. Brokers that the
-cluster names are given listening addresses of their own, so the whole cluster stays in view.
+TEXT = """Connect a client to the address of --listen. Its requests and responses are printed field by field. Each
+broker of the cluster gets its own listening address, so all connections to the cluster are traced.
 
 examples:
   ottla trace --listen 9192 --to 127.0.0.1:9092
   ottla trace --listen 9192 --to kafka.example.org:9092 --bytes
-  ottla trace --listen 9192 --to 127.0.0.1:9092 --explain      each field with what it means
+  ottla trace --listen 9192 --to 127.0.0.1:9092 --explain      with the meaning of each field
 """
 IDLE_S = 24 * 3600.0
 
@@ -146,8 +146,10 @@ def run(arguments: list[str]) -> int:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).
     """
     parser = command_parser("trace", TEXT)
-    parser.add_argument("--listen", required=True, metavar="[HOST:]PORT", help="where clients come in; 0 takes a port")
-    parser.add_argument("--to", required=True, metavar="HOST:PORT", help="a broker of any Kafka")
+    parser.add_argument(
+        "--listen", required=True, metavar="[HOST:]PORT", help="address for clients; port 0 selects a free port"
+    )
+    parser.add_argument("--to", required=True, metavar="HOST:PORT", help="broker of any Kafka cluster")
     parser.add_argument("--bytes", action="store_true", help="show each field beside its bytes")
     parser.add_argument("--explain", action="store_true", help="explain each field where it first appears")
     options = parser.parse_args(arguments)

@@ -22,15 +22,15 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_transactions as dt
 from ottla.wire.messages import list_transactions as lt
 
-TEXT = """A transaction makes records of several partitions, and positions of groups, visible together or not at all.
-While one is open, readers of committed records wait at its first record. One that its coordinator does not know of
-hangs: nobody will end it, and they wait for ever.
+TEXT = """A transaction makes records of several partitions, and offsets of groups, visible together or not at all.
+While it is open, read_committed consumers wait at its first record (the last stable offset). A transaction that is
+unknown to its coordinator is hanging: it never ends, and the consumers wait until it is aborted.
 
 examples:
   ottla txn list                          transactional ids, their coordinator and state
-  ottla txn describe payments             what is known of one id, and the partitions of its transaction
-  ottla txn hanging --older-than 900      open transactions that no coordinator knows of
-  ottla txn abort events 3 1042           end a hanging one: topic, partition, its first offset
+  ottla txn describe payments             state of one id, and the partitions of its transaction
+  ottla txn hanging --older-than 900      open transactions that no coordinator has
+  ottla txn abort events 3 1042           abort a hanging one: topic, partition, its first offset
 """
 TRANSACTION = 1
 """Key type of a transactional id in FindCoordinator."""
@@ -48,24 +48,24 @@ def _parser() -> argparse.ArgumentParser:
     out = command_parser("txn", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in (
-        ("list", "transactional ids and their state"),
-        ("describe", "what is known of one transactional id"),
-        ("hanging", "open transactions that no coordinator knows of"),
-        ("abort", "end a transaction in one partition by hand"),
+        ("list", "list transactional ids and their state"),
+        ("describe", "describe the state of a transactional id"),
+        ("hanging", "find open transactions that no coordinator has"),
+        ("abort", "abort a transaction in one partition"),
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
         if name == "describe":
             verb.add_argument("id", help="the transactional id")
         if name == "hanging":
-            text = "only those whose last record is so many seconds old (default 900, the most a producer may want)"
+            text = "minimum age of the last record (default 900, the default of transaction.max.timeout.ms)"
             verb.add_argument("--older-than", metavar="SECONDS", type=integer(0, MAX_INT32), default=900, help=text)
             verb.add_argument("--topic", help="only in this topic")
         if name == "abort":
-            verb.add_argument("topic", help="the topic")
+            verb.add_argument("topic", help="name of the topic")
             verb.add_argument("partition", type=integer(0), help="number of the partition")
             verb.add_argument("offset", type=integer(0, MAX_INT64), help="first offset of the transaction")
-            verb.add_argument("--force", action="store_true", help="also if it is not hanging")
+            verb.add_argument("--force", action="store_true", help="abort it even if it is not hanging")
     return out
 
 

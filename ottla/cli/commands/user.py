@@ -16,10 +16,10 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_user_scram_credentials as au
 from ottla.wire.messages import describe_user_scram_credentials as du
 
-TEXT = """List, add and remove users who log in with a password.
+TEXT = """List, add and remove users with a password (SCRAM).
 
-The password is asked for, or read from a file or standard input, so that it stands in no list of processes. It never
-leaves this machine: the cluster gets a key that was made of it, and no connection should carry even that in plain text.
+The command prompts for the password, or reads it from a file or standard input, so that it is in no process list. The
+password is not sent: the cluster gets the salted password of SCRAM. Use TLS, since this value also permits a login.
 
 examples:
   ottla user list
@@ -33,7 +33,7 @@ _SALT_BYTES = 24
 def parser() -> argparse.ArgumentParser:
     """Return the argument parser of ``ottla user``."""
     out = command_parser("user", TEXT)
-    out.add_argument("action", choices=["list", "set", "remove"], help="what to do")
+    out.add_argument("action", choices=["list", "set", "remove"], help="action")
     out.add_argument("user", nargs="?", help="name of the user; list: all by default")
     out.add_argument(
         "--mechanism", choices=list(MECHANISM_TYPES), help=f"set: default {SCRAM_SHA_512}; remove: default all"
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
         default=MIN_ITERATIONS,
         help=f"default {MIN_ITERATIONS}",
     )
-    out.add_argument("--password-file", metavar="FILE", help="where the password stands; - is standard input")
+    out.add_argument("--password-file", metavar="FILE", help="file with the password; - for standard input")
     add_connection(out)
     return out
 
@@ -57,7 +57,7 @@ def _password(path: str | None) -> str:
             with warnings.catch_warnings(action="error", category=getpass.GetPassWarning):
                 password = getpass.getpass("password: ")
         except (getpass.GetPassWarning, EOFError):
-            raise CommandFailed("no terminal to ask for the password: --password-file FILE, - is stdin") from None
+            raise CommandFailed("no terminal to prompt for the password: --password-file FILE, - is stdin") from None
     if not password:
         raise CommandFailed("the password is empty")
     return password

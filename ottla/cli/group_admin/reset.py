@@ -75,20 +75,20 @@ class ResetTarget(NamedTuple):
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of an offset reset's target, exactly one of which is required."""
-    to = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
-    to.add_argument("--to-earliest", action="store_true", help="the first record there is")
-    to.add_argument("--to-latest", action="store_true", help="behind the last record")
-    to.add_argument("--to-current", action="store_true", help="where it is; behind the last record where it is nowhere")
+    to = parser.add_argument_group("target (one of these)").add_mutually_exclusive_group(required=True)
+    to.add_argument("--to-earliest", action="store_true", help="log start offset")
+    to.add_argument("--to-latest", action="store_true", help="log end offset")
+    to.add_argument("--to-current", action="store_true", help="committed offset; log end offset where there is none")
     to.add_argument("--to-offset", type=integer(0, MAX_INT64), metavar="N", help="this offset")
     to.add_argument(
         "--shift-by",
         type=integer(-MAX_INT64, MAX_INT64),
         metavar="N",
-        help="so many records on, or back where it is negative",
+        help="committed offset plus N; N may be negative",
     )
-    text = "the first record that is not older; UTC, unless it says otherwise"
+    text = "first record that is not older (default time zone: UTC)"
     to.add_argument("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss", help=text)
-    to.add_argument("--by-duration", metavar="PnDTnHnMnS", help="the first record that is not older than so long")
+    to.add_argument("--by-duration", metavar="PnDTnHnMnS", help="first record that is not older than this duration")
     to.add_argument("--from-file", metavar="FILE", help="offsets from lines of [GROUP,]TOPIC,PARTITION,OFFSET")
 
 
@@ -181,7 +181,7 @@ async def target_offsets(
         case "to_datetime" | "by_duration":
             time_ms = datetime_ms(to.value) if to.mode == "to_datetime" else duration_ago_ms(to.value, now_ms)
             if time_ms < MIN_TIMESTAMP:
-                raise CommandFailed(f"{to.value}: brokers find no record by a time before 1970")
+                raise CommandFailed(f"{to.value}: brokers find no records by a timestamp before 1970")
             found = await look(wanted, time_ms)
             late = [at for at, offset in found.items() if offset < 0]
             return {**found, **await look(late, LATEST)}
@@ -190,14 +190,14 @@ async def target_offsets(
         case "shift_by":
             nowhere = [at for at in wanted if at not in have]
             if nowhere:
-                raise CommandFailed(f"{nowhere[0][0]}-{nowhere[0][1]} has no position that could be shifted")
+                raise CommandFailed(f"{nowhere[0][0]}-{nowhere[0][1]} has no committed offset to shift")
             return await _clamp(look, {at: have[at] + to.value for at in wanted}, on_clamp)
         case _:
             return await _clamp(look, to.value, on_clamp)
 
 
 def _print_clamped(at: TopicPartitionKey, offset: int, clamped: int) -> None:
-    print(f"ottla group: {at[0]}-{at[1]} has no offset {offset}: {clamped} is taken", file=sys.stderr)
+    print(f"ottla group: {at[0]}-{at[1]} offset {offset} is out of range: using {clamped}", file=sys.stderr)
 
 
 async def _clamp(
@@ -265,7 +265,7 @@ async def _selected_partitions(
         return sorted(have)
     places = await resolve_partitions(client, options.topic)
     if seen is not None and seen.group_type == STREAMS and any(at not in have for at in places):
-        raise CommandFailed(f"{seen.id} does not read all of these topics")
+        raise CommandFailed(f"{seen.id} is not subscribed to all of these topics")
     return places
 
 
@@ -293,7 +293,7 @@ async def plan_reset(
         raise CommandFailed(f"{group_id} is {seen.state}: it can be reset only while it has no members")
     shares = options.share if seen is None else seen.group_type == SHARE
     if shares and to.mode not in SHARE_GROUP_MODES:
-        raise CommandFailed(f"{group_id} is a share group: it can go to the earliest, the latest, or a time")
+        raise CommandFailed(f"{group_id} is a share group: the target can be the earliest, the latest, or a time")
     have = await _positions(seen, client, group_id)
     wanted = await _selected_partitions(client, options, seen, to, have)
 
@@ -301,7 +301,7 @@ async def plan_reset(
         found = await list_offsets(client, places, timestamp)
         missing = [at for at in places if at not in found]
         if missing:
-            raise CommandFailed(f"{missing[0][0]}-{missing[0][1]} has no leader, or is gone")
+            raise CommandFailed(f"{missing[0][0]}-{missing[0][1]} has no leader, or does not exist")
         return found
 
     new = await target_offsets(look, to, wanted, have, blocking_env.BlockingEnv().now_ms())

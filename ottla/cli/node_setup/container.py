@@ -125,7 +125,7 @@ def unknown_variables(given: Mapping[str, str]) -> Iterator[str]:
             continue
         nearest = closest_match(name, known)
         hint = "" if nearest is None else f"; did you mean {nearest}?"
-        yield f"{name} stands for no setting and has no effect{hint}"
+        yield f"{name} matches no setting and has no effect{hint}"
 
 
 def variable_name(key: str) -> str:

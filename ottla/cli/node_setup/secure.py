@@ -28,7 +28,7 @@ def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tup
         OSError: a file cannot be read or written.
     """
     if LISTENERS in values:
-        raise ConfigException(f"--secure names the listeners itself: leave out {LISTENERS}, or --secure")
+        raise ConfigException(f"--secure sets {LISTENERS}: remove one of the two")
     warnings = check_startup_values(values)
     config = configure(values, options.data_dir, options.listen)
     directory = config.metadata_dir or config.data_dirs[0]
@@ -70,11 +70,11 @@ def _security_setup(
     if options.join_credentials is not None and not is_member:
         joined = security_setup.load_join_credentials(options.join_credentials)
     elif options.join is not None and not is_member and not has_copy:
-        text = f"--secure --join: copy {security_setup.JOIN_FILE} from a node of the cluster, and name it with"
+        text = f"--secure --join: copy {security_setup.JOIN_FILE} from a node of the cluster, and name it in"
         raise security_setup.SecuritySetupFailed(f"{text} --join-credentials FILE")
     elif options.join is None and not is_member and has_copy:
         text = f"{directory} has the credentials of a cluster that the node has not joined: add --join HOST:PORT"
-        text += f", or remove {directory}/{security_setup.STATE_FILE} to create a cluster of its own"
+        text += f", or remove {directory}/{security_setup.STATE_FILE} to create a new cluster"
         raise security_setup.SecuritySetupFailed(text)
     hosts = [] if config.host in ANY_HOST else [config.host]
     hosts.append(advertised_machine_name({**values, "controller.quorum.voters": "x"}))
@@ -104,4 +104,4 @@ def write_client_settings(config: NodeConfig, port: int) -> None:
     host = "localhost" if config.host in ANY_HOST else config.host
     made = security_setup.ensure_security_setup(directory, ())
     lines = security_setup.write_client_files(made, directory, format_address(host, port))
-    print("\n".join([f"clients log in as {security_setup.USER}; their settings:", *lines]), flush=True)
+    print("\n".join([f"user {security_setup.USER}; client settings:", *lines]), flush=True)

@@ -17,11 +17,9 @@ from ottla.runtime.system_env import SystemEnv
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Add ``--data-dir``, ``--config``, ``--set`` and ``--node-id`` to a command's parser."""
-    parser.add_argument("--data-dir", metavar="D[,E]...", help="where everything is kept (default ./ottla-data)")
-    parser.add_argument("--config", "-c", metavar="FILE", help="a server.properties file")
-    parser.add_argument(
-        "--set", metavar="KEY=VALUE", action="append", default=[], help="one setting; wins over the file"
-    )
+    parser.add_argument("--data-dir", metavar="D[,E]...", help="data directories (default ./ottla-data)")
+    parser.add_argument("--config", "-c", metavar="FILE", help="server.properties file")
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="setting; overrides the file")
     parser.add_argument("--node-id", type=integer(0), metavar="N", help="id of this node (default 1)")
 
 

@@ -160,7 +160,7 @@ def test_unknown_variables_suggest_nearest_config() -> None:
         "PATH": "/bin",
     }
     assert list(unknown_variables(given)) == [
-        "KAFKA_NUM_PARTITONS stands for no setting and has no effect; did you mean KAFKA_NUM_PARTITIONS?"
+        "KAFKA_NUM_PARTITONS matches no setting and has no effect; did you mean KAFKA_NUM_PARTITIONS?"
     ]
 
 

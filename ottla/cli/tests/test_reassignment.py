@@ -140,7 +140,7 @@ def test_drain_prints_progress_only_on_a_terminal(
 def test_drain_moves_other_partitions_before_reporting_stuck_ones(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeReassigningCluster(3, [1, 2], [1, 2])
     run(cluster, capsys, "reassign", "t:1=1,2,3")
-    with pytest.raises(CommandFailed, match="1 partitions have no other broker to go to: t:1"):
+    with pytest.raises(CommandFailed, match="1 partitions have no other broker to move to: t:1"):
         run(cluster, capsys, "drain", "1")
     assert cluster.sets() == [(3, 2), (1, 2, 3)]
 

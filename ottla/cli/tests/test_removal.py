@@ -101,7 +101,7 @@ def test_remove_node_drains_waits_for_stop_and_unregisters(capsys: pytest.Captur
     cluster = FakeClusterWithQuorum(4, [3, 1], [1, 2], [2, 3], stops=5)
     rows, messages = run(cluster, capsys, "3")
     assert rows == [{"removed": 3}]
-    assert messages == "node 3 holds nothing any more: stop it now\n", "printed once"
+    assert messages == "node 3 has no replicas left: stop it now\n", "printed once"
     assert cluster.voters == [1, 2, 4]
     assert sorted(cluster.machine.image.brokers) == [1, 2, 4]
     assert not any(3 in replicas for replicas in cluster.sets())
@@ -115,21 +115,21 @@ def test_remove_dry_run_prints_steps_without_changes(capsys: pytest.CaptureFixtu
     cluster = FakeClusterWithQuorum(4, [3, 1])
     rows, _ = run(cluster, capsys, "3", "--dry-run")
     assert rows[0] == {"step": "move", "what": "t:0", "from": [3, 1], "to": [2, 1]}
-    assert [row["step"] for row in rows[1:]] == ["stop", "take the vote of", "strike off"]
+    assert [row["step"] for row in rows[1:]] == ["stop", "remove voter", "unregister"]
     assert cluster.sets() == [(3, 1)]
     assert cluster.voters == [1, 2, 3, 4]
 
 
 def test_remove_without_other_broker_fails_unless_fewer_copies(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeClusterWithQuorum(3, [3, 1, 2], [2, 3, 1], stops=4)
-    with pytest.raises(CommandFailed, match=r"2 partitions have no other broker to go to: t:0, t:1 \(--fewer-copies"):
+    with pytest.raises(CommandFailed, match=r"2 partitions have no other broker to move to: t:0, t:1 \(--fewer-copies"):
         run(cluster, capsys, "3")
     assert cluster.sets() == [(3, 1, 2), (2, 3, 1)], "no reassignment was started"
     run(cluster, capsys, "3", "--fewer-copies")
     assert cluster.sets() == [(1, 2), (2, 1)]
     alone = FakeClusterWithQuorum(1, [1])
     alone.voters = [2]
-    with pytest.raises(CommandFailed, match=r"1 partitions have no other broker to go to: t:0$"):
+    with pytest.raises(CommandFailed, match=r"1 partitions have no other broker to move to: t:0$"):
         run(alone, capsys, "1", "--fewer-copies")
 
 
@@ -139,7 +139,7 @@ def test_remove_dead_nodes_together_succeeds_where_single_removal_fails(capsys: 
     for dead in (2, 3):
         send_heartbeat(cluster.machine, dead, want_fence=True)
     with pytest.raises(
-        CommandFailed, match="2 partitions keep their replicas until all that stay are in sync: t:0, t:1;"
+        CommandFailed, match="2 partitions have remaining replicas that are not in sync: t:0, t:1;"
     ):
         run(cluster, capsys, "3", "--fewer-copies")
     rows, messages = run(cluster, capsys, "2", "3", "--fewer-copies")
@@ -150,7 +150,7 @@ def test_remove_dead_nodes_together_succeeds_where_single_removal_fails(capsys: 
 
 def test_remove_node_not_stopped_in_time_fails(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeClusterWithQuorum(4, [3, 1])
-    with pytest.raises(CommandFailed, match="node 3 still runs: stop it and run this again"):
+    with pytest.raises(CommandFailed, match="node 3 is still running: stop it and retry"):
         run(cluster, capsys, "3", "--wait", "0")
     assert cluster.voters == [1, 2, 3, 4]
 

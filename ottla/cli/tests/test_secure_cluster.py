@@ -178,7 +178,7 @@ def test_node_with_copied_credentials_creates_no_cluster_of_its_own(tmp_path: Pa
     assert done.status == 2
     assert done.err == (
         f"ottla serve: {two} has the credentials of a cluster that the node has not joined: add --join HOST:PORT, "
-        f"or remove {two}/secure.json to create a cluster of its own\n"
+        f"or remove {two}/secure.json to create a new cluster\n"
     )
     assert not (two / "meta.properties").exists()
     assert "Connection refused" in run_command(*at, *joining).err, "the copy is there already"

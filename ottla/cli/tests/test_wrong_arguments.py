@@ -86,7 +86,7 @@ UNKNOWN = [
     ("quota set --user a producer_byte_rate=x", "producer_byte_rate=x"),
     ("quota set --user a producer_byte_rate=-1", "producer_byte_rate"),
     ("quota set producer_byte_rate=1", "--user"),
-    ("quota remove --user nope", "no such quota"),
+    ("quota remove --user nope", "does not have this quota"),
     ("acl add --topic there --operation read", "--allow"),
     ("topic list --command-config /nope", "/nope"),
     ("user set a --password-file /", "/: Is a directory"),
