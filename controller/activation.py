@@ -42,7 +42,7 @@ def check_metadata_version(image: MetadataImage) -> None:
     level = image.features.get(METADATA_VERSION)
     if level is not None and not OLDEST_METADATA_VERSION <= level <= NEWEST_METADATA_VERSION:
         raise IncompatibleQuorum(
-            f"the cluster's metadata.version is {level}; this node knows "
+            f"the cluster's metadata.version is {level}; this node supports "
             f"{OLDEST_METADATA_VERSION} to {NEWEST_METADATA_VERSION}"
         )
 

@@ -56,7 +56,7 @@ def metadata_version_of_release(text: str) -> int:
     name = ".".join(text.split(".")[:2])
     found = [level for level, release in RELEASES.items() if name in (release, release.partition("-")[0])]
     if not found:
-        raise InvalidFeatureLevel(f"no release {text!r} to start with; there are {', '.join(RELEASES.values())}")
+        raise InvalidFeatureLevel(f"no release {text!r}; supported: {', '.join(RELEASES.values())}")
     return max(found)
 
 
@@ -76,7 +76,9 @@ def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, 
         InvalidFeatureLevel: an unknown release, feature or level, or levels that exclude each other.
     """
     if release is not None and METADATA_VERSION in chosen:
-        raise InvalidFeatureLevel(f"--release-version and --feature {METADATA_VERSION} say the same: give one of them")
+        raise InvalidFeatureLevel(
+            f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity."
+        )
     metadata = (
         metadata_version_of_release(release)
         if release is not None
@@ -88,15 +90,19 @@ def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, 
     out.update({name: default_level(name, metadata) for name in LEVELS_SINCE})
     for name, level in chosen.items():
         if name not in SUPPORTED_FEATURES:
-            raise InvalidFeatureLevel(f"no feature {name!r}; there are {', '.join(sorted(SUPPORTED_FEATURES))}")
+            raise InvalidFeatureLevel(
+                f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(SUPPORTED_FEATURES))}"
+            )
         low, high = SUPPORTED_FEATURES[name]
         if not (0 if name != METADATA_VERSION else low) <= level <= high:
-            raise InvalidFeatureLevel(f"feature {name} has no level {level}; it goes to {high}")
+            raise InvalidFeatureLevel(f"No feature {name} with feature level {level} (maximum {high})")
         out[name] = level
     for (name, level), needed in LEVEL_NEEDS.items():
         if out[name] >= level and metadata < needed:
-            raise InvalidFeatureLevel(f"feature {name} at {level} needs {METADATA_VERSION} {needed}")
+            raise InvalidFeatureLevel(
+                f"{name} could not be set to {level} because it depends on {METADATA_VERSION} level {needed}"
+            )
     if out[KRAFT_VERSION] != int(dynamic_quorum):
-        why = "the voters are fixed by controller.quorum.voters" if not dynamic_quorum else "the voters are records"
+        why = "the voters are static (controller.quorum.voters)" if not dynamic_quorum else "the voters are dynamic"
         raise InvalidFeatureLevel(f"{KRAFT_VERSION} cannot be {out[KRAFT_VERSION]}: {why}")
     return out

@@ -82,7 +82,7 @@ def parse_voter(text: str, listener: str) -> InitialVoter:
             int(number), uuid_from_string(directory), (ListenerEndpoint(listener, host.strip("[]"), int(port)),)
         )
     except ValueError:
-        raise StorageFormatError(f"{text.strip()!r} is no controller: write ID@HOST:PORT:DIRECTORY_ID") from None
+        raise StorageFormatError(f"{text.strip()!r} is not a controller: ID@HOST:PORT:DIRECTORY_ID expected") from None
 
 
 def parse_voters(text: str, listener: str) -> tuple[InitialVoter, ...]:
@@ -94,7 +94,7 @@ def parse_voters(text: str, listener: str) -> tuple[InitialVoter, ...]:
     voters = sorted(parse_voter(x, listener) for x in text.split(",") if x.strip())
     ids = [v.id for v in voters]
     if not ids or len(set(ids)) != len(ids):
-        raise StorageFormatError(f"{text}: " + ("a node is named twice" if ids else "name a controller"))
+        raise StorageFormatError(f"{text}: " + ("duplicate node id" if ids else "controller expected"))
     return tuple(voters)
 
 
@@ -160,7 +160,10 @@ def format_directories(
                 f"not to node {plan.node_id} of {plan.cluster_id}"
             )
         if not ignore_formatted:
-            raise StorageFormatError(f"{directory.path} is formatted already; --ignore-formatted passes over it")
+            raise StorageFormatError(
+                f"Log directory {directory.path} is already formatted. "
+                "Use --ignore-formatted to ignore this directory and format the others."
+            )
     for directory in new:
         _format(directory, metadata, plan, now_ms, new_id)
     release = RELEASES[plan.levels[METADATA_VERSION]]

@@ -55,18 +55,14 @@ def _own_entry(store: MetadataStore) -> VotersRecordVoter:
     voters_record = store.quorum_records.voters
     if voters_record is None or store.kraft_version < 1:
         raise QuorumRecoveryError(
-            "who decides is fixed by configuration here (kraft.version 0): "
-            "start the node with controller.quorum.voters naming it alone"
+            "the voters are static (kraft.version 0): "
+            "start the node with controller.quorum.voters set to this node only"
         )
     mine = [v for v in voters_record.voters if (v.voter_id, v.voter_directory_id) == store.local_replica]
     if not mine:
-        raise QuorumRecoveryError(
-            f"node {store.local_replica.id} is none of the controllers that decide: {_ids(voters_record)}"
-        )
+        raise QuorumRecoveryError(f"node {store.local_replica.id} is not one of the voters {_ids(voters_record)}")
     if len(voters_record.voters) == 1:
-        raise QuorumRecoveryError(
-            f"node {store.local_replica.id} is the only controller that decides: start it as it is"
-        )
+        raise QuorumRecoveryError(f"node {store.local_replica.id} is the only voter: no recovery is needed")
     return mine[0]
 
 

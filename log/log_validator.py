@@ -181,7 +181,9 @@ def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogC
     """
     base_offset, length, _, _, crc, attributes, last_delta, _, _, producer_id, _, sequence, count = header
     if base_offset != 0:
-        raise _invalid(f"a batch for {where} comes with a base offset that is not 0: {base_offset}")
+        raise _invalid(
+            f"The baseOffset of the record batch in the append to {where} should be 0, but it is {base_offset}"
+        )
     size_bytes = length + LOG_OVERHEAD_BYTES
     if size_bytes > settings.max_message_bytes:
         check_size(size_bytes, settings, where)
@@ -199,9 +201,9 @@ def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogC
         raise _invalid(f"Invalid sequence number {sequence} in record batch with producerId {producer_id}")
     if codec == 0:
         if not first_record_fits(data, size_bytes, count):
-            raise _invalid(f"the first of {count} records is none")
+            raise _invalid(f"Found invalid record structure: the first of {count} records")
     elif (code := check_compressed_prefix(codec, view[HEADER_BYTES:size_bytes])) is not _VALID:
-        raise ProtocolError(code, f"the records are no {CompressionType(codec).name.lower()} data")
+        raise ProtocolError(code, f"the records are not valid {CompressionType(codec).name.lower()} data")
     elif count > (size_bytes - HEADER_BYTES) * _MAX_RECORDS_PER_BYTE[codec]:
         raise _invalid(f"{size_bytes} bytes cannot hold {count} records")
 

@@ -363,7 +363,7 @@ class PartitionLog:
         except OSError as error:
             if is_indexed:  # index entry without its marker: only recovery can repair it
                 self.set_offline()
-                raise OSError(errno.EIO, f"{self.describe()}: no marker could be written: {error}") from error
+                raise OSError(errno.EIO, f"{self.describe()}: writing a transaction marker failed: {error}") from error
             raise
         for end in ends:
             self.producers.end_transaction(header, base, end.control_type, end.coordinator_epoch)
@@ -573,7 +573,7 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset, now_ms)
             return offset
         self._prepare_truncation(offset)
-        with self.offline_on_error("not truncated to the end"):
+        with self.offline_on_error("truncation failed"):
             self.log_end_offset, damage = self.segments.truncate_to(offset)
             if damage is not None:
                 self.recovery_notes.append(damage)
@@ -612,7 +612,7 @@ class PartitionLog:
         assert offset >= 0
         assert aux is None or aux.log_start_offset <= offset, self.describe()
         self._prepare_truncation(offset)
-        with self.offline_on_error("not truncated to the end"):
+        with self.offline_on_error("truncation failed"):
             self.segments.remove_from(0)
             for name in list_snapshot_files(self.disk, self.directory):
                 self.disk.unlink(f"{self.directory}/{name}")

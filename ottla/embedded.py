@@ -249,7 +249,7 @@ class Broker(FaultControls):
         finally:
             os.unlink(settings_file)
         if "Kafka Server started" not in line:
-            raise BrokerFailed("the process of the broker did not start: its standard error names the cause")
+            raise BrokerFailed("the process of the broker did not start: see its standard error")
         self.port = int(line.split("started: ")[1].split(",")[0].rpartition(":")[2])
 
     def _write_settings(self) -> str:

@@ -40,9 +40,9 @@ _OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
     ("ottla_scope", "string", "session", f"scope of the embedded broker: {', '.join(SCOPES)}"),
     ("ottla_settings", "linelist", [], "settings of the embedded broker and of kafka_cluster, KEY=VALUE on each line"),
     ("ottla_partitions", "string", "1", "number of partitions of kafka_topic"),
-    ("ottla_tls", "bool", False, "the embedded broker encrypts"),
+    ("ottla_tls", "bool", False, "the embedded broker uses TLS"),
     ("ottla_sasl", "string", "", "the embedded broker requires a login: SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN"),
-    ("ottla_isolate", "bool", False, "the embedded broker runs in a process of its own"),
+    ("ottla_isolate", "bool", False, "the embedded broker runs in a separate process"),
     ("ottla_nodes", "string", "3", "number of nodes of kafka_cluster"),
 )
 _MARKER = "kafka_topic(partitions=N, settings={...}): partitions and settings of the topic of the fixture kafka_topic"
@@ -172,7 +172,7 @@ def kafka_clock(kafka_broker: Broker | None) -> NodeClock:
 def _with_faults(broker: Broker | None) -> Broker:
     """Return the embedded broker; skip the test without one, and fail it if ``ottla.faults`` is not set."""
     if broker is None:
-        pytest.skip(f"{EXTERNAL} names a cluster without faults")
+        pytest.skip(f"{EXTERNAL} names a cluster without fault injection")
     if broker.settings.get("ottla.faults") != "true":
         pytest.fail("ottla.faults=true is missing in the option ottla_settings", pytrace=False)
     return broker

@@ -73,7 +73,7 @@ def parse_host_port(text: str) -> tuple[str, int]:
     """
     found = _HOST_PORT.fullmatch(text.strip())
     if found is None or int(found[2]) > 65535:
-        raise ConfigException(f"{text.strip()!r} is no address: write HOST:PORT, or NAME://HOST:PORT")
+        raise ConfigException(f"{text.strip()!r} is not an address: HOST:PORT or NAME://HOST:PORT expected")
     return found[1], int(found[2])
 
 
@@ -98,7 +98,7 @@ def parse_voter(text: str) -> VoterAddress:
     try:
         voter_id = parse_integer(number if separator else "", 32)
     except ValueError:
-        raise ConfigException(f"{text.strip()!r} is no voter: write ID@HOST:PORT") from None
+        raise ConfigException(f"{text.strip()!r} is not a voter: ID@HOST:PORT expected") from None
     return VoterAddress(voter_id, *parse_host_port(address))
 
 
@@ -154,7 +154,9 @@ def parse_protocol_map(values: Mapping[str, str]) -> dict[str, str]:
     for part in split(values[PROTOCOL_MAP]):
         name, _, protocol = (x.strip().upper() for x in part.rpartition(":"))
         if not name or protocol not in SECURITY_PROTOCOLS:
-            raise ConfigException(f"{part!r} maps no listener to a protocol: write NAME:PLAINTEXT")
+            raise ConfigException(
+                f"{part!r} is not a protocol of a listener: NAME:PROTOCOL expected, such as CLIENT:PLAINTEXT"
+            )
         out[name] = protocol
     return out
 
@@ -360,7 +362,7 @@ def _inter_broker_problems(values: Mapping[str, str]) -> Iterator[ConfigProblem]
     """
     if INTER_BROKER_LISTENER in values:
         if INTER_BROKER_PROTOCOL in values:
-            yield INTER_BROKER_PROTOCOL, f"cannot be set together with {INTER_BROKER_LISTENER}: leave it out"
+            yield INTER_BROKER_PROTOCOL, f"cannot be set together with {INTER_BROKER_LISTENER}: remove it"
         name = values[INTER_BROKER_LISTENER].strip().upper()
         protocol = parse_protocol_map(values).get(name, "")
         if not protocol:
@@ -369,7 +371,7 @@ def _inter_broker_problems(values: Mapping[str, str]) -> Iterator[ConfigProblem]
         name = protocol = values.get(INTER_BROKER_PROTOCOL, DEFAULT_LISTENER).strip().upper()
     named = values.get(INTER_BROKER_PROTOCOL, DEFAULT_LISTENER).strip().upper()
     if named not in SECURITY_PROTOCOLS:
-        yield INTER_BROKER_PROTOCOL, f"{named} is none: {', '.join(SECURITY_PROTOCOLS)}"
+        yield INTER_BROKER_PROTOCOL, f"unknown security protocol: {named} (choose from {', '.join(SECURITY_PROTOCOLS)})"
     if protocol.startswith("SASL"):
         prefixed = f"listener.name.{name.lower()}.{ENABLED_MECHANISMS}"
         enabled = split_list(

@@ -210,7 +210,7 @@ class Dispatcher:
         key, version = request.key, request.version
         route = self.apis.get(key)
         if route is None:
-            raise WireError(f"{key.name} is not served here")
+            raise WireError(f"Received request api key {key.name} which is not enabled")
         context = RequestContext(
             self.services, peer, key, version, request.client_id, self._env.now_ms(), self.apis, request.frame
         )
@@ -222,7 +222,8 @@ class Dispatcher:
             <= route.max_version
         ):
             raise WireError(
-                f"{key.name} has no version {version} here, only {route.min_version} to {route.max_version}"
+                f"Received request api key {key.name} with version {version} which is not enabled "
+                f"(supported: {route.min_version} to {route.max_version})"
             )
         handler = self._handlers.get(key) or self._handler(key, route)
         if len(request.frame) >= route.large_bytes:

@@ -158,8 +158,8 @@ class LogDirs:
         if self.metadata.meta_properties is None and found:
             other = next(iter(found.values()))
             raise LogDirMismatch(
-                f"{self.metadata.path} holds no metadata log, but {other.path} belongs to a node: "
-                "name the directory with __cluster_metadata-0 first, or set metadata.log.dir"
+                f"{self.metadata.path} has no metadata log, but {other.path} belongs to a node: "
+                "list the directory with __cluster_metadata-0 first, or set metadata.log.dir"
             )
         return self.metadata.meta_properties
 
@@ -167,7 +167,7 @@ class LogDirs:
         identity = directory.meta_properties
         assert identity is not None
         if identity.node_id != node_id:
-            raise LogDirMismatch(f"{directory.path} belongs to node {identity.node_id}, not {node_id}: give --node-id")
+            raise LogDirMismatch(f"{directory.path} belongs to node {identity.node_id}, not {node_id}: set --node-id")
         wanted = cluster_id
         if wanted is None and self.metadata.meta_properties is not None:
             wanted = self.metadata.meta_properties.cluster_id

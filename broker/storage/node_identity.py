@@ -52,7 +52,7 @@ def format_log_dirs(
     if not config.is_standalone or not quorum.endpoints:
         raise LogDirsNotFormatted(
             f"{path} is not formatted, and the settings name other controllers: run ottla format --cluster-id ID "
-            f"--node-id {config.node_id} --data-dir {config.data_dir} first (ottla format --help tells more)"
+            f"--node-id {config.node_id} --data-dir {config.data_dir} first (see ottla format --help)"
         )
     at = quorum.endpoints[0]
     return format_directory(storage.metadata, config.node_id, config.cluster_id, at, now_ms, new_id, config.credentials)

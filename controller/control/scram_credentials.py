@@ -161,25 +161,25 @@ def parse_scram_option(text: str, fresh_salt: bytes) -> UserScramCredentialRecor
     mechanism, separator, rest = text.strip().partition("=")
     if not separator or mechanism not in scram.MECHANISM_TYPES:
         raise InvalidScramOption(
-            f"--add-scram: write one of {', '.join(scram.MECHANISM_TYPES)}, then =[name=NAME,password=PASSWORD]"
+            f"--add-scram: MECHANISM=[name=NAME,password=PASSWORD] expected ({', '.join(scram.MECHANISM_TYPES)})"
         )
     if not rest.startswith("[") or not rest.endswith("]"):
-        raise InvalidScramOption(
-            f"--add-scram {mechanism}: what follows stands in brackets: [name=NAME,password=PASSWORD]"
-        )
+        raise InvalidScramOption(f"--add-scram {mechanism}: [name=NAME,password=PASSWORD] expected")
     parts: dict[str, str] = {}
     for part in rest[1:-1].split(","):
         key, separator, value = part.strip().partition("=")
         parts[key] = value.removeprefix('"').removesuffix('"') if value[:1] == value[-1:] == '"' else value
         if not separator or key not in ("name", "password", "salt", "iterations", "saltedpassword"):
-            raise InvalidScramOption(f"--add-scram {mechanism}: {key[:20] if separator else 'a part'} is not known")
+            raise InvalidScramOption(
+                f"--add-scram {mechanism}: unknown SCRAM configuration{f': {key[:20]}' if separator else ''}"
+            )
     return _credential_from_option(mechanism, parts, fresh_salt)
 
 
 def _credential_from_option(mechanism: str, parts: dict[str, str], salt: bytes) -> UserScramCredentialRecord:
     name, password = parts.get("name", ""), parts.get("password", "")
     if not name or not (password or parts.get("saltedpassword")):
-        raise InvalidScramOption(f"--add-scram {mechanism}: name, and password or saltedpassword, are needed")
+        raise InvalidScramOption(f"--add-scram {mechanism}: name and one of password and saltedpassword are required")
     try:
         iterations = int(parts.get("iterations", scram.MIN_ITERATIONS))
         if "salt" in parts:

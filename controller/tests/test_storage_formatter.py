@@ -104,7 +104,7 @@ def test_format_without_voters_writes_feature_levels_only() -> None:
 
 def test_format_formatted_directory_requires_ignore_formatted() -> None:
     before = MetaProperties(CLUSTER, 2, THREE)
-    with pytest.raises(StorageFormatError, match="/a is formatted already; --ignore-formatted"):
+    with pytest.raises(StorageFormatError, match="Log directory /a is already formatted"):
         FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS), before=before)
     made = FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS), before=before, ignore=True)
     assert len(made.report) == 1
@@ -211,11 +211,11 @@ def test_bootstrap_feature_levels_accepts_single_levels() -> None:
     ("release", "chosen", "dynamic", "message"),
     [
         ("3.9", {}, True, "no release '3.9'"),
-        ("4.1", {"metadata.version": 27}, True, "give one of them"),
+        ("4.1", {"metadata.version": 27}, True, "Use --release-version instead of --feature"),
         (None, {"metadata.version": 7}, True, "23 to 30"),
         (None, {"metadata.version": 31}, True, "23 to 30"),
-        (None, {"no.such": 1}, True, "no feature 'no.such'"),
-        (None, {"group.version": 2}, True, "no level 2"),
+        (None, {"no.such": 1}, True, "Unsupported feature: no.such"),
+        (None, {"group.version": 2}, True, "feature level 2"),
         (None, {"kraft.version": 0}, True, "cannot be 0"),
         (None, {"kraft.version": 1}, False, "cannot be 1"),
     ],

@@ -121,8 +121,8 @@ def test_preview_recovery_reports_lost_records_without_changes() -> None:
     ("voters", "node", "why"),
     [
         ((), ME, "kraft.version 0"),
-        ((2,), ME, "the only controller"),
-        ((1, 3, 4), ME, r"node 2 is none of the controllers that decide: \[1, 3, 4\]"),
+        ((2,), ME, "the only voter"),
+        ((1, 3, 4), ME, r"node 2 is not one of the voters \[1, 3, 4\]"),
     ],
 )
 def test_recover_quorum_node_without_vote_raises_quorum_recovery_error(

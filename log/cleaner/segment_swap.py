@@ -103,7 +103,7 @@ class SegmentSwap:
             for done, sources in zip(self._cleaned, found, strict=True)
             if sources
         ]
-        with log.offline_on_error("not exchanged to the end"):
+        with log.offline_on_error("replacing segments failed"):
             for new, sources in pairs:
                 for source in sources:
                     if source.base_offset == new.base_offset:
@@ -129,7 +129,7 @@ class SegmentSwap:
             OSError: the log is offline.
         """
         log = self._log
-        with log.offline_on_error("not exchanged to the end"):
+        with log.offline_on_error("replacing segments failed"):
             for new in self._new:
                 if log.closed or new not in log.segments:
                     continue  # removed since: its files have other names already

@@ -86,6 +86,6 @@ def log_directory_error(path: str, error: OSError) -> OSError:
     if is_transient(error):
         return error
     if isinstance(error, FileExistsError):
-        return OSError(f"{path} is not a readable log directory (a file or a broken symbolic link lies there)")
+        return OSError(f"{path} is not a readable log directory (it is a file or a broken symbolic link)")
     why = "part of its path is a file" if isinstance(error, NotADirectoryError) else error.strerror or error
     return OSError(f"Failed to create or lock data directory {path} ({why})")

@@ -152,7 +152,7 @@ def skip_compacted_tail(future: PartitionLog, current: PartitionLog, now_ms: int
 
 def missing_data_error(future: PartitionLog, current: PartitionLog) -> ProtocolError:
     """Return CORRUPT_MESSAGE for records of the current log that cannot be read for the future log."""
-    text = f"{current.describe()}: nothing can be read from offset {future.log_end_offset} on"
+    text = f"{current.describe()}: no records can be read from offset {future.log_end_offset}"
     return ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
 
 

@@ -45,7 +45,7 @@ def create_log(
     disk.makedirs(directory)
     for name in disk.list_files(directory):
         if is_log_file(name) and disk.stat(f"{directory}/{name}").size_bytes:
-            raise FileExistsError(errno.EEXIST, "records lie where a new log was to be", f"{directory}/{name}")
+            raise FileExistsError(errno.EEXIST, "the directory of a new log already has records", f"{directory}/{name}")
     write_partition_metadata(disk, directory, topic_id, sync=True)
     epochs, segments = LeaderEpochFileCache(disk, directory), LogSegments(disk, directory, settings)
     segments.create(0, now_ms)

@@ -56,7 +56,7 @@ def parse_kerberos_login(jaas: str | None, service: str | None) -> KerberosLogin
     is_set = {name for name in ("useKeyTab", "useTicketCache") if options.get(name, "").lower() == "true"}
     named = options.get("serviceName")
     if named and service and named != service:
-        raise ValueError(f"{SERVICE_NAME_KEY} {service} is another name than the JAAS line's serviceName")
+        raise ValueError(f"{SERVICE_NAME_KEY} {service} differs from serviceName in the JAAS configuration")
     if not named and not service:
         raise ValueError(f"{SERVICE_NAME_KEY} is missing: service name of the brokers' principals, usually kafka")
     principal, keytab, cache = (options.get(x, "") for x in ("principal", "keyTab", "ticketCache"))

@@ -68,12 +68,12 @@ def parse_jaas(text: str) -> JaasLoginModule:
         raise InvalidJaasConfig("only one login module may be named")
     module_tokens = tokens[: ends[0]]
     if len(module_tokens) < 2 or module_tokens[1][0].lower() not in _FLAGS:
-        raise InvalidJaasConfig('write MODULE required name="value" ...;')
+        raise InvalidJaasConfig('MODULE required name="value" ...; expected')
     rest = module_tokens[2:]
     options = {}
     for i in range(0, len(rest), 3):
         part = rest[i : i + 3]
         if len(part) < 3 or part[1] != ("=", False) or part[0] == ("=", False):
-            raise InvalidJaasConfig('an option is written name="value"')
+            raise InvalidJaasConfig('option name="value" expected')
         options[part[0][0]] = part[2][0]
     return JaasLoginModule(module_tokens[0][0], options)

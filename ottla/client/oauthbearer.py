@@ -71,13 +71,13 @@ def parse_token_source(values: Mapping[str, str], module: JaasLoginModule, tls: 
     """
     if values.get(CALLBACK_HANDLER_KEY) not in CALLBACK_HANDLERS:
         raise ValueError(
-            f"OAUTHBEARER needs {CALLBACK_HANDLER_KEY}={CALLBACK_HANDLERS[0]}: others make tokens of their own"
+            f"OAUTHBEARER needs {CALLBACK_HANDLER_KEY}={CALLBACK_HANDLERS[0]}: other handlers are not supported"
         )
     url = values.get(TOKEN_ENDPOINT_KEY, "")
     if is_file_url(url):
         return BearerTokenSource(url)
     if not is_http_url(url):
-        raise ValueError(f"{TOKEN_ENDPOINT_KEY} is where tokens come from: file:///..., https://... or http://...")
+        raise ValueError(f"{TOKEN_ENDPOINT_KEY} must be the URL of tokens: file:///..., https://... or http://...")
     found = [values.get(name) or module.options.get(option, "") for name, option in _SECRET.items()]
     if not all(x.strip() for x in found):
         raise ValueError(f"{' and '.join(_SECRET)} are needed for {TOKEN_ENDPOINT_KEY}")
@@ -157,7 +157,7 @@ def _cache_token(env: Env, kept: CachedToken, text: str, good_for_ms: float) -> 
 
 def _validate_token(text: str, source: BearerTokenSource) -> str:
     if _TOKEN.fullmatch(text) is None:
-        raise TokenUnavailable(f"what {source.url} gives is no token")
+        raise TokenUnavailable(f"response of {source.url} is not a token")
     return text
 
 

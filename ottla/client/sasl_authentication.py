@@ -93,6 +93,8 @@ async def _send_token(channel: AuthenticationChannel, login: SaslLogin, token: b
     answer = await channel.call(SaslAuthenticateRequest(token), channel.version_for(ApiKey.SASL_AUTHENTICATE))
     if answer.error_code:
         code = ErrorCode(answer.error_code)
-        identity = login.user or ("who a token names" if login.kerberos is None else "who a ticket names")
+        identity = login.user or (
+            "the principal of the token" if login.kerberos is None else "the principal of the ticket"
+        )
         raise AuthenticationFailed(f"Authentication failed as {identity}: {answer.error_message or code.name}")
     return bytes(answer.auth_bytes)

@@ -126,7 +126,7 @@ def parse_connection_security(values: Mapping[str, str]) -> ConnectionSecurity:
     """
     protocol = values.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
-        raise InvalidSecurityConfig(f"security.protocol {protocol} is none: {', '.join(PROTOCOLS)}")
+        raise InvalidSecurityConfig(f"unknown security.protocol: {protocol} (choose from {', '.join(PROTOCOLS)})")
     tls = parse_tls(values.get) if protocol.endswith("SSL") else None
     if not protocol.startswith("SASL"):
         return ConnectionSecurity(tls)

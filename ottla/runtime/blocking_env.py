@@ -77,7 +77,7 @@ class BlockingNetwork:
         try:
             sock = socket.create_connection((host, port), 30)
         except UnicodeError:  # raised for a label that is empty, too long or not encodable
-            raise socket.gaierror(socket.EAI_NONAME, "no host can have that name") from None
+            raise socket.gaierror(socket.EAI_NONAME, "invalid host name") from None
         if tls is None:
             return BlockingStream(sock)
         try:
@@ -134,4 +134,4 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     except StopIteration as done:
         result: T = done.value
         return result
-    raise AssertionError("something waited for an event loop")
+    raise AssertionError("the coroutine waited for an event loop")

@@ -55,7 +55,7 @@ def peer_subject(sock: Any) -> str | None:
     try:
         return format_subject({"subject": parse_subject(sock.getpeercert(binary_form=True))})
     except (ValueError, IndexError):
-        raise ssl.SSLError(ssl.SSL_ERROR_SSL, "a certificate whose subject cannot be read") from None
+        raise ssl.SSLError(ssl.SSL_ERROR_SSL, "the subject of the certificate cannot be read") from None
 
 
 def parse_subject(der: bytes) -> list[list[tuple[str, str]]]:

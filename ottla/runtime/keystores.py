@@ -78,7 +78,7 @@ def _raw(store: TlsStore) -> bytes:
         with open(store.location, "rb") as file:
             return file.read()
     except ValueError:  # the path contains NUL
-        raise InvalidTlsConfig(f"{store.location!r}: no file can have that name") from None
+        raise InvalidTlsConfig(f"{store.location!r}: invalid file name") from None
 
 
 def _is_pem(raw: bytes) -> bool:
@@ -187,7 +187,7 @@ def _entries(raw: bytes) -> tuple[_JksEntries, int]:
         elif kind == 2:
             out.trusted.append(reader.certificate(version))
         else:
-            raise struct.error("an entry of a kind nobody knows")
+            raise struct.error("unknown kind of entry")
     return out, reader.pos
 
 
@@ -202,7 +202,7 @@ def _unprotected(protected: bytes, password: str, store: TlsStore) -> bytes:
     try:
         body = protected[_octet_string_offset(protected, start) :] if start >= 0 else b""
     except (ValueError, IndexError):
-        raise InvalidTlsConfig(f"{store.location}: a key that is protected in no way known here") from None
+        raise InvalidTlsConfig(f"{store.location}: unsupported encryption of a private key") from None
     digest, text = body[:_SALT_BYTES], body[_SALT_BYTES:-_DIGEST_BYTES]
     out = bytearray()
     while len(out) < len(text):

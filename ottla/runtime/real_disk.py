@@ -189,7 +189,7 @@ class RealDisk:
             os.makedirs(path, mode, exist_ok=True)
         except FileExistsError as error:
             why = "broken symbolic link" if os.path.islink(path) else "file"
-            raise FileExistsError(error.errno, f"a {why} lies where a directory is to be made", path) from None
+            raise FileExistsError(error.errno, f"cannot create a directory: a {why} exists at the path", path) from None
 
     def rename(self, old: str, new: str) -> None:
         """Rename ``old`` to ``new`` atomically, replacing an existing file."""

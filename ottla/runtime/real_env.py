@@ -197,7 +197,7 @@ class RealNetwork:
         except OSError as error:
             raise _first_cause(error) from None
         except UnicodeError:  # raised for a label that is empty, too long or not encodable
-            raise socket.gaierror(socket.EAI_NONAME, "no host can have that name") from None
+            raise socket.gaierror(socket.EAI_NONAME, "invalid host name") from None
         sock = socket.socket(fileno=stream.socket.detach())
         return RealStream(sock, self._hangups) if tls is None else await self._secure(sock, host, tls)
 
@@ -224,7 +224,7 @@ class RealNetwork:
             with trio.move_on_after(_HANDSHAKE_S) as scope:
                 await made.handshake()
             if scope.cancelled_caught:
-                raise TimeoutError(errno.ETIMEDOUT, "the other side does not speak TLS")
+                raise TimeoutError(errno.ETIMEDOUT, "TLS handshake timed out: the peer may not use TLS")
         except BaseException:
             made.close()
             raise

@@ -95,7 +95,9 @@ def _common(context: ssl.SSLContext, tls: TlsConfig) -> None:
         try:
             context.set_ciphers(":".join(_openssl_cipher(x) for x in tls.cipher_suites))
         except (ssl.SSLError, ValueError):  # NUL in a cipher name
-            raise InvalidTlsConfig(f"ssl.cipher.suites: none of {', '.join(tls.cipher_suites)} is known here") from None
+            raise InvalidTlsConfig(
+                f"ssl.cipher.suites: no supported cipher suite in {', '.join(tls.cipher_suites)}"
+            ) from None
     if tls.keystore is not None:
         _load_keys(context, tls.keystore, tls.key_password)
 

@@ -136,7 +136,7 @@ def join_settings(
     if quorum.local_address not in LOCAL_HOST and all(host in (*LOCAL_HOST, *ANY_HOST) for host, _ in found):
         raise CannotJoin(
             f"controllers are advertised at {found[0][0]}:{found[0][1]}, which is not reachable from this machine: "
-            "have them --listen at an address that other machines reach"
+            "start them with --listen at an address that other machines can reach"
         )
     out = {**values, "node.id": str(node_id)}
     out.setdefault(CONTROLLER_LISTENER_NAMES, listener)
@@ -158,4 +158,4 @@ def check_node_id_unused(node_id: int, quorum: DiscoveredCluster) -> None:
     if node_id in quorum.live_nodes:
         host, port = quorum.brokers.get(node_id, ("", 0))
         owner = f"the node at {format_address(host, port)}" if port else "a controller that is alive"
-        raise CannotJoin(f"node id {node_id} belongs to {owner}: give another --node-id")
+        raise CannotJoin(f"node id {node_id} belongs to {owner}: set another --node-id")

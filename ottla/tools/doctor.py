@@ -110,14 +110,14 @@ def _unknown_and_bad_values(c: _SettingsFile) -> Iterator[ConfigFinding]:
 def _about_units(value: str, kind: str) -> str:
     units = value.strip().lower().lstrip("0123456789.")
     if kind in ("INT", "LONG", "SHORT") and units and len(units) < len(value.strip()):
-        return f". Write a plain number: Kafka knows no unit like {units!r}"
+        return f". Write a plain number: Kafka does not support units such as {units!r}"
     return ""
 
 
 def _zookeeper(c: _SettingsFile) -> Iterator[ConfigFinding]:
     for line in c.properties.values():
         if line.key.startswith(_OF_ZOOKEEPER):
-            text = "belongs to Kafka with ZooKeeper, which ended with Kafka 3; leave it out"
+            text = "is a setting of ZooKeeper mode, which Kafka 4 does not support; remove it"
             yield ConfigFinding(line.number, line.key, WRONG if line.key == "zookeeper.connect" else DOUBTFUL, text)
 
 
@@ -129,7 +129,7 @@ def _advertised_listeners(c: _SettingsFile) -> Iterator[ConfigFinding]:
     for name, host, _ in c.listeners("advertised.listeners"):
         if host in ANY_HOST:
             text = (
-                f"advertises {host or 'no host'}, which is no address; set one that clients can reach, or leave it out"
+                f"advertises {host or 'no host'}, which is no address; set one that clients can reach, or remove it"
             )
             yield c.finding("advertised.listeners", WRONG, text)
         elif host in LOCAL_HOST and bound.get(name, "") in ANY_HOST and bound:
@@ -148,7 +148,7 @@ def _listeners_clash(c: _SettingsFile) -> Iterator[ConfigFinding]:
         if name in seen.values():
             yield c.finding("listeners", WRONG, f"two listeners are named {name}")
         if port and port in seen and not _is_other_stack(hosts[port], host):
-            yield c.finding("listeners", WRONG, f"{seen[port]} and {name} both want port {port}")
+            yield c.finding("listeners", WRONG, f"{seen[port]} and {name} both use port {port}")
         seen[port or name] = name
         hosts[port] = host
 
@@ -243,17 +243,19 @@ def _replication(c: _SettingsFile) -> Iterator[ConfigFinding]:
         "share.coordinator.state.topic.replication.factor",
     ):
         if key in c.properties and c.number(key) > 1:
-            yield c.finding(key, WRONG, f"{c.get(key)} copies need as many nodes; there is one: write 1")
+            yield c.finding(key, WRONG, f"{c.get(key)} replicas need as many nodes; there is one: set 1")
     least = c.number("min.insync.replicas")
     if "min.insync.replicas" in c.properties and least > max(c.number("default.replication.factor"), 1):
-        text = f"asks for {least} in-sync copies of topics that have {c.get('default.replication.factor')} by default"
+        text = (
+            f"requires {least} in-sync replicas; topics have {c.get('default.replication.factor')} replicas by default"
+        )
         yield c.finding("min.insync.replicas", DOUBTFUL, text)
 
 
 def _security(c: _SettingsFile) -> Iterator[ConfigFinding]:
     named = c.configured("authorizer.class.name").strip()
     if named not in ("", listener_config.STANDARD_AUTHORIZER):
-        text = f"{named} is not supported: write {listener_config.STANDARD_AUTHORIZER}, or leave it out: no ACLs"
+        text = f"{named} is not supported: set {listener_config.STANDARD_AUTHORIZER}, or remove it: no ACLs"
         yield c.finding("authorizer.class.name", WRONG, text)
     key = "remote.log.storage.system.enable"
     prefix = c.get("remote.log.storage.manager.impl.prefix")
@@ -265,7 +267,7 @@ def _sizes(c: _SettingsFile) -> Iterator[ConfigFinding]:
     largest = c.number("message.max.bytes")
     for key, why in (
         ("socket.request.max.bytes", "a request that carries the largest message would end its connection"),
-        ("fetch.max.bytes", "the largest message fills more than a whole answer"),
+        ("fetch.max.bytes", "the largest message is larger than a response"),
         ("log.segment.bytes", "the largest message does not fit a segment"),
     ):
         if {key, "message.max.bytes"} & set(c.properties) and 0 < c.number(key) < largest:
@@ -279,14 +281,14 @@ def _directories(c: _SettingsFile) -> Iterator[ConfigFinding]:
     if any(x == "/tmp" or x.startswith("/tmp/") for x in directories):  # noqa: S108 - that is what is looked for
         yield c.finding(key, DOUBTFUL, "data under /tmp is lost when the machine restarts")
     for twice in sorted({x for x in directories if directories.count(x) > 1}):
-        yield c.finding(key, WRONG, f"names {twice} twice")
+        yield c.finding(key, WRONG, f"lists {twice} twice")
 
 
 def _retention(c: _SettingsFile) -> Iterator[ConfigFinding]:
     order = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
     named = [key for key in order if key in c.properties]
     for key in named[1:]:
-        yield c.finding(key, DOUBTFUL, f"has no effect: {named[0]} wins over it")
+        yield c.finding(key, DOUBTFUL, f"has no effect: {named[0]} takes precedence")
 
 
 RULES: tuple[Callable[[_SettingsFile], Iterator[ConfigFinding]], ...] = (

@@ -110,15 +110,15 @@ def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_a
     left = seen.remaining_voters(leaving)
     alive = sum(v.is_alive for v in left)
     if not left:
-        return f"only {_nodes(votes)} votes among the controllers: another one must vote first"
+        return f"only {_nodes(votes)} is a voter: another controller must become a voter first"
     if any(seen.voters[i].directory_id == ZERO_UUID for i in votes):
-        return "the voters are fixed by configuration (kraft.version 0): raise it with kafka-features.sh first"
+        return "the voters are static (kraft.version 0): upgrade kraft.version with kafka-features.sh first"
     if alive * 2 <= len(left):
-        return f"the quorum would be lost: of the {len(left)} other controllers that vote only {alive} are alive"
+        return f"the quorum would be lost: of the {len(left)} other voters only {alive} are alive"
     if joins_again and must_remove_votes_first(seen, leaving):
         return (
-            f"with {_nodes(votes)} stopped no majority can remove the vote, and a running node takes it again: start "
-            "it with controller.quorum.auto.join.enable=false, or have another controller vote first"
+            f"with {_nodes(votes)} stopped, no majority can remove the voter, and a running node rejoins as voter: "
+            "start it with controller.quorum.auto.join.enable=false, or add another voter first"
         )
     return None
 

@@ -142,7 +142,11 @@ def choose_segments(segments: Iterable[StoredSegment]) -> Extraction:
         identity = each.metadata.segment_id
         if identity.topic_id != topic_ids[identity.topic]:
             newer = uuid_to_string(topic_ids[identity.topic])
-            omitted.append(ObjectProblem(each.object.name, f"is of an earlier topic of this name; the last is {newer}"))
+            omitted.append(
+                ObjectProblem(
+                    each.object.name, f"belongs to an earlier topic of this name (topic id of the latest: {newer})"
+                )
+            )
             continue
         key = (identity.topic, identity.partition, each.metadata.start_offset)
         if key in chosen:

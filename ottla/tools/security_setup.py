@@ -104,7 +104,7 @@ def _advice_without_file(path: str) -> str:
     if os.path.basename(path) != JOIN_FILE or not has_security_setup(directory):
         return ""
     return (
-        f" ({directory} was created by a version that did not keep the key of its authority: stop its node, remove "
+        f" ({directory} was created by a version that did not store the CA key: stop its node, remove "
         f"{CA_FILE}, start the node again, and give clients the new {CA_FILE})"
     )
 
@@ -210,9 +210,11 @@ def ensure_security_setup(
             _write_certificates(where, made, hosts, _stored_authority(where))
         return made
     if is_formatted(directory):
-        raise SecuritySetupFailed(f"{directory} was made without --secure: name listeners and users in its settings")
+        raise SecuritySetupFailed(
+            f"{directory} was created without --secure: configure listeners and users in its settings"
+        )
     if mechanism not in ("", *MECHANISMS):
-        raise SecuritySetupFailed(f"{mechanism} is no way to log in here: {', '.join(MECHANISMS)}")
+        raise SecuritySetupFailed(f"unsupported SASL mechanism: {mechanism} (choose from {', '.join(MECHANISMS)})")
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

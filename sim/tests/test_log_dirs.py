@@ -184,7 +184,7 @@ def test_foreign_copied_or_duplicate_log_dirs_are_rejected_at_start() -> None:
         await stage.run_node(nothing, "/a,/b")
         await stage.run_node(nothing, "/other")
         await expect_problem("/a,/other", "/other belongs to cluster")
-        await expect_problem("/new,/b", "/new holds no metadata log, but /b belongs to a node")
+        await expect_problem("/new,/b", "/new has no metadata log, but /b belongs to a node")
         disk = stage.disk.session()
         disk.makedirs("/copy")
         raw = bytes(stage.disk.files["/b/meta.properties"].data)

@@ -196,7 +196,7 @@ REFUSED = [
         "security.inter.broker.protocol",
         "cannot be set",
     ),
-    (CONTROLLER_ONLY, {"security.inter.broker.protocol": "TLS"}, "security.inter.broker.protocol", "TLS is none"),
+    (CONTROLLER_ONLY, {"security.inter.broker.protocol": "TLS"}, "security.inter.broker.protocol", "unknown security protocol: TLS"),
     (
         CONTROLLER_ONLY,
         {"security.inter.broker.protocol": "SASL_SSL", "sasl.enabled.mechanisms": "PLAIN"},
@@ -208,7 +208,7 @@ REFUSED = [
     (CONTROLLER_ONLY, {"advertised.listeners": "X://one:1"}, "advertised.listeners", "add X:PLAINTEXT"),
     (BROKER_ONLY, {"early.start.listeners": "CONTROLLER"}, "early.start.listeners", "contains listener CONTROLLER"),
     (DYNAMIC, {"controller.quorum.bootstrap.servers": "one"}, "controller.quorum.bootstrap.servers", "HOST:PORT"),
-    (DYNAMIC, {"security.inter.broker.protocol": "TLS"}, "security.inter.broker.protocol", "TLS is none"),
+    (DYNAMIC, {"security.inter.broker.protocol": "TLS"}, "security.inter.broker.protocol", "unknown security protocol: TLS"),
     (COMBINED, {"advertised.listeners": "PLAINTEXT://h:1,PLAINTEXT://g:2"}, "advertised.listeners", "twice"),
     (COMBINED, {"listener.security.protocol.map": "PLAINTEXT:SSL,,C:SSL"}, "listener.security.protocol.map", "''"),
     (COMBINED, {"listener.security.protocol.map": "PLAINTEXT:SSL,:SSL"}, "listener.security.protocol.map", "':SSL'"),

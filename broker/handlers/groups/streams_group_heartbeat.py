@@ -125,7 +125,7 @@ def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
             weight += sum(len(topic.topic_configs) for topic in chain(*internal))
             weight += sum(len(x.source_topics) + len(x.repartition_source_topics) for x in row.copartition_groups)
         if weight > MAX_TOPOLOGY_WEIGHT:
-            why = "The topology is too large: some 1000 topics with five settings each are the most that is taken here."
+            why = "The topology is too large: the maximum is about 1000 topics with five configs each."
             raise ProtocolError(ErrorCode.STREAMS_INVALID_TOPOLOGY, why)
         yield None
 

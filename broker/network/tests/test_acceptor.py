@@ -93,7 +93,9 @@ def test_dispatcher_refuses_versions_outside_the_served_range(
     async def run() -> None:
         fixture.serve(BEAT, lambda context, body: (context, body), low, high, oldest_supported=oldest)
         if refused:
-            with pytest.raises(WireError, match=f"HEARTBEAT has no version {version} here, only {low} to {high}"):
+            with pytest.raises(
+                WireError, match=f"HEARTBEAT with version {version} which is not enabled .supported: {low} to {high}"
+            ):
                 fixture.dispatcher.handle_request(Peer("h", ("a", 1)), request(version))
             return
         context, body = fixture.dispatcher.handle_request(Peer("h", ("a", 1)), request(version))  # type: ignore[misc]
@@ -108,7 +110,7 @@ def test_dispatcher_refuses_api_not_served_at_the_listener(monkeypatch: pytest.M
     fixture = DispatcherFixture(monkeypatch)
 
     async def run() -> None:
-        with pytest.raises(WireError, match="HEARTBEAT is not served here"):
+        with pytest.raises(WireError, match="api key HEARTBEAT which is not enabled"):
             fixture.dispatcher.handle_request(Peer("h", ("a", 1)), request())
 
     in_virtual_time(run)

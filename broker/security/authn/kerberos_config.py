@@ -93,7 +93,7 @@ def find_kerberos_problems(get: SettingLookup, jaas_key: str, jaas: str | None) 
     if not named and not service:
         yield SERVICE_NAME, "is missing: service name of the brokers' principals, usually kafka"
     elif named and service and named != service:
-        yield SERVICE_NAME, f"{service} is another name than the JAAS line's serviceName"
+        yield SERVICE_NAME, f"{service} differs from serviceName in the JAAS configuration"
     try:
         parse_name_rules(get(PRINCIPAL_RULES) or "", "")
     except InvalidMappingRule as error:

@@ -65,7 +65,7 @@ def _compile_target(text: str, groups: int) -> Callable[[re.Match[str]], str]:
 
 def _compile_rule(text: str, found: re.Match[str]) -> KerberosRule:
     if not found["parts"]:
-        raise InvalidMappingRule(f"{text!r} does not say how many parts a principal has: RULE:[1:$1]")
+        raise InvalidMappingRule(f"{text!r} has no number of components: RULE:[1:$1] expected")
     try:
         match = None if found["match"] is None else compile_java_pattern(found["match"])
         source = None if found["source"] is None else compile_java_pattern(found["source"])

@@ -278,10 +278,10 @@ def _sasl_problems(get: SettingLookup, prefix: str) -> Iterator[ConfigProblem]:
         if mechanism not in SUPPORTED_MECHANISMS:
             yield (
                 ENABLED_MECHANISMS,
-                f"unsupported mechanism {mechanism}: name some of {', '.join(SUPPORTED_MECHANISMS)}",
+                f"unsupported mechanism {mechanism}: choose from {', '.join(SUPPORTED_MECHANISMS)}",
             )
     if not enabled:
-        yield ENABLED_MECHANISMS, f"name some of {', '.join(SUPPORTED_MECHANISMS)}"
+        yield ENABLED_MECHANISMS, f"no mechanism enabled: choose from {', '.join(SUPPORTED_MECHANISMS)}"
     if OAUTHBEARER in enabled:
         # lazy: 9.8 ms, 1018 kB
         from ottla.broker.security.authn.oauthbearer_config import find_oauthbearer_problems as refused

@@ -62,7 +62,7 @@ class Authorizer:
         """
         named = config.text("authorizer.class.name")
         if named != STANDARD_AUTHORIZER:
-            raise ConfigException(f"authorizer.class.name={named}: there is {STANDARD_AUTHORIZER}")
+            raise ConfigException(f"authorizer.class.name={named} is not supported: use {STANDARD_AUTHORIZER}")
         users = [x.strip() for x in config.values.get("super.users", "").split(";") if x.strip()]
         for user in users:
             if ":" not in user:

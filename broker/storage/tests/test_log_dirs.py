@@ -159,10 +159,10 @@ def _without_nursery(fixture: LogDirsFixture) -> None:
 @pytest.mark.parametrize(
     ("made", "cluster", "words"),
     [
-        (_foreign, None, "/b belongs to node 7, not 1: give --node-id"),
+        (_foreign, None, "/b belongs to node 7, not 1: set --node-id"),
         (_of_another_cluster, None, "/b belongs to cluster other, not c"),
         (_copied, None, "/b is a copy of /a: both have the same directory.id"),
-        (_without_nursery, None, "/a holds no metadata log, but /b belongs to a node: name the directory with "),
+        (_without_nursery, None, "/a has no metadata log, but /b belongs to a node: list the directory with "),
         (_without_nursery, "x", "/b belongs to cluster c, not x"),
         (_of_another_cluster, "other", "/a belongs to cluster c, not other"),
     ],

@@ -173,7 +173,7 @@ def _generic_error(name: str, error: BaseException) -> RemoteStorageError:
     found = _STATUS.search(str(error))
     status = int(found[1]) if found else 0
     if status == 416:
-        return CorruptRemoteSegmentError(f"object is truncated: {name} (the range lies behind its end)")
+        return CorruptRemoteSegmentError(f"object is truncated: {name} (the range is beyond its end)")
     if 400 <= status < 500 and status not in _RETRIABLE_STATUS:
         return RemoteStorageError(f"{name}: {_short(error)}")
     return RetriableRemoteStorageError(f"{name}: {_short(error)}")

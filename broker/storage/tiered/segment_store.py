@@ -233,7 +233,7 @@ class SegmentStore:
             if self._reads_back:
                 self.verify(name, segment)
         except (CorruptRemoteSegmentError, RemoteResourceNotFoundError) as error:
-            raise RetriableRemoteStorageError(f"copy of the segment is not what was sent: {error}") from error
+            raise RetriableRemoteStorageError(f"uploaded segment differs from the local one: {error}") from error
 
     def _open(self, name: str, identity: ObjectIdentity | None, *, cached: bool = True) -> OpenSegment:
         """Return a segment's descriptor, from the cache if ``cached``; add it to the cache.

@@ -136,7 +136,7 @@ def open_object_store(settings: RemoteStoreSettings, disk: Disk) -> ObjectStore:
         raise InvalidStoreError(f"no absolute path of a directory: {url}")
     unused = [*settings.cloud_settings, *settings.cloud.client]
     if unused:
-        raise InvalidStoreError(f"a directory has no such setting: {unused[0]}")
+        raise InvalidStoreError(f"setting does not apply to a directory: {unused[0]}")
     return DirectoryStore(disk, path)
 
 

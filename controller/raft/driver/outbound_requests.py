@@ -88,7 +88,7 @@ class RaftRequestSender:
 
         def encode(version: int) -> Message:
             if isinstance(request, Vote) and request.pre_vote and version < PRE_VOTE_MIN_VERSION:
-                raise UnsupportedByPeer("a Vote that only asks")
+                raise UnsupportedByPeer("pre-vote (Vote version 2 or later)")
             return to_message(request, to, self._identity.cluster_id, version, self._quorum.endpoints)
 
         def done(got: Any) -> None:

@@ -83,7 +83,7 @@ def handle_request(raft: RaftState, pending: Any, request: RaftRequest) -> None:
         case FetchSnapshot():
             fetch_handlers.handle_fetch_snapshot(raft, pending, request)
         case QueryKRaftVersions():
-            raise AssertionError("the machine is not asked what this node speaks")
+            raise AssertionError("QueryKRaftVersions is answered outside the state machine")
         case _:
             voter_changes.handle_voter_request(raft, pending, request)
 

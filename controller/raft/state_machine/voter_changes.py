@@ -89,28 +89,36 @@ def _request_error(raft: RaftState, request: AddVoter | RemoveVoter) -> VoterCha
     error = leader_error(raft.epoch, raft.epoch, leads=raft.is_leader)
     if error != ErrorCode.NONE:
         return _response(raft, error)
+    name, verb = ("Add", "adding") if isinstance(request, AddVoter) else ("Remove", "removing")
     if request.voter.id < 0 or request.voter.directory_id == ZERO_UUID:
-        return _response(raft, ErrorCode.INVALID_REQUEST, "a voter has an id and a directory id")
+        return _response(raft, ErrorCode.INVALID_REQUEST, f"{name} voter request didn't include a valid voter")
     if isinstance(request, AddVoter) and not _has_listener(raft, request.endpoints):
-        return _response(
-            raft, ErrorCode.INVALID_REQUEST, f"the voter names no endpoint for the listener {raft.listener}"
-        )
+        message = f"Add voter request didn't include the endpoint for the default listener {raft.listener}"
+        return _response(raft, ErrorCode.INVALID_REQUEST, message)
     assert isinstance(raft.state, RaftLeaderState)
-    return _precondition_error(raft, raft.state)
+    return _precondition_error(raft, raft.state, verb)
 
 
-def _precondition_error(raft: RaftState, leader: RaftLeaderState) -> VoterChangeResponse | None:
+def _precondition_error(raft: RaftState, leader: RaftLeaderState, verb: str) -> VoterChangeResponse | None:
     """Return the error response while the leader cannot change the voter set, else None (the table above R-246)."""
     wait = ErrorCode.REQUEST_TIMED_OUT
     if leader.pending_change is not None:
-        return _response(raft, wait, "another change of the voters is not finished yet")
+        message = "Request timed out waiting for leader to handle previous voter change request"
+        return _response(raft, wait, message)
     if raft.advertised_high_watermark < 0:
-        return _response(raft, wait, "the leader has not committed anything in its epoch yet")
+        message = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+        return _response(raft, wait, message)
     if raft.voters.kraft_version < 1:
-        message = "the voters are fixed by configuration while kraft.version is 0"
+        message = (
+            f"Cluster doesn't support {verb} voter because the kraft.version feature is {raft.voters.kraft_version}"
+        )
         return _response(raft, ErrorCode.UNSUPPORTED_VERSION, message)
     if raft.voters.offset >= raft.advertised_high_watermark:
-        return _response(raft, wait, "the last change of the voters is not committed yet")
+        message = (
+            f"Request timed out waiting for voters to commit the latest voter change at {raft.voters.offset} "
+            f"with HWM {raft.advertised_high_watermark}"
+        )
+        return _response(raft, wait, message)
     return None
 
 
@@ -142,13 +150,17 @@ def handle_versions_response(raft: RaftState, query: QueryKRaftVersions, answer:
     request, level = change.request, raft.voters.kraft_version
     assert isinstance(request, AddVoter)
     if answer.error != ErrorCode.NONE:
-        _complete_change(
-            raft, ErrorCode.REQUEST_TIMED_OUT, f"the voter cannot be asked what it speaks: {answer.error.name}"
-        )
+        message = f"Aborted add voter operation since API_VERSIONS returned an error {answer.error.name}"
+        _complete_change(raft, ErrorCode.REQUEST_TIMED_OUT, message)
     elif not 0 <= answer.min_version <= level <= answer.max_version:
-        _complete_change(raft, ErrorCode.INVALID_REQUEST, f"the voter does not speak kraft.version {level}")
+        message = (
+            f"Aborted add voter operation for {_replica_text(request.voter)} since the kraft.version range (min: "
+            f"{answer.min_version}, max: {answer.max_version}) doesn't support the finalized version {level}"
+        )
+        _complete_change(raft, ErrorCode.INVALID_REQUEST, message)
     elif not _caught_up(raft, request.voter):
-        _complete_change(raft, ErrorCode.REQUEST_TIMED_OUT, "the voter has not fetched the whole log yet")
+        message = f"Aborted add voter operation for {_replica_text(request.voter)} since it is lagging behind"
+        _complete_change(raft, ErrorCode.REQUEST_TIMED_OUT, message)
     else:
         feature = KRaftVersionFeature(answer.min_version, answer.max_version)
         entry = VotersRecordVoter(request.voter.id, request.voter.directory_id, list(request.endpoints), feature)
@@ -206,7 +218,7 @@ def _update(raft: RaftState, request: UpdateVoter) -> VoterChangeResponse:
     known = key.id >= 0 and key.directory_id != ZERO_UUID and _has_listener(raft, request.endpoints)
     if not known or not 0 <= request.min_version <= request.max_version:
         return _response(raft, ErrorCode.INVALID_REQUEST)
-    wrong = _precondition_error(raft, state)
+    wrong = _precondition_error(raft, state, "updating")
     if wrong is not None and wrong.error != ErrorCode.UNSUPPORTED_VERSION:
         return wrong._replace(message=None)
     if not request.min_version <= raft.voters.kraft_version <= request.max_version:
@@ -235,12 +247,12 @@ def _raise(raft: RaftState, request: UpgradeKRaftVersion) -> VoterChangeResponse
     if request.level == level:
         return _response(raft, ErrorCode.NONE)
     if not level < request.level <= MAX_KRAFT_VERSION:
-        message = f"kraft.version cannot go from {level} to {request.level}"
+        message = f"kraft.version cannot be changed from {level} to {request.level}"
         return _response(raft, ErrorCode.INVALID_UPDATE_VERSION, message)
     reported = [state.voter_updates.get(v.id) for v in raft.voters.current]
     rows = [r for r in reported if r is not None and r.k_raft_version_feature.max_supported_version >= request.level]
     if len(rows) < len(reported):
-        message = f"not every voter is known to speak kraft.version {request.level}"
+        message = f"not all voters have reported support of kraft.version {request.level}"
         return _response(raft, ErrorCode.INVALID_UPDATE_VERSION, message)
     if not request.validate_only:
         _append(raft, rows, KRaftVersionRecord(0, request.level))

@@ -211,7 +211,8 @@ class MetadataStore:
         if not quorum.bootstrap_servers and (lost or not addressed.issuperset(others)):
             ids = [v.id for v in out.current]
             raise IncompatibleQuorum(
-                f"the metadata quorum has the voters {ids}; this node is {me.id} and knows no way to them"
+                f"the metadata quorum has the voters {ids}; node {me.id} has no address of them: set "
+                "controller.quorum.bootstrap.servers"
             )
         return out
 

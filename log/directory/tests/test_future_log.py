@@ -323,7 +323,7 @@ def test_skip_compacted_tail_extends_future_log_to_same_end(settings: LogConfig,
 def test_skip_compacted_tail_missing_records_raises_protocol_error() -> None:
     fixture = FutureLogFixture()
     append_batches(fixture.current, 4)
-    with pytest.raises(ProtocolError, match="nothing can be read from offset 0 on"):
+    with pytest.raises(ProtocolError, match="no records can be read from offset 0"):
         skip_compacted_tail(fixture.future, fixture.current, NOW)
 
 

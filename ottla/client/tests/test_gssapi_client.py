@@ -107,12 +107,12 @@ def test_gssapi_login_without_mutual_authentication_answers_offer_at_once() -> N
 @pytest.mark.parametrize(
     ("answers", "why"),
     [
-        ((), "who a ticket names: no"),
+        ((), "the principal of the ticket: no"),
         ((b"another proof",), "GSSAPI: other principal"),
         ((b"proof", b"not sealed"), "GSSAPI: no seal"),
         ((b"proof", b"sealed \x06\0\0\0"), "security layer"),
         ((b"proof", b"sealed \x01"), "security layer"),
-        ((b"proof", OFFER), "who a ticket names: no"),
+        ((b"proof", OFFER), "the principal of the ticket: no"),
     ],
 )
 def test_gssapi_login_invalid_acceptor_raises_authentication_failed(answers: tuple[bytes, ...], why: str) -> None:
@@ -187,7 +187,7 @@ def test_parse_kerberos_login_service_name_in_jaas_config() -> None:
         (None, "kafka", "GSSAPI"),
         ("nonsense", "kafka", "semicolon"),
         (BY_KEY, None, "service.name is missing"),
-        (BY_KEY.replace(";", ' serviceName="x";'), "kafka", "another name"),
+        (BY_KEY.replace(";", ' serviceName="x";'), "kafka", "differs from serviceName"),
         (NO_FILE, "kafka", "keyTab="),
         (f"{MODULE};", "kafka", "keyTab="),
     ],

@@ -83,7 +83,7 @@ def test_parse_connection_security_verifies_hostname_by_default():
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({"security.protocol": "TLS"}, "TLS is none"),
+        ({"security.protocol": "TLS"}, "unknown security.protocol: TLS"),
         ({"security.protocol": "SASL_PLAINTEXT"}, "GSSAPI"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, "jaas"),
         (

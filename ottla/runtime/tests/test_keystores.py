@@ -60,9 +60,9 @@ def test_jks_malformed_key_raises_invalid_tls_config(tmp_path: Path, protected: 
 
 
 def test_tls_config_with_nul_character_raises_invalid_tls_config(keys: TlsStore) -> None:
-    with pytest.raises(InvalidTlsConfig, match="no file can have that name"):
+    with pytest.raises(InvalidTlsConfig, match="invalid file name"):
         server_ssl_context(TlsConfig(TlsStore("/tmp/a\0b")))
-    with pytest.raises(InvalidTlsConfig, match="none of"):
+    with pytest.raises(InvalidTlsConfig, match="no supported cipher suite"):
         server_ssl_context(TlsConfig(keys, cipher_suites=("\0",)))
 
 

@@ -86,7 +86,7 @@ def test_makedirs_over_other_file_type_raises_file_exists_error(tmp_path: Path, 
         path.write_text("")
     else:
         path.symlink_to("nowhere")
-    with pytest.raises(FileExistsError, match=f"a {kind} lies where a directory is to be made"):
+    with pytest.raises(FileExistsError, match=f"cannot create a directory: a {kind} exists at the path"):
         RealDisk().makedirs(str(path))
 
 

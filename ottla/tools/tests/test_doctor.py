@@ -31,21 +31,21 @@ MISTAKES = {
     "an address that is none": ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "no address", WRONG),
     "localhost for everybody": ("advertised.listeners=PLAINTEXT://localhost:9092", "cannot connect", DOUBTFUL),
     "an unknown listener": ("advertised.listeners=EXTERNAL://h:9092", "not among the listeners", WRONG),
-    "one port twice": ("listeners=PLAINTEXT://:9092,EXTERNAL://:9092,CONTROLLER://:9093", "both want port 9092", WRONG),
+    "one port twice": ("listeners=PLAINTEXT://:9092,EXTERNAL://:9092,CONTROLLER://:9093", "both use port 9092", WRONG),
     "no protocol": ("listeners=PLAINTEXT://:9092,OUTSIDE://:9094,CONTROLLER://:9093", "add OUTSIDE:PLAINTEXT", WRONG),
-    "copies without nodes": ("offsets.topic.replication.factor=3", "write 1", WRONG),
-    "ZooKeeper": ("zookeeper.connect=localhost:2181", "ended with Kafka 3", WRONG),
+    "copies without nodes": ("offsets.topic.replication.factor=3", "set 1", WRONG),
+    "ZooKeeper": ("zookeeper.connect=localhost:2181", "ZooKeeper mode", WRONG),
     "a misspelt name": ("log.retension.hours=24", "did you mean log.retention.hours", DOUBTFUL),
-    "a unit": ("log.retention.ms=7d", "no unit like 'd'", WRONG),
+    "a unit": ("log.retention.ms=7d", "units such as 'd'", WRONG),
     "a value out of range": ("num.partitions=0", "Value must be at least 1", WRONG),
     "a node that is nothing": ("process.roles=leader", "'leader' is no role", WRONG),
     "a large message": ("message.max.bytes=200000000", "socket.request.max.bytes only 104857600", DOUBTFUL),
     "data under /tmp": ("log.dirs=/tmp/kafka-logs", "lost when the machine restarts", DOUBTFUL),
-    "two retentions": ("log.retention.minutes=5", "log.retention.minutes wins", DOUBTFUL),
-    "TLS": ("security.inter.broker.protocol=TLS", "TLS is none", WRONG),
-    "no port": ("listeners=PLAINTEXT://localhost", "write HOST:PORT", WRONG),
-    "in-sync copies of one": ("min.insync.replicas=2", "2 in-sync copies", DOUBTFUL),
-    "two inter-broker settings": ("security.inter.broker.protocol=PLAINTEXT", "leave it out", WRONG),
+    "two retentions": ("log.retention.minutes=5", "log.retention.minutes takes precedence", DOUBTFUL),
+    "TLS": ("security.inter.broker.protocol=TLS", "unknown security protocol: TLS", WRONG),
+    "no port": ("listeners=PLAINTEXT://localhost", "HOST:PORT or NAME://HOST:PORT expected", WRONG),
+    "in-sync copies of one": ("min.insync.replicas=2", "requires 2 in-sync replicas", DOUBTFUL),
+    "two inter-broker settings": ("security.inter.broker.protocol=PLAINTEXT", "remove it", WRONG),
     "a voter that is none": ("controller.quorum.voters=1:localhost:9093", "ID@HOST:PORT", WRONG),
 }
 
@@ -85,7 +85,7 @@ def test_diagnose_mistake_returns_finding_with_its_line(mistake: str) -> None:
 def test_diagnose_replication_factor_requires_other_nodes() -> None:
     text = GOOD.replace("servers=localhost:9093", "servers=localhost:9093,other:9093").replace("factor=1", "factor=3")
     assert diagnose(parse_settings(text.encode())) == []
-    assert any("write 1" in f.text for f in diagnose(parse_settings(GOOD.replace("factor=1", "factor=3").encode())))
+    assert any("set 1" in f.text for f in diagnose(parse_settings(GOOD.replace("factor=1", "factor=3").encode())))
 
 
 def test_parse_settings_reads_java_properties() -> None:

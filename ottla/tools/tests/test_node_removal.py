@@ -42,9 +42,9 @@ ROWS = [
     ({1: UP, 2: UP, 3: DOWN}, {1: UP, 2: UP, 3: DOWN}, [UNLED], "records would be lost: only node 3"),
     ({1: UP, 2: UP, 3: DOWN}, {1: UP}, [PartitionReplicas((3, 1), (3,), 3)], "has all of t:0; start it again first"),
     ({1: UP, 2: UP}, {1: UP, 2: UP}, [], "no node 3"),
-    ({3: UP}, {3: UP}, [], "only node 3 votes among the controllers"),
+    ({3: UP}, {3: UP}, [], "only node 3 is a voter"),
     ({1: UP, 3: UP}, {1: UP, 3: UP}, [], None),
-    (THREE, {1: UP, 2: DOWN, 3: UP}, [], "the quorum would be lost: of the 2 other controllers that vote only 1"),
+    (THREE, {1: UP, 2: DOWN, 3: UP}, [], "the quorum would be lost: of the 2 other voters only 1"),
     (THREE, {1: UP, 2: UP}, [], None),  # broker only
     ({1: UP}, {1: UP, 2: UP, 3: DOWN}, [], None),  # controller only
     ({1: UP, 2: UP, 3: UP}, {1: UP, 2: UP, 3: UP, 4: DOWN, 5: DOWN}, [], "the quorum would be lost"),
@@ -72,7 +72,7 @@ def test_removal_obstacle_several_nodes_require_remaining_replicas() -> None:
     obstacle = removal_obstacle(seen({1: UP, 2: DOWN, 3: UP}, voters, PartitionReplicas((2, 3), (2,), 2)), [2, 3])
     assert obstacle == "records would be lost: only node 2 has all of t:0; start it again first"
     assert removal_obstacle(seen({1: UP, 2: UP, 3: UP, 4: UP}, {1: UP, 2: UP, 3: UP, 4: DOWN}), [2, 3]) == (
-        "the quorum would be lost: of the 2 other controllers that vote only 1 are alive"
+        "the quorum would be lost: of the 2 other voters only 1 are alive"
     )
     assert removal_obstacle(seen(THREE, {1: UP, 2: UP, 3: DOWN}), [2, 3]) is None
     assert not must_remove_votes_first(seen(dead, {1: UP, 2: DOWN, 3: DOWN}), [2, 3]), "dead nodes are no voters"
@@ -83,7 +83,7 @@ def test_removal_of_one_of_two_voters_requires_vote_removal_first() -> None:
     assert must_remove_votes_first(two, [3])
     assert not must_remove_votes_first(seen(THREE, THREE), [3])
     assert not must_remove_votes_first(seen(THREE, {1: UP}), [3])
-    assert "takes it again" in (removal_obstacle(two, [3], joins_again=True) or "")
+    assert "rejoins as voter" in (removal_obstacle(two, [3], joins_again=True) or "")
     assert removal_obstacle(seen(THREE, THREE), [3], joins_again=True) is None
 
 

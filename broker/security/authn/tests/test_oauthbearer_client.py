@@ -241,4 +241,4 @@ def test_client_logs_in_with_valid_token_only(monkeypatch: pytest.MonkeyPatch, k
     if key is RSA:
         assert reported == [len("User:node")]
     else:
-        assert reported == ['Authentication failed as who a token names: {"status":"invalid_token"}']
+        assert reported == ['Authentication failed as the principal of the token: {"status":"invalid_token"}']

@@ -229,7 +229,7 @@ def test_object_that_the_server_truncated_is_deleted_and_retriable(server: S3Ser
         return inner({**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}, start_response)
 
     server.inject(truncating, method="PUT")
-    with pytest.raises(RetriableRemoteStorageError, match="copy of the segment is not what was sent"):
+    with pytest.raises(RetriableRemoteStorageError, match="uploaded segment differs from the local one"):
         segment.copy()
     assert segment.names() == []
 

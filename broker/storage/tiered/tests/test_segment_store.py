@@ -199,7 +199,7 @@ def test_copy_that_the_store_changed_is_deleted_and_retriable(damage: Callable[[
     fixture = StoreFixture()
     objects = DamagingStore(fixture.disk, "/store")
     objects.damage, objects.memory = damage, fixture.memory
-    with pytest.raises(RetriableRemoteStorageError, match="copy of the segment is not what was sent"):
+    with pytest.raises(RetriableRemoteStorageError, match="uploaded segment differs from the local one"):
         SegmentStore(objects, fixture.disk).copy_segment(fixture.metadata, fixture.files)
     assert fixture.path not in fixture.memory.files
 

@@ -92,7 +92,7 @@ def test_url_of_no_store_is_rejected(url: str) -> None:
 
 
 def test_setting_of_a_cloud_for_a_directory_is_rejected() -> None:
-    with pytest.raises(InvalidStoreError, match="a directory has no such setting: region"):
+    with pytest.raises(InvalidStoreError, match="setting does not apply to a directory: region"):
         open_object_store(parse_store_settings({"url": "/x", "store.region": "r"}), disk())
 
 

@@ -142,6 +142,17 @@ def test_voter_change_error_contains_replica_and_voters() -> None:
         assert responses(leader_of_voters(1, 2).step(2000, RequestReceived("t", request)))[0].message == message
 
 
+def test_voter_change_unsupported_or_invalid_returns_message_of_kafka() -> None:
+    for request, level, message in (
+        (ADD, 0, "Cluster doesn't support adding voter because the kraft.version feature is 0"),
+        (RemoveVoter(SECOND), 0, "Cluster doesn't support removing voter because the kraft.version feature is 0"),
+        (RemoveVoter(SECOND._replace(id=-1)), 1, "Remove voter request didn't include a valid voter"),
+        (AddVoter(FOUR, ()), 1, "Add voter request didn't include the endpoint for the default listener CONTROLLER"),
+    ):
+        raft = leader_of_voters(1, 2, level=level)
+        assert responses(raft.step(2000, RequestReceived("t", request)))[0].message == message
+
+
 # ------------------------------------------------------------------ adding
 
 
