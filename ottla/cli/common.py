@@ -54,13 +54,13 @@ def add_connection(
         "--bootstrap-server",
         metavar="HOST:PORT",
         type=bootstrap_servers,
-        help=f"brokers of any Kafka cluster, with commas between (default: {BOOTSTRAP_SETTING} of --command-config, "
+        help=f"brokers of any Kafka cluster, separated by commas (default: {BOOTSTRAP_SETTING} of --command-config, "
         f"else ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument(
         "--command-config",
         metavar="FILE",
-        help=f"client settings as Kafka's tools take them: {BOOTSTRAP_SETTING}, sasl.*, ssl.* "
+        help=f"client settings in the format of Kafka's tools: {BOOTSTRAP_SETTING}, sasl.*, ssl.* "
         f"(default: ${CONFIG_VARIABLE})",
     )
     text = f"client settings that `ottla context` has stored (default: ${CONTEXT_VARIABLE}, else the current context)"

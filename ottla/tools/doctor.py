@@ -128,9 +128,7 @@ def _advertised_listeners(c: _SettingsFile) -> Iterator[ConfigFinding]:
     is_controller = listener_config.parse_roles(values) == {listener_config.CONTROLLER_ROLE}
     for name, host, _ in c.listeners("advertised.listeners"):
         if host in ANY_HOST:
-            text = (
-                f"advertises {host or 'no host'}, which is no address; set one that clients can reach, or remove it"
-            )
+            text = f"advertises {host or 'no host'}, which is no address; set one that clients can reach, or remove it"
             yield c.finding("advertised.listeners", WRONG, text)
         elif host in LOCAL_HOST and bound.get(name, "") in ANY_HOST and bound:
             text = (

@@ -20,8 +20,8 @@ from ottla.wire.messages import create_acls as ca
 from ottla.wire.messages import delete_acls as da
 from ottla.wire.messages import describe_acls as ds
 
-TEXT = """ACLs allow or deny principals operations on topics, groups, transactional ids and the cluster. The brokers
-need an authorizer (authorizer.class.name). An operation without a matching ACL is denied. DENY overrides ALLOW.
+TEXT = """An ACL allows or denies operations of a principal on topics, groups, transactional ids or the cluster. The
+brokers need an authorizer (authorizer.class.name). An operation without a matching ACL is denied. DENY overrides ALLOW.
 
 examples:
   ottla acl list

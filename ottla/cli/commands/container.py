@@ -27,7 +27,7 @@ from ottla.runtime.system_env import SystemEnv
 TEXT = f"""Run one Kafka node as Apache Kafka's container image does: the entry point of Ottla's image.
 
 Settings come from {MOUNTED_CONFIG}, if it is mounted, and from KAFKA_* variables, which
-win. New log directories are formatted with CLUSTER_ID. TLS files and password files named by
+take precedence. New log directories are formatted with CLUSTER_ID. TLS files and password files named by
 KAFKA_SSL_*_FILENAME and KAFKA_SSL_*_CREDENTIALS are in /etc/kafka/secrets. Data is in /var/lib/kafka/data unless
 KAFKA_LOG_DIRS names other directories. Without any setting, the node is a cluster of one node on port 9092.
 

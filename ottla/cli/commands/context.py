@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "set":
             text = "client setting; may be repeated"
             verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=text)
-            text = "brokers, with commas between"
+            text = "brokers, separated by commas"
             verb.add_argument("-b", "--bootstrap", metavar="HOST:PORT", type=bootstrap_servers, help=text)
             text = "file of client settings, which are copied into the context"
             verb.add_argument("--command-config", metavar="FILE", help=text)

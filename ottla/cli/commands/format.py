@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     exclusive = out.add_mutually_exclusive_group()
     exclusive.add_argument("-s", "--standalone", action="store_true", help="make this node the only controller for now")
     exclusive.add_argument(
-        "-I", "--initial-controllers", metavar="LIST", help="ID@HOST:PORT:DIRECTORY_ID of each, with commas between"
+        "-I", "--initial-controllers", metavar="LIST", help="ID@HOST:PORT:DIRECTORY_ID of each, separated by commas"
     )
     exclusive.add_argument(
         "-N", "--no-initial-controllers", action="store_true", help="learn the controllers from the other controllers"
@@ -97,7 +97,7 @@ def _voters(options: argparse.Namespace, config: NodeConfig, new_id: bytes) -> t
     is_controller = listener_config.CONTROLLER_ROLE in config.roles
     if static and listed:
         raise StorageFormatError(
-            f"{listener_config.QUORUM_VOTERS} fixes the voters: leave it out, or the option that lists them"
+            f"{listener_config.QUORUM_VOTERS} sets static voters: remove it, or the option that lists the voters"
         )
     if options.standalone and not is_controller:
         raise StorageFormatError("--standalone is for a controller; this node is a broker only (process.roles)")

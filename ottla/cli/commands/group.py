@@ -63,9 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
         if name == "list":
-            text = f"only groups of these types, with commas between: {', '.join(TYPES)}"
+            text = f"only groups of these types, separated by commas: {', '.join(TYPES)}"
             verb.add_argument("--type", type=names("group type", TYPES), metavar="TYPES", help=text)
-            text = f"only groups in these states, with commas between: {', '.join(STATES)}"
+            text = f"only groups in these states, separated by commas: {', '.join(STATES)}"
             verb.add_argument("--state", type=names("group state", STATES), metavar="STATES", help=text)
             continue
         verb.add_argument("group", nargs=1 if name == "delete-offsets" else "*", help="ids of groups")

@@ -158,7 +158,9 @@ def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
         raise CommandFailed(f"--command-config: {error}") from None
     protocol = given.get("security.protocol", "PLAINTEXT")
     if not protocol.startswith("SASL_"):
-        raise CommandFailed(f"--config-out: security.protocol={protocol} takes no login; name a listener with SASL")
+        raise CommandFailed(
+            f"--config-out: security.protocol={protocol} has no authentication: use a listener with SASL"
+        )
     kept = {key: given[key] for key in given if not key.startswith(("sasl.", "ssl.keystore.", "ssl.key."))}
     jaas = f'{_MODULE} required username="{token_id}" password="{hmac}" tokenauth="true";'
     return dumps_settings({**kept, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas})

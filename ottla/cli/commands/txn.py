@@ -29,7 +29,7 @@ unknown to its coordinator is hanging: it never ends, and the consumers wait unt
 examples:
   ottla txn list                          transactional ids, their coordinator and state
   ottla txn describe payments             state of one id, and the partitions of its transaction
-  ottla txn hanging --older-than 900      open transactions that no coordinator has
+  ottla txn hanging --older-than 900      open transactions unknown to their coordinator
   ottla txn abort events 3 1042           abort a hanging one: topic, partition, its first offset
 """
 TRANSACTION = 1
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (
         ("list", "list transactional ids and their state"),
         ("describe", "describe the state of a transactional id"),
-        ("hanging", "find open transactions that no coordinator has"),
+        ("hanging", "find open transactions unknown to their coordinator"),
         ("abort", "abort a transaction in one partition"),
     ):
         verb = verbs.add_parser(name, help=text, description=text)

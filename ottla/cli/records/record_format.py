@@ -30,7 +30,7 @@ CONVERSIONS: dict[str, tuple[Conversion, str]] = {
     "k": (lambda _, __, record: record.key or b"", "key"),
     "v": (lambda _, __, record: record.value or b"", "value (also %s)"),
     "s": (lambda _, __, record: record.value or b"", "value"),
-    "h": (_headers, "headers, name=value with commas between"),
+    "h": (_headers, "headers, name=value, separated by commas"),
     "T": (lambda _, __, record: b"%d" % record.timestamp_ms, "timestamp in milliseconds since 1970"),
     "K": (lambda _, __, record: _size(record.key), "size of the key in bytes, -1 for none"),
     "S": (lambda _, __, record: _size(record.value), "size of the value in bytes, -1 for a null value"),

@@ -33,5 +33,5 @@ def test_client_settings_omit_credentials_of_the_creator() -> None:
 
 @pytest.mark.parametrize("text", ["", "security.protocol=SSL\n", "security.protocol=PLAINTEXT\n"])
 def test_client_settings_without_sasl_raise_command_failed(text: str) -> None:
-    with pytest.raises(CommandFailed, match="takes no login"):
+    with pytest.raises(CommandFailed, match="has no authentication"):
         client_settings(text.encode(), "id", "hmac")
