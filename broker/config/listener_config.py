@@ -259,7 +259,10 @@ def _node_id_problems(values: Mapping[str, str], node_id: int) -> Iterator[Confi
         yield "broker.id", f"{values['broker.id']} is used as node.id, which must be at least 0"
     unknown = parse_roles(values) - {BROKER_ROLE, CONTROLLER_ROLE}
     if unknown:
-        yield PROCESS_ROLES, f"{sorted(unknown)[0]!r} is no role: write broker, controller or broker,controller"
+        yield (
+            PROCESS_ROLES,
+            f"Unknown process role {sorted(unknown)[0]!r} (only 'broker' and 'controller' are allowed roles)",
+        )
 
 
 def _protocol_problems(values: Mapping[str, str]) -> Iterator[ConfigProblem]:

@@ -156,7 +156,7 @@ class CoordinatorRuntime(Generic[R]):
         end = replica.log.log_end_offset
         if end == replica.log.log_start_offset:
             for _ in shard.activate(end):
-                raise AssertionError("an empty log has nothing to take up")
+                raise AssertionError("an empty log needs no recovery")
         else:
             self._to_load.append(shard)
             self._load_requested.set()

@@ -90,7 +90,7 @@ class Shard(Generic[R]):
         at_once: list[RequestReply] = []
         for part in wrap_state_errors(fx.flatten()):
             if part is not None:
-                assert not part.records, "nothing is written before all is read"
+                assert not part.records, "no records may be written during loading"
                 self._set_timers(part.timers)
                 at_once += part.immediate_replies
             if part is not fx:
@@ -194,7 +194,7 @@ class Shard(Generic[R]):
 
     def _write_part(self, part: Effects[R]) -> Job[ErrorCode]:
         assert part.continuation is None
-        assert part.on_commit_outcome is None, "only the whole has something to settle"
+        assert part.on_commit_outcome is None, "only the combined effects have an outcome callback"
         self._send_replies(part.immediate_replies)
         encoded = yield from encode_records(self._serde, part.records)
         if self.state is not CoordinatorState.ACTIVE:

@@ -107,7 +107,7 @@ class FaultEndpoint:
         """
         given = request.headers.get("authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
-            return _response(HTTPStatus.UNAUTHORIZED, {"error": f"wrong token; it is in {FILE_NAME}"})
+            return _response(HTTPStatus.UNAUTHORIZED, {"error": f"wrong token; see {FILE_NAME}"})
         try:
             fields = json.loads(request.body or b"{}")
             if not isinstance(fields, dict):

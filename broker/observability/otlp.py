@@ -71,7 +71,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
         else:
             raise WireError(f"a field of kind {kind} in the metrics")
         if size > len(data) - at:
-            raise WireError("a field in the metrics claims more than there is")
+            raise WireError("a field in the metrics is longer than the message")
         yield tag >> 3, kind, data[at : at + size]
         at += size
 

@@ -143,7 +143,7 @@ def test_ottla_token_commands_manage_tokens(node: TokenIssuingOttla, tmp_path: P
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "token: Delegation token request not allowed" in refused.stderr
     assert ottla(node, "token", "renew", row["id"], config=carol).stdout[:10] == "expires 20"
-    assert "may not see it" in ottla(node, "token", "renew", "x" * 22, config=carol).stderr
+    assert "may not describe it" in ottla(node, "token", "renew", "x" * 22, config=carol).stderr
     assert ottla(
         node, "token", "renew", "--hmac-file", "-", config=asking(tmp_path / "bob", "bob"), text=hmac + "\n"
     ).stdout

@@ -104,7 +104,7 @@ def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> C
             brokers.count(target)
             while len(target) < factor:
                 more = brokers.least_loaded(target)
-                assert more is not None, "there are as many brokers as replicas to have"
+                assert more is not None, "at least as many brokers as replicas are needed"
                 brokers.count(target, -1)
                 target = (*target, more)
                 brokers.count(target)

@@ -204,7 +204,7 @@ class LogDirectory:
         Raises:
             OSError: the disk failed, or the process is out of resources; FileExistsError: the directory has records.
         """
-        assert topic != METADATA_TOPIC, "the metadata log is no partition"
+        assert topic != METADATA_TOPIC, "the metadata log is not managed here"
         path = f"{self.path}/{topic}-{partition}"
         return create_log(self.disk, path, topic, partition, topic_id, settings, now_ms)
 
@@ -232,7 +232,7 @@ class LogDirectory:
         Raises:
             OSError: the directory was not renamed; the log is offline all the same.
         """
-        assert topic != METADATA_TOPIC, "the metadata log is no partition"
+        assert topic != METADATA_TOPIC, "the metadata log is not managed here"
         log = self.logs.pop((topic, partition), None)
         path = f"{self.path}/{topic}-{partition}" if log is None else log.directory
         if log is not None:

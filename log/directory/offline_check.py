@@ -102,7 +102,7 @@ def _find_malformed_records(log: PartitionLog) -> str | None:
                 try:
                     sum(1 for _ in iterate_records(raw, header))
                 except WireError as error:
-                    return f"the batch at offset {header.base_offset} has a right checksum and wrong records: {error}"
+                    return f"the batch at offset {header.base_offset} has a valid checksum and invalid records: {error}"
         finally:
             segment.close()
     return None

@@ -56,5 +56,5 @@ def _index_batches_from(segment: LogSegment, known: IndexedBatch, offset: int) -
     except WireError as error:
         damage = error
     if good == known.position > 0:
-        raise WireError(f"{segment.path}.index is wrong about offset {known.last_offset}")
+        raise WireError(f"{segment.path}.index has a wrong position for offset {known.last_offset}")
     return end, good, damage

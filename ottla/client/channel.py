@@ -100,7 +100,7 @@ class Channel:
         if version is None:
             version = self.version_for(key)
         if self.closed or self._busy:
-            raise Disconnected("an earlier request on this connection was broken off, or is still under way")
+            raise Disconnected("an earlier request on this connection was cancelled, or is still in progress")
         self._busy = True
         self._correlation_id = number = (self._correlation_id + 1) & 0x7FFFFFFF
         try:

@@ -124,7 +124,7 @@ class NodeConnection:
         if self._check_interval_s == FOREVER_S:
             return await send(await self._connect(address))
         out: list[T] = []
-        failure: Exception = Disconnected(f"{self._name} is not at {format_address(*address)} any more")
+        failure: Exception = Disconnected(f"{self._name} is no longer at {format_address(*address)}")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_when_moved, address, nursery.cancel_scope)
             try:

@@ -264,7 +264,7 @@ def _security(c: _SettingsFile) -> Iterator[ConfigFinding]:
 def _sizes(c: _SettingsFile) -> Iterator[ConfigFinding]:
     largest = c.number("message.max.bytes")
     for key, why in (
-        ("socket.request.max.bytes", "a request that carries the largest message would end its connection"),
+        ("socket.request.max.bytes", "a request with the largest message closes its connection"),
         ("fetch.max.bytes", "the largest message is larger than a response"),
         ("log.segment.bytes", "the largest message does not fit a segment"),
     ):

@@ -113,7 +113,7 @@ def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
     weight = len(request.client_tags or ())
     for task_ids in rows:
         weight += 1 + len(task_ids.partitions)
-        _require(weight <= 2 * MAX_STREAMS_TASKS, "There are not so many tasks.")
+        _require(weight <= 2 * MAX_STREAMS_TASKS, "There are too many tasks.")
         yield None
     _require(weight <= 2 * MAX_STREAMS_TASKS, "There are too many client tags.")
     weight = 0

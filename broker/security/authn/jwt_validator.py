@@ -158,7 +158,7 @@ class UnsecuredJwtValidator:
         if ends is None:
             raise InvalidToken("exp is missing")
         if made is not None and (1000 * made > now_ms + self._skew_ms or ends <= made):
-            raise InvalidToken("iat is in the future, or behind exp")
+            raise InvalidToken("iat is in the future, or after exp")
         if now_ms - self._skew_ms >= 1000 * ends:
             raise InvalidToken("it has expired")
         self._check_scopes(claims.get(self._scope))
@@ -176,7 +176,7 @@ def _number(claims: Claims, name: str) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 2**53:
-        raise InvalidToken(f"{name} is no time")
+        raise InvalidToken(f"{name} is not a timestamp")
     return value
 
 

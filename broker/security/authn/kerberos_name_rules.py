@@ -110,7 +110,9 @@ def parse_name_rules(rules: str, default_realm: str) -> KerberosNameMapper:
     for text in (x.strip() for x in rules.split(",") if x.strip()):
         found = _RULE.match(text)
         if found is None or found.end() != len(text):
-            raise InvalidMappingRule(f"{text!r} is no rule: write DEFAULT, or RULE:[n:format](pattern)s/from/to/g/L")
+            raise InvalidMappingRule(
+                f"{text!r} is not a rule: DEFAULT or RULE:[n:format](pattern)s/from/to/g/L expected"
+            )
         made.append(_default_rule(default_realm) if text == "DEFAULT" else _compile_rule(text, found))
 
     def short_name(principal: str) -> str:

@@ -69,7 +69,7 @@ def parse_mapping_rules(rules: str) -> PrincipalMapper:
     while pos < len(text):
         found = _RULE.match(text, pos)
         if found is None:
-            raise InvalidMappingRule(f"{text[pos:]!r} is no rule: write DEFAULT, or RULE:pattern/replacement/[LU]")
+            raise InvalidMappingRule(f"{text[pos:]!r} is not a rule: DEFAULT or RULE:pattern/replacement/[LU] expected")
         made.append(_default_rule if found[1] else _compile_rule(found))
         pos = found.end()
 

@@ -251,7 +251,7 @@ def handle_response(
         case Vote() | BeginEpoch() | EndEpoch(), RaftResponse():
             _handle_epoch_response(raft, peer, request, answer)
         case _:
-            raise AssertionError(f"{answer} is no answer to {request}")
+            raise AssertionError(f"{answer} is not a response to {request}")
 
 
 def _handle_epoch_response(

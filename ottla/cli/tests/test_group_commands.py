@@ -87,7 +87,7 @@ def test_target_offsets_equal_kafkas_tool(
 
 
 def test_target_offsets_shift_without_position_raises_command_failed() -> None:
-    with pytest.raises(CommandFailed, match=r"t-1 has no position"):
+    with pytest.raises(CommandFailed, match=r"t-1 has no committed offset"):
         targets("shift_by", 1, {T0: 20})
 
 

@@ -195,7 +195,7 @@ def test_node_connection_exchange_fails_when_node_moves() -> None:
     async def scenario() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(move)
-            with pytest.raises(Disconnected, match="broker 0 is not at b0:9000 any more"):
+            with pytest.raises(Disconnected, match="broker 0 is no longer at b0:9000"):
                 await node.exchange(100)
             assert trio.current_time() == 1.25
 
