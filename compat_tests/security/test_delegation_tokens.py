@@ -151,7 +151,7 @@ def test_ottla_token_commands_manage_tokens(node: TokenIssuingOttla, tmp_path: P
     assert ottla(node, "token", "expire", row["id"], "--period-ms", "60000", config=carol).stdout.startswith(
         "expires 20"
     )
-    assert ottla(node, "token", "expire", row["id"], config=carol).stdout == "gone\n"
+    assert ottla(node, "token", "expire", row["id"], config=carol).stdout == "expired\n"
     assert ottla(node, "token", "list", config=carol).stdout == ""
     assert "Authentication failed as" in ottla(node, "topic", "list", config=token).stderr
     assert ottla(node, "token", "expire", config=carol).returncode == 2
@@ -221,7 +221,7 @@ def test_delegation_token_created_at_any_node_is_valid_at_each_node(tmp_path: Pa
             renew = ["token", "renew", "--hmac-file", str(hmac)]
             assert at(port, *renew, config=files["broker"]).returncode == 1
             assert at(port, *renew, config=files["alice"]).returncode == 0
-            assert at(port, "token", "expire", row["id"], config=files["alice"]).stdout == "gone\n"
+            assert at(port, "token", "expire", row["id"], config=files["alice"]).stdout == "expired\n"
     for node in nodes:
         log = node.log.read_text()
         assert "Traceback" not in log, log

@@ -55,10 +55,12 @@ def _parser() -> argparse.ArgumentParser:
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
-        for kind in _KINDS:
+        for kind, label in zip(_KINDS, ("user", "client id", "IP address"), strict=True):
             which = verb.add_mutually_exclusive_group()
-            which.add_argument(f"--{kind}", metavar="ADDRESS" if kind == "ip" else "NAME", help=f"quota of this {kind}")
-            which.add_argument(f"--any-{kind}", action="store_true", help=f"default quota of every {kind}")
+            which.add_argument(
+                f"--{kind}", metavar="ADDRESS" if kind == "ip" else "NAME", help=f"quota of this {label}"
+            )
+            which.add_argument(f"--any-{kind}", action="store_true", help=f"default quota of every {label}")
         if name == "set":
             verb.add_argument("quotas", nargs="+", metavar="KEY=VALUE")
         elif name == "remove":

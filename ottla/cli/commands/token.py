@@ -233,7 +233,7 @@ async def _renew(client: ClusterClient, options: argparse.Namespace) -> None:
 async def _expire(client: ClusterClient, options: argparse.Namespace) -> None:
     answer = await client.call(ed.ExpireDelegationTokenRequest(await _hmac(client, options), options.period_ms))
     raise_for_error(answer.error_code, None, "token")
-    print("gone" if options.period_ms < 0 else f"expires {_time(answer.expiry_timestamp_ms)}")
+    print("expired" if options.period_ms < 0 else f"expires {_time(answer.expiry_timestamp_ms)}")
 
 
 VERBS = {"create": _create, "list": _list, "renew": _renew, "expire": _expire}
