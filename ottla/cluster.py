@@ -58,10 +58,10 @@ class ClusterFailed(Exception):
 
 
 def free_ports(host: str, count: int, among: range) -> list[int]:
-    """Return ``count`` different ports of the range ``among`` without a listener; fewer if it has no more.
+    """Return ``count`` different ports of the range ``among`` without a listener.
 
     Raises:
-        OSError: the address does not belong to this machine.
+        OSError: the address does not belong to this machine, or all ports but fewer than ``count`` have a listener.
     """
     found: list[int] = []
     first = int(SystemEnv().random() * len(among))
@@ -76,6 +76,9 @@ def free_ports(host: str, count: int, among: range) -> list[int]:
                     raise
             else:
                 found.append(port)
+    if len(found) < count:
+        text = f"ports {among.start} to {among.stop - 1} of {host}: {len(found)} are free ({count} needed)"
+        raise OSError(errno.EADDRINUSE, text)
     return found
 
 

@@ -175,7 +175,8 @@ def require_partition(topic: str, numbers: Iterable[int], wanted: int) -> None:
     """
     there = sorted(numbers)
     if wanted not in there:
-        raise CommandFailed(f"partition {wanted} of topic {topic} does not exist (it has 0 to {there[-1]})")
+        has = f"0 to {there[-1]}" if there else "no partitions"
+        raise CommandFailed(f"partition {wanted} of topic {topic} does not exist (it has {has})")
 
 
 def unknown_group(group_id: str) -> CommandFailed:

@@ -40,12 +40,13 @@ def parse_time(text: str, now_ms: int) -> int:
     A number of up to 8 digits is a date, such as ``20260131``. An ISO 8601 time without a zone is UTC.
 
     Raises:
-        CommandFailed: the text has none of these forms, or an ISO 8601 time is before 1970.
+        CommandFailed: the text has none of these forms, or the time is before 1970.
     """
     if text == "now":
         return now_ms
     if _AGO.fullmatch(text):
-        return now_ms - sum(int(part[:-1]) * _UNITS_MS[part[-1]] for part in re.findall(r"\d+[dhms]", text))
+        ago_ms = sum(int(part[:-1]) * _UNITS_MS[part[-1]] for part in re.findall(r"\d+[dhms]", text))
+        return _checked_time(now_ms - ago_ms, text)
     number = parse_integer(text)
     if number is not None and 0 <= number <= MAX_INT64 and len(text) > len("20260131"):
         return number
@@ -54,6 +55,15 @@ def parse_time(text: str, now_ms: int) -> int:
     except CommandFailed:
         expected = "time expected, such as 1h30m (before now), 2026-01-31T12:00:00+01:00, 1769857200000 or now"
         raise CommandFailed(f"{expected}: {text}") from None
+    return _checked_time(time_ms, text)
+
+
+def _checked_time(time_ms: int, text: str) -> int:
+    """Return a time that was given as ``text``.
+
+    Raises:
+        CommandFailed: it is before 1970: brokers give negative times another meaning.
+    """
     if time_ms < 0:
         raise CommandFailed(f"brokers find no records by a timestamp before 1970: {text}")
     return time_ms

@@ -27,11 +27,12 @@ def test_cluster_ports_are_below_the_ephemeral_range() -> None:
     assert max(*CLIENT_PORTS, *CONTROLLER_PORTS) < EPHEMERAL_FROM
 
 
-def test_free_ports_skips_used_port() -> None:
+def test_free_ports_without_enough_free_ports_raises_os_error() -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         port = taken.getsockname()[1]
-        assert free_ports(HOST, 1, range(port, port + 1)) == []
+        with pytest.raises(OSError, match=r"0 are free \(1 needed\)"):
+            free_ports(HOST, 1, range(port, port + 1))
 
 
 def test_free_ports_address_of_other_machine_raises_os_error() -> None:

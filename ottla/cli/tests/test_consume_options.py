@@ -129,7 +129,7 @@ def test_parse_time_accepts_relative_iso_and_milliseconds(text: str, time_ms: in
     assert parse_time(text, 10**12) == time_ms
 
 
-@pytest.mark.parametrize("text", ["", "1", "yesterday", "1h30", "-1h", "1969-01-01"])
+@pytest.mark.parametrize("text", ["", "1", "yesterday", "1h30", "-1h", "1969-01-01", "99999d"])
 def test_parse_time_invalid_raises_command_failed(text: str) -> None:
     with pytest.raises(CommandFailed, match=f"{text}$"):
         parse_time(text, 10**12)
