@@ -54,7 +54,6 @@ class ConsumerGroupSettings(NamedTuple):
     """`group.consumer.migration.policy` allows conversion: a classic group to a consumer group, and (downgrade) back.
     """
     allows_downgrade: bool = True
-    regex_refresh_ms: int = 600_000
 
 
 class ShareGroupSettings(NamedTuple):
