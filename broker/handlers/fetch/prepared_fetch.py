@@ -255,7 +255,9 @@ class PreparedFetch(RepeatedRequest):
         Only of a request with one partition: the handler reserves the limit of each for a read from the remote tier.
         """
         remote = self._services.remote_reads
-        if remote is None or offset < log.log_start_offset or len(self._reads) > 1 or remote.is_throttled():
+        if remote is None or not log.config.tiering.is_enabled or offset < log.log_start_offset:
+            return None
+        if max_bytes <= 0 or len(self._reads) > 1 or remote.is_throttled():
             return None
         found = remote.read_open(log, offset, max_bytes, may_exceed=is_first, read_committed=self._read_committed)
         if found is None or found.aborted_txns or not isinstance(found.records, FileSlice | ChunkSequence):

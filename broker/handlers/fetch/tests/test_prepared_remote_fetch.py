@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from ottla.broker.handlers.fetch.tests.fetch_comparison import NEWEST, FetchComparison, open_session, request
 from ottla.broker.requests.peer import Peer
 from ottla.broker.storage.tiered.tests.remote_reads_fixture import TieredFixture
+from ottla.log.log_config import NO_TIERING
 from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchRequest
 
 SIZE = len(make_batch(10))
@@ -137,3 +140,21 @@ def test_prepared_fetch_random_remote_requests_equal_the_handler(seed: int) -> N
         for _ in range(8):
             nodes.fetch(ask(rng.randrange(150), isolation=isolation, each=each, least=least))
     assert nodes.prepared > 30
+
+
+def test_prepared_fetch_leaves_remote_reads_without_bytes_to_the_handler() -> None:
+    nodes = RemoteFetchComparison()
+    nodes.warm()
+    nodes.repeat(ask(nodes.fixtures[0].log().local_log_start_offset, each=0))
+    answer = nodes.fetch(ask(60, each=0))
+    assert (nodes.prepared, answer.responses[0].partitions[0].records) == (1, b"")
+
+
+def test_prepared_fetch_leaves_topic_without_tiered_storage_to_the_handler() -> None:
+    nodes = RemoteFetchComparison()
+    nodes.warm()
+    nodes.repeat(ask(60))
+    for fixture in nodes.fixtures:
+        fixture.log().update_config(replace(fixture.log().config, tiering=NO_TIERING))
+    answer = nodes.fetch(ask(60))
+    assert (nodes.prepared, answer.responses[0].partitions[0].error_code) == (1, ErrorCode.OFFSET_OUT_OF_RANGE)
