@@ -35,15 +35,23 @@ class _PartitionRead(NamedTuple):
 
 def _start_reads(
     context: RequestContext, remote: RemoteReads, tiered: Sequence[TieredPartition], *, read_committed: bool
-) -> list[_PartitionRead]:
-    """Start the reads from the remote tier and return them; a partition that left this broker meanwhile is left out."""
-    out = []
-    for want, row, max_bytes, may_exceed in tiered:
-        assert want.topic is not None, "the partition was found"
-        replica = context.services.replica_manager.get(want.topic, want.partition)
-        if replica is not None:
-            info = RemoteFetchInfo(replica.log, want.fetch_offset, max_bytes, may_exceed, read_committed)
-            out.append(_PartitionRead(row, replica, remote.start_fetch(info)))
+) -> Job[list[_PartitionRead]]:
+    """Start the reads from the remote tier and return them, as a job: one from open files is done by its start.
+
+    A partition that left this broker meanwhile is left out.
+    """
+    out: list[_PartitionRead] = []
+    try:
+        for want, row, max_bytes, may_exceed in tiered:
+            assert want.topic is not None, "the partition was found"
+            replica = context.services.replica_manager.get(want.topic, want.partition)
+            if replica is not None:
+                info = RemoteFetchInfo(replica.log, want.fetch_offset, max_bytes, may_exceed, read_committed)
+                out.append(_PartitionRead(row, replica, remote.start_fetch(info)))
+            yield None
+    except BaseException:
+        remote.abandon(each.read for each in out)
+        raise
     return out
 
 
@@ -136,8 +144,7 @@ def read_tiered_partitions(
     """
     remote = context.services.remote_reads
     assert remote is not None
-    reads = _start_reads(context, remote, tiered, read_committed=read_committed)
-
+    reads = yield from _start_reads(context, remote, tiered, read_committed=read_committed)
     yield from wait_for_remote_reads(context, remote, [(each.replica, each.read) for each in reads])
     size = 0
     for each in reads:

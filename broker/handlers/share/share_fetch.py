@@ -227,7 +227,10 @@ class _ShareFetch:
 
         remote = self._context.services.remote_reads
         assert remote is not None
-        reads = [(shared.replica, remote.start_fetch(info)) for _, shared, info in tiered]
+        reads = []
+        for _, shared, info in tiered:
+            reads.append((shared.replica, remote.start_fetch(info)))  # one from open files is done by that
+            yield None
         yield from wait_for_remote_reads(self._context, remote, reads)
         for (place, shared, info), (_, read) in zip(tiered, reads, strict=True):
             if self._context.peer.is_disconnected:

@@ -311,6 +311,20 @@ def test_fetch_of_cached_records_is_sent_from_files_of_the_chunk_cache_at_once()
     assert fixture.remote.read_quota.recorded == [1000, 300]
 
 
+def test_fetch_yields_between_the_reads_of_open_chunks() -> None:
+    fixture = TieredFixture()
+    fixture.cache()
+    for name in ("t", "u"):
+        fixture.host(name)
+        fixture.append_batches(50, name)
+        fixture.tier(name)
+    wanted = request(("t", 0, 0), ("u", 0, 0), each=1000)
+    send(fixture, wanted)
+    before = fixture.read_stats.fetches
+    steps = [fixture.read_stats.fetches - before for _ in fetch.handle(fixture.context(ApiKey.FETCH, NEWEST), wanted)]
+    assert (1 in steps, steps[-1]) == (True, 2)
+
+
 def test_chunks_that_are_evicted_before_the_response_is_sent_are_sent() -> None:
     fixture = TieredFixture()
     cached = fixture.cache(400, max_bytes=5000)

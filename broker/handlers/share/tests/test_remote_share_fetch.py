@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
+from ottla.broker.handlers.share.share_fetch import _ShareFetch
 from ottla.broker.storage.tiered.remote_storage import RemoteStorageError
 from ottla.broker.storage.tiered.tests.remote_reads_fixture import MAX_WAIT_MS, TieredFixture
 from ottla.broker.tests.share_group_fixture import ShareGroupNode
@@ -143,3 +145,12 @@ def test_aborted_records_of_the_remote_tier_are_not_acquired_by_read_committed_g
         assert row.acquired_records[0].first_offset == 1, "offset 0 was aborted"
 
     node.run_with_reads(scenario)
+
+
+def test_share_fetch_yields_between_the_starts_of_remote_reads() -> None:
+    started: list[object] = []
+    services = SimpleNamespace(remote_reads=SimpleNamespace(start_fetch=started.append))
+    request: Any = SimpleNamespace(_context=SimpleNamespace(services=services))
+    partition: Any = ("t", SimpleNamespace(replica=None), "read")
+    job = _ShareFetch._read_tiered(request, [partition] * 3, 10)
+    assert [len(started) for _ in zip(range(3), job, strict=False)] == [1, 2, 3]
