@@ -36,6 +36,8 @@ MAX_READS_AHEAD = 8
 
 ReadAhead = Callable[[Callable[[], None]], None]
 """Function that runs another one in a thread, soon; it may drop it."""
+HeldChunks = dict[ChunkKey, OpenChunk]
+"""Chunks of one read, which passes over some of them twice."""
 
 
 class ChunkNotOpenError(Exception):
@@ -105,15 +107,19 @@ class CachedRemoteStorage:
         """Store a segment and return its custom metadata; its records are cached only when they are read."""
         return self.store.copy_segment(metadata, files)
 
-    def fetch_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> bytes:
+    def fetch_segment(
+        self, metadata: RemoteLogSegmentMetadata, start: int, end: int, held: HeldChunks | None = None
+    ) -> bytes:
         """Return bytes [start, end) of the segment's records, fewer at its end; chunks that are not cached are fetched.
 
-        Then the reads of the following chunks ahead are started.
+        Then the reads of the following chunks ahead are started. ``held``: chunks that the caller has read from before,
+        to which those of this range are added: none of them is fetched again, though the cache may not keep it.
         """
-        pieces = []
+        pieces, held = [], {} if held is None else held
         for key, first, last in self._chunks_of(metadata, start, end):
-            data = self._files.read(self._load_records(metadata, key), first, last)
+            data = self._files.read(self._load_records(metadata, key, held), first, last)
             if data is None:
+                held.pop(key, None)
                 begin = key[1] * self._options.chunk_bytes
                 data = self.store.fetch_segment(metadata, begin + first, begin + last)
             pieces.append(data)
@@ -132,13 +138,16 @@ class CachedRemoteStorage:
 
     # ------------------------------------------------------------------ ranges of files
 
-    def fetch_slices(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> list[FileSlice | memoryview]:
+    def fetch_slices(
+        self, metadata: RemoteLogSegmentMetadata, start: int, end: int, held: HeldChunks | None = None
+    ) -> list[FileSlice | memoryview]:
         """Return bytes [start, end) of the segment's records as ranges of the chunks' files, which are not read.
 
-        A chunk that has no file is in memory.
+        A chunk that has no file is in memory. ``held``: as for `fetch_segment`.
         """
+        held = {} if held is None else held
         slices = [
-            self._load_records(metadata, key).slice(first, last)
+            self._load_records(metadata, key, held).slice(first, last)
             for key, first, last in self._chunks_of(metadata, start, end)
         ]
         self._start_reads_ahead(metadata, end)
@@ -196,9 +205,13 @@ class CachedRemoteStorage:
 
     # ------------------------------------------------------------------ chunks
 
-    def _load_records(self, metadata: RemoteLogSegmentMetadata, key: ChunkKey) -> OpenChunk:
-        begin = key[1] * self._options.chunk_bytes
-        return self._load(key, partial(self.store.fetch_segment, metadata, begin, begin + self._options.chunk_bytes))
+    def _load_records(self, metadata: RemoteLogSegmentMetadata, key: ChunkKey, held: HeldChunks) -> OpenChunk:
+        chunk = held.get(key)
+        if chunk is None:
+            begin = key[1] * self._options.chunk_bytes
+            fetch = partial(self.store.fetch_segment, metadata, begin, begin + self._options.chunk_bytes)
+            chunk = held[key] = self._load(key, fetch)
+        return chunk
 
     def _load(self, key: ChunkKey, fetch_chunk: Callable[[], bytes]) -> OpenChunk:
         """Return a chunk from its file, from a fetch in progress, or fetched."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
-from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ChunkNotOpenError
+from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ChunkNotOpenError, HeldChunks
 from ottla.broker.storage.tiered.remote_index_cache import RemoteIndexCache
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata, RemoteStorage
 from ottla.env.disk import FileSlice
@@ -85,15 +86,16 @@ class RemoteSegmentReader:
         Raises:
             RemoteStorageError: the store failed. WireError: a batch header is damaged.
         """
-        index, storage = self._indexes.offset_index(metadata), self._storage()
-        is_cached = isinstance(storage, CachedRemoteStorage)
-        window_bytes = WINDOW_BYTES if is_cached else max_bytes + WINDOW_BYTES
-        found = self._find_batch(storage.fetch_segment, metadata, index.lookup(offset), offset, window_bytes)
+        index, storage, held = self._indexes.offset_index(metadata), self._storage(), HeldChunks()
+        fetch, window_bytes = storage.fetch_segment, max_bytes + WINDOW_BYTES
+        if isinstance(storage, CachedRemoteStorage):
+            fetch, window_bytes = partial(storage.fetch_segment, held=held), WINDOW_BYTES
+        found = self._find_batch(fetch, metadata, index.lookup(offset), offset, window_bytes)
         if found is None:
             return None
         size = _size_to_read(metadata, found, max_bytes, at_least_one=at_least_one)
         if isinstance(storage, CachedRemoteStorage):
-            slices = storage.fetch_slices(metadata, found.position, found.position + size)
+            slices = storage.fetch_slices(metadata, found.position, found.position + size, held)
             return _segment_records(metadata, index, found, slices)
         slices = [memoryview(found.window)[found.start : found.start + size]]
         if len(slices[0]) < size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from ottla.broker.storage.tiered.remote_storage import (
     RemoteLogSegmentMetadata,
     RemoteResourceNotFoundError,
 )
+from ottla.broker.storage.tiered.tests.chunk_cache_fixture import CHUNK, ChunkCacheFixture
 from ottla.broker.storage.tiered.tests.segment_files import segment_metadata
 from ottla.broker.tests.handler_fixture import NOW_MS
 from ottla.log.segment.indexes import AbortedTxn, OffsetIndex, TimeIndex
@@ -122,3 +124,20 @@ def test_aborted_transactions_in_range_end_with_a_later_last_stable_offset() -> 
     assert aborted_txns_in_range(entries, 0, 100) == (entries, False)
     assert aborted_txns_in_range(entries, 10, 6) == ([entries[1]], True)
     assert aborted_txns_in_range(entries, 10, 5) == ([], True)
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_read_through_the_cache_loads_each_chunk_once(*, is_full: bool) -> None:
+    fixture = ChunkCacheFixture()
+    raw = batches(*range(0, 3 * 3 * CHUNK // SIZE, 3))
+    metadata = segment_metadata(len(raw))
+    fixture.store.records[metadata.segment_id.id] = raw
+    if is_full:
+        fixture.disk.fault = lambda name, path: OSError(errno.ENOSPC, "full", path) if name == "pwrite" else None
+    reader = RemoteSegmentReader(lambda: fixture.cache, RemoteIndexCache(lambda metadata, kind: OffsetIndex(0).pack()))
+    found = reader.read(metadata, 2 * (CHUNK // SIZE), CHUNK, at_least_one=True)
+    assert found is not None
+    start = raw.index(bytes(batches(found.base_offset)))
+    assert read_records(found.records) == raw[start : start + CHUNK]
+    assert fixture.store.fetches == [(0, CHUNK), (CHUNK, 2 * CHUNK)]
+    assert (fixture.cache.stats.misses, fixture.cache.stats.hits) == (2, 0)
