@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from weakref import WeakValueDictionary
 
 from ottla.broker.storage.tiered.chunk_directory import (
     INDEX_CHUNKS,
@@ -94,6 +95,8 @@ class CachedRemoteStorage:
         self._lock = threading.Lock()  # never held during a call of the store or the disk
         self._fetches: dict[ChunkKey, _Fetch] = {}
         self._reads_ahead = 0
+        self._pending_ahead: WeakValueDictionary[ChunkKey, partial[None]] = WeakValueDictionary()
+        """Reads ahead that were started and have not ended; one that `read_ahead` drops disappears."""
         self._files = ChunkDirectory(disk, options, self.stats)
 
     @property
@@ -259,8 +262,13 @@ class CachedRemoteStorage:
         first, count = -(-end // size), -(-metadata.segment_size_bytes // size)
         for index in range(first, min(first + self._options.read_ahead_chunks, count)):
             key = (uuid_to_string(metadata.segment_id.id), index)
-            if key not in self._files and key not in self._fetches and self._reads_ahead < MAX_READS_AHEAD:
-                self._read_ahead(lambda key=key: self._fetch_ahead(metadata, key))  # type: ignore[misc]
+            if key in self._files or key in self._fetches or self._reads_ahead >= MAX_READS_AHEAD:
+                continue
+            work = partial(self._fetch_ahead, metadata, key)
+            with self._lock:
+                is_pending = self._pending_ahead.setdefault(key, work) is not work
+            if not is_pending:
+                self._read_ahead(work)
 
     def _fetch_ahead(self, metadata: RemoteLogSegmentMetadata, key: ChunkKey) -> None:
         """Fetch a chunk that no reader waits for yet; it blocks, and is called in a thread.

@@ -194,6 +194,17 @@ def test_next_chunk_is_fetched_ahead_once_and_not_behind_the_end() -> None:
     assert fixture.ahead == []
 
 
+def test_chunk_is_not_fetched_ahead_twice_while_no_thread_is_free() -> None:
+    fixture = ChunkCacheFixture(read_ahead=1)
+    fixture.read(0, 10)
+    for _ in range(5):
+        fixture.cache.open_slices(fixture.metadata[0], 0, 10)
+    assert len(fixture.ahead) == 1
+    fixture.ahead.clear()
+    fixture.read(0, 10)
+    assert len(fixture.ahead) == 1, "the first one was dropped"
+
+
 def test_failed_fetch_ahead_is_left_to_the_reader() -> None:
     fixture = ChunkCacheFixture(read_ahead=1)
     fixture.read(0, 10)
