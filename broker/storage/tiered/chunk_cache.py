@@ -234,7 +234,11 @@ class CachedRemoteStorage:
                     self.stats.shared += 1
                     return OpenChunk(len(fetch.data), None, fetch.data)
                 continue
-            chunk = self._files.open(key)
+            try:
+                chunk = self._files.open(key)
+            except OSError:  # out of descriptors: the file may be used later
+                data = fetch_chunk()
+                return OpenChunk(len(data), None, data)
             if chunk is not None:
                 self.stats.hits += 1
                 return chunk

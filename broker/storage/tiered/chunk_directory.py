@@ -21,7 +21,7 @@ from ottla.broker.storage.tiered.chunk_file import (
     verify_chunk,
 )
 from ottla.broker.storage.tiered.remote_storage import IndexType
-from ottla.env.disk import Disk, File, FileSlice
+from ottla.env.disk import Disk, File, FileSlice, is_transient
 
 MAX_OPEN_CHUNKS = 128
 """Files of chunks that are open; one that is used again later is opened again."""
@@ -136,7 +136,11 @@ class ChunkDirectory:
             return OpenChunk(_data_bytes(chunk.file_bytes), chunk.file)
 
     def open(self, key: ChunkKey) -> OpenChunk | None:
-        """Return a verified chunk, of an index its bytes; None if it is not cached, or unusable: then it is dropped."""
+        """Return a verified chunk, of an index its bytes; None if it is not cached, or unusable: then it is dropped.
+
+        Raises:
+            OSError: the process has no free descriptor or memory for it; it is kept.
+        """
         with self._lock:
             chunk = self._chunks.get(key)
             if chunk is None:
@@ -155,7 +159,9 @@ class ChunkDirectory:
                 raise ValueError(f"chunk is truncated: {self._path(key)}")
         except FileNotFoundError:
             pass  # evicted meanwhile
-        except OSError:
+        except OSError as error:
+            if is_transient(error):
+                raise
             self._stats.disk_errors += 1
         except ValueError:
             self._stats.corrupt += 1

@@ -154,3 +154,15 @@ def test_chunk_that_could_not_be_sent_is_dropped() -> None:
     assert fixture.cache.cached_bytes == fixture.file_bytes() < 5 * ENTRY + ENTRY // 2
     fixture.read(0, SIZE)
     assert len(fixture.store.fetches) == 7
+
+
+def test_chunk_that_cannot_be_opened_without_a_free_descriptor_is_kept() -> None:
+    fixture = ChunkCacheFixture()
+    fixture.read(0, CHUNK)
+    fixture.cache = fixture.open()
+    fixture.disk.fault = lambda name, path: OSError(errno.EMFILE, "too many", path) if name == "open" else None
+    fixture.read(5, 10)
+    assert len(fixture.store.fetches) == 2
+    fixture.disk.fault = None
+    fixture.read(5, 10)
+    assert (len(fixture.store.fetches), fixture.cache.stats.disk_errors) == (2, 0)
