@@ -37,7 +37,7 @@ from ottla.broker.share_partitions.record_batch_positions import aborted_batch_o
 from ottla.broker.share_partitions.share_partition_leader import SharePartitionLeader
 from ottla.broker.share_partitions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.env.disk import File, FileSlice
+from ottla.env.disk import File, FileReadError, FileSlice
 from ottla.jobs.job import Job
 from ottla.log.segment.indexes import AbortedTxn
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -250,6 +250,8 @@ class _ShareFetch:
             except ProtocolError as error:
                 self._add_error(place, error)
             except OSError as error:  # of the chunk cache
+                if isinstance(error, FileReadError):
+                    remote.discard_chunk(error.file)
                 self._add_error(place, ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
             yield None
 

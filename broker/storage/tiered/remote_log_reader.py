@@ -151,7 +151,10 @@ class RemoteLogReader:
         The records are None if the segment has no whole batch from the offset on. ``lineage_end``: offset from which on
         the records of the segment are not those of the log; None: all are.
         """
-        found = self._segments.read(metadata, info.offset, info.max_bytes, at_least_one=info.may_exceed)
+        is_cut = lineage_end is not None
+        found = self._segments.read(
+            metadata, info.offset, info.max_bytes, at_least_one=info.may_exceed, in_memory=is_cut
+        )
         if found is not None and lineage_end is not None:
             found = found._replace(records=records_below(read_records(found.records), lineage_end))
         if found is None or not found.records or not info.read_committed:

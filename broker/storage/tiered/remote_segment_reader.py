@@ -76,12 +76,19 @@ class RemoteSegmentReader:
         self._indexes = indexes
 
     def read(
-        self, metadata: RemoteLogSegmentMetadata, offset: int, max_bytes: int, *, at_least_one: bool
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+        in_memory: bool = False,
     ) -> SegmentRecords | None:
         """Return records of a segment from the first batch that ends at or above ``offset`` on, up to ``max_bytes``.
 
         The last batch may be cut off. A first batch larger than ``max_bytes`` is returned whole with ``at_least_one``;
-        without it the records are empty. None if the segment has no whole batch from ``offset`` on.
+        without it the records are empty. None if the segment has no whole batch from ``offset`` on. ``in_memory``: they
+        are returned in memory, also through a chunk cache, which reads from the store what its disk cannot read.
 
         Raises:
             RemoteStorageError: the store failed. WireError: a batch header is damaged.
@@ -89,19 +96,18 @@ class RemoteSegmentReader:
         index, storage, held = self._indexes.offset_index(metadata), self._storage(), HeldChunks()
         fetch, window_bytes = storage.fetch_segment, max_bytes + WINDOW_BYTES
         if isinstance(storage, CachedRemoteStorage):
-            fetch, window_bytes = partial(storage.fetch_segment, held=held), WINDOW_BYTES
+            fetch = partial(storage.fetch_segment, held=held)
+            window_bytes = window_bytes if in_memory else WINDOW_BYTES
         found = self._find_batch(fetch, metadata, index.lookup(offset), offset, window_bytes)
         if found is None:
             return None
         size = _size_to_read(metadata, found, max_bytes, at_least_one=at_least_one)
-        if isinstance(storage, CachedRemoteStorage):
+        if isinstance(storage, CachedRemoteStorage) and not in_memory:
             slices = storage.fetch_slices(metadata, found.position, found.position + size, held)
             return _segment_records(metadata, index, found, slices)
         slices = [memoryview(found.window)[found.start : found.start + size]]
         if len(slices[0]) < size:
-            slices.append(
-                memoryview(storage.fetch_segment(metadata, found.position + len(slices[0]), found.position + size))
-            )
+            slices.append(memoryview(fetch(metadata, found.position + len(slices[0]), found.position + size)))
         return _segment_records(metadata, index, found, slices)
 
     def read_open(

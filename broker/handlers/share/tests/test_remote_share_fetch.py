@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 import trio
 
 from ottla.broker.handlers.share.share_fetch import _ShareFetch
+from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage
+from ottla.broker.storage.tiered.remote_log_reader import RemoteFetchInfo
 from ottla.broker.storage.tiered.remote_storage import RemoteStorageError
 from ottla.broker.storage.tiered.tests.remote_reads_fixture import MAX_WAIT_MS, TieredFixture
 from ottla.broker.tests.share_group_fixture import ShareGroupNode
@@ -97,6 +100,41 @@ def test_failed_remote_read_of_share_group_returns_its_error_once() -> None:
         assert row is not None
         assert row.error_code == E.UNKNOWN_SERVER_ERROR
         assert offsets(await node.fetch_row(1, max_records=3))[0] == (0, 2)
+
+    node.run_with_reads(scenario)
+
+
+def test_chunk_that_a_share_group_cannot_read_is_fetched_again() -> None:
+    node = TieredShareGroupNode(1 << 20)
+
+    async def scenario() -> None:
+        cached, disk = node.tiered.remote.storage, node.tiered.env.disk
+        assert isinstance(cached, CachedRemoteStorage)
+        assert offsets(await node.fetch_row(0, 0, max_records=3, max_wait_ms=5000)) == [(0, 2)]
+        found = node.tiered.reads.start_fetch(RemoteFetchInfo(node.tiered.log(), 3, 1000, True, False)).result
+        assert found is not None
+        assert isinstance(found.records, FileSlice)
+        damaged = found.records.file
+
+        def fail(name: str, path: str) -> OSError | None:
+            return OSError(errno.EIO, "damaged", path) if name == "pread" and path.startswith("/cache/") else None
+
+        start_fetch = node.tiered.reads.start_fetch
+
+        def start_and_fail(info: RemoteFetchInfo) -> Any:
+            read, disk.fault = start_fetch(info), fail
+            return read
+
+        node.tiered.reads.start_fetch = start_and_fail  # type: ignore[method-assign]
+        row = await node.fetch_row(1, max_records=3, max_wait_ms=5000)
+        assert row is not None
+        assert row.error_code == E.UNKNOWN_SERVER_ERROR
+        disk.fault, node.tiered.reads.start_fetch = None, start_fetch  # type: ignore[method-assign]
+        await trio.sleep(1)
+        before = cached.stats.misses
+        assert offsets(await node.fetch_row(2, max_records=3)) == [(3, 5)]
+        assert cached.stats.misses == before + 1
+        assert damaged.size() > 0, "a response may still be sent from it"
 
     node.run_with_reads(scenario)
 

@@ -5,6 +5,7 @@ Source: ``RemoteLogManager.read``, ``collectAbortedTransactions``, ``findOffsetB
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import replace
 
@@ -189,6 +190,10 @@ def test_remote_read_ends_before_records_that_only_the_former_leader_had(*, comm
         local = untiered.read(offset, 1 << 20, cut, at_least_one=True)
         assert local is not None
         assert read(fixture, offset, committed=committed).records == local.read()
+    fixture.env.disk.fault = lambda name, path: (
+        OSError(errno.EIO, "damaged", path) if name == "pread" and path.startswith("/cache/") else None
+    )
+    assert read(fixture, offset, committed=committed).records == local.read()
 
 
 def test_remote_segment_of_a_foreign_leader_epoch_is_not_read(fixture: TieredFixture) -> None:
