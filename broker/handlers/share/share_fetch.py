@@ -216,7 +216,7 @@ class _ShareFetch:
             from ottla.broker.storage.tiered.remote_log_reader import RemoteFetchInfo
 
             shared, first = self._shared[place], self._left_bytes == self._max_bytes
-            info = RemoteFetchInfo(shared.replica.log, offset, limit, first, self._committed)
+            info = RemoteFetchInfo(shared.replica.log, offset, limit, first, self._committed, is_parsed=True)
             tiered.append((place, shared, info))
             self._left_bytes -= limit
 

@@ -22,6 +22,7 @@ from ottla.broker.storage.tiered.remote_segment_reader import (
     RemoteSegmentReader,
     SegmentRecords,
     aborted_txns_in_range,
+    is_in_page_cache,
     read_records,
     records_below,
 )
@@ -46,7 +47,7 @@ SEGMENTS_PER_YIELD = 100
 
 
 class RemoteFetchInfo(NamedTuple):
-    """Parameters of a read of a partition for a consumer's Fetch.
+    """Parameters of a read of a partition for a consumer's Fetch, or for a ShareFetch.
 
     Source: ``RemoteStorageFetchInfo.java`` (apache/kafka 4.3.1).
     """
@@ -57,6 +58,8 @@ class RemoteFetchInfo(NamedTuple):
     may_exceed: bool
     """True if a first batch that exceeds ``max_bytes`` is returned whole."""
     read_committed: bool
+    is_parsed: bool = False
+    """True if the records are parsed on the event loop: what is not in the page cache is returned in memory."""
 
 
 class RemoteFetchData(NamedTuple):
@@ -151,9 +154,9 @@ class RemoteLogReader:
         The records are None if the segment has no whole batch from the offset on. ``lineage_end``: offset from which on
         the records of the segment are not those of the log; None: all are.
         """
-        is_cut = lineage_end is not None
+        in_memory = info.is_parsed or lineage_end is not None
         found = self._segments.read(
-            metadata, info.offset, info.max_bytes, at_least_one=info.may_exceed, in_memory=is_cut
+            metadata, info.offset, info.max_bytes, at_least_one=info.may_exceed, in_memory=in_memory
         )
         if found is not None and lineage_end is not None:
             found = found._replace(records=records_below(read_records(found.records), lineage_end))
@@ -174,6 +177,8 @@ class RemoteLogReader:
         if entries is None or lineage_end is not None:
             raise ChunkNotOpenError
         found = self._segments.read_open(metadata, info.offset, info.max_bytes, at_least_one=info.may_exceed)
+        if found is not None and info.is_parsed and not is_in_page_cache(found.records):
+            raise ChunkNotOpenError
         if found is None or not found.records or not info.read_committed:
             return found, [], False
         return found, *aborted_txns_in_range(entries, found.base_offset, found.upper_offset)

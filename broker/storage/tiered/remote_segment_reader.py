@@ -20,7 +20,7 @@ from ottla.broker.storage.tiered.remote_index_cache import RemoteIndexCache
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata, RemoteStorage
 from ottla.env.disk import FileSlice
 from ottla.log.segment.indexes import AbortedTxn, OffsetIndex
-from ottla.wire.codec.chunk_sequence import ChunkSequence
+from ottla.wire.codec.chunk_sequence import ChunkSequence, flatten_chunks
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, MAGIC_OFFSET, BatchHeader
 from ottla.wire.record_batch.legacy_records import MAGIC_PREFIX_BYTES, iterate_any_batches, parse_any_header
 
@@ -228,6 +228,16 @@ def read_records(records: RemoteRecords) -> bytes | memoryview:
     if isinstance(records, ChunkSequence):
         return b"".join(map(read_records, records.chunks))
     return records
+
+
+def is_in_page_cache(records: RemoteRecords) -> bool:
+    """Return whether records can be read without waiting for the disk: first and last byte of each range are cached."""
+    for part in flatten_chunks([records]):
+        if isinstance(part, FileSlice):
+            last = part.offset + part.size_bytes - 1
+            if part.file.pread_cached(1, part.offset) is None or part.file.pread_cached(1, last) is None:
+                return False
+    return True
 
 
 def records_below(raw: bytes | memoryview, offset: int) -> bytes | memoryview:

@@ -25,11 +25,12 @@ from ottla.broker.storage.tiered.remote_storage import (
 from ottla.broker.storage.tiered.tests.remote_reads_fixture import ReadSettings, TieredFixture
 from ottla.broker.tests.handler_fixture import NOW_MS, run_virtual
 from ottla.env.disk import FileSlice, write_file
+from ottla.env.memory_disk import MemoryFile
 from ottla.log.segment.indexes import AbortedTxn
 from ottla.log.segment.log_segment import segment_file_name
 from ottla.log.tests.log_fixtures import make_batch, make_marker, make_transactional_batch
 from ottla.log.timestamp_lookup import TimestampAndOffset, find_offset_by_timestamp
-from ottla.wire.codec.chunk_sequence import ChunkSequence
+from ottla.wire.codec.chunk_sequence import ChunkSequence, flatten_chunks
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 SIZE = len(make_batch(10))
@@ -189,11 +190,12 @@ def test_remote_read_ends_before_records_that_only_the_former_leader_had(*, comm
     for offset in (second, second + 3):
         local = untiered.read(offset, 1 << 20, cut, at_least_one=True)
         assert local is not None
-        assert read(fixture, offset, committed=committed).records == local.read()
+        expected = local.read()
+        assert read(fixture, offset, committed=committed).records == expected
     fixture.env.disk.fault = lambda name, path: (
         OSError(errno.EIO, "damaged", path) if name == "pread" and path.startswith("/cache/") else None
     )
-    assert read(fixture, offset, committed=committed).records == local.read()
+    assert read(fixture, offset, committed=committed).records == expected
 
 
 def test_remote_segment_of_a_foreign_leader_epoch_is_not_read(fixture: TieredFixture) -> None:
@@ -303,3 +305,30 @@ def test_changed_size_of_the_index_cache_applies_from_the_next_index_on(fixture:
     fixture.remote.settings = ReadSettings(index_cache_bytes=8)
     read(fixture, 60)
     assert (indexes.max_bytes, indexes.cached_bytes <= 8) == (8, True)
+
+
+@pytest.mark.parametrize("chunk_bytes", [61, 1 << 20])
+@pytest.mark.parametrize("sizes", [range(1), range(2), range(1 << 20)])
+def test_records_to_parse_are_in_memory_or_in_the_page_cache(
+    chunk_bytes: int, sizes: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixture = TieredFixture()
+    fixture.cache(chunk_bytes)
+    fixture.host()
+    fixture.append_batches(60)
+    fixture.tier()
+    read(fixture, 0)
+    pread_cached = MemoryFile.pread_cached
+
+    def read_cached(file: MemoryFile, size_bytes: int, offset: int) -> bytes | None:
+        return None if size_bytes in sizes else pread_cached(file, size_bytes, offset)
+
+    monkeypatch.setattr(MemoryFile, "pread_cached", read_cached)
+    found = run_virtual(
+        lambda: fixture.reads.reader.read(RemoteFetchInfo(fixture.log(), 4, 300, True, False, is_parsed=True))
+    )
+    is_cached = sizes == range(1)
+    assert any(isinstance(each, FileSlice) for each in flatten_chunks([found.records])) == is_cached
+    local = fixture.untiered().read(4, 300, 150, at_least_one=True)
+    assert local is not None
+    assert read_records(found.records) == local.read()
