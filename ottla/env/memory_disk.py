@@ -36,6 +36,8 @@ class MemoryDisk:
         """(old path, new path) of renamed directories in an unsynced parent: a power failure may undo each rename."""
         self.locks: dict[str, DiskSession] = {}
         self.calls = 0
+        self.cold_read_interval = 0
+        """If not 0, `MemoryFile.pread_cached` finds its bytes missing in the page cache once in so many disk calls."""
         self.holes = False
         """True if a power failure may lose unsynced sectors and keep later ones."""
 
@@ -127,12 +129,17 @@ class MemoryFile:
         return bytes(self.inode.data[offset : offset + size_bytes])
 
     def pread_cached(self, size_bytes: int, offset: int) -> bytes | None:
-        """Return ``size_bytes`` bytes from ``offset`` on; None if the file ends before, or the disk fails."""
+        """Return ``size_bytes`` bytes from ``offset`` on; None if the file ends before, or the disk fails.
+
+        None, too, for the bytes that `MemoryDisk.cold_read_interval` makes missing.
+        """
         try:
             data = self.pread(size_bytes, offset)
         except OSError:
             return None
-        return data if len(data) == size_bytes else None
+        disk = self._session.disk
+        is_cold = disk.cold_read_interval and not disk.calls % disk.cold_read_interval
+        return data if len(data) == size_bytes and not is_cold else None
 
     def truncate(self, size_bytes: int) -> None:
         """Set the length of the file to ``size_bytes``, unsynced: cut it, or extend it by zeros."""

@@ -57,6 +57,10 @@ def journal_names(disk: MemoryDisk) -> None:
             disk.durable_files[path] = disk.files[path]
 
 
+COLD_READ_INTERVAL = 5
+"""Disk calls of which one finds no bytes in the page cache, if it is a read from that only."""
+
+
 class SimHost:
     """Simulated machine: a disk, a clock, and the processes that run on it."""
 
@@ -64,6 +68,7 @@ class SimHost:
         self.name = name
         self.clock = HostClock(true_s)
         self.disk = MemoryDisk(rng, self.clock.wall_ms)
+        self.disk.cold_read_interval = COLD_READ_INTERVAL
         self.up = True
         self.journaled = False
         """True if the disk persists file names of a directory in the order of their creation, as journals do."""

@@ -89,3 +89,13 @@ def test_open_read_only_file_for_writing_raises_permission_error() -> None:
     assert disk.open("/d/f", readonly=True).pread(1, 0) == b"x"
     with pytest.raises(PermissionError):
         disk.open("/d/f")
+
+
+def test_some_reads_from_the_page_cache_only_find_no_bytes() -> None:
+    session = disk(0)
+    file = session.open("/d/a/file")
+    assert [file.pread_cached(1, 0) for _ in range(20)] == [b"x"] * 20
+    session.disk.cold_read_interval = 5
+    found = [file.pread_cached(1, 0) for _ in range(20)]
+    assert (found.count(None), found.count(b"x")) == (4, 16)
+    assert file.pread(1, 0) == b"x"
