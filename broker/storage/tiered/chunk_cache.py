@@ -189,6 +189,12 @@ class CachedRemoteStorage:
         self._start_reads_ahead(metadata, end)
         return slices
 
+    def drop_damaged(self, held: HeldChunks) -> bool:
+        """Verify chunks of a read again, whose records are malformed; drop the damaged ones and return if any was."""
+        with suppress(OSError):  # no descriptors
+            return sum(map(self._files.is_damaged, held)) > 0
+        return False
+
     def discard(self, file: File) -> None:
         """Drop the chunk of a file from which a response could not be sent; another file is ignored."""
         self._files.discard(file)

@@ -1,8 +1,9 @@
 """Directory with the files of the chunk cache: bounded, least recently used first out, each verified once.
 
 A file is verified as a whole at its first use after a start, in the thread that uses it. A file that this process has
-written, or verified, is trusted from then on, as a local segment is, but for its length. Files of records stay open, so
-that responses send ranges of them without a thread; one that is evicted is closed by the last such response.
+written, or verified, is trusted from then on, as a local segment is, but for its length and the headers of batches: a
+malformed one lets the file be verified again. Files of records stay open, so that responses send ranges of them without
+a thread; one that is evicted is closed by the last such response.
 """
 
 from __future__ import annotations
@@ -186,6 +187,19 @@ class ChunkDirectory:
             self._stats.corrupt += 1
         self.discard(chunk.file)
         return None
+
+    def is_damaged(self, key: ChunkKey) -> bool:
+        """Verify the file of a chunk again, and return whether it was dropped; one that is not cached is not damaged.
+
+        Raises:
+            OSError: as `open`.
+        """
+        with self._lock:
+            chunk = self._chunks.get(key)
+            if chunk is None:
+                return False
+            chunk.is_verified = False
+        return self.open(key) is None
 
     def discard(self, file: File) -> None:
         """Drop the chunk with this open file, which could not be read; another file is ignored."""

@@ -37,7 +37,7 @@ from ottla.log.checkpoints.leader_epoch_cache import UNDEFINED_EPOCH
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment.indexes import AbortedTxn
 from ottla.log.timestamp_lookup import TimestampAndOffset
-from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.record_batch import records
 
 METADATA_WAIT_S = 0.1
@@ -131,7 +131,7 @@ class RemoteLogReader:
             lineage_end = _lineage_end(log, metadata, offset)
             try:
                 found, aborted, is_complete = self._read_open_segment(metadata, info, lineage_end)
-            except ChunkNotOpenError:
+            except (ChunkNotOpenError, WireError):  # a chunk that was damaged on the disk of the cache is read again
                 found, aborted, is_complete = await self._remote.in_reader_thread(
                     partial(self._read_segment, metadata, info, lineage_end)
                 )

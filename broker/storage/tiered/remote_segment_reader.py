@@ -21,6 +21,7 @@ from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata,
 from ottla.env.disk import FileSlice
 from ottla.log.segment.indexes import AbortedTxn, OffsetIndex
 from ottla.wire.codec.chunk_sequence import ChunkSequence, flatten_chunks
+from ottla.wire.errors import WireError
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, MAGIC_OFFSET, BatchHeader
 from ottla.wire.record_batch.legacy_records import MAGIC_PREFIX_BYTES, iterate_any_batches, parse_any_header
 
@@ -91,9 +92,30 @@ class RemoteSegmentReader:
         are returned in memory, also through a chunk cache, which reads from the store what its disk cannot read.
 
         Raises:
-            RemoteStorageError: the store failed. WireError: a batch header is damaged.
+            RemoteStorageError: the store failed. WireError: a batch header is damaged, in the store, too.
         """
-        index, storage, held = self._indexes.offset_index(metadata), self._storage(), HeldChunks()
+        storage, held = self._storage(), HeldChunks()
+        read = partial(self._read, storage, metadata, offset, max_bytes, at_least_one=at_least_one, in_memory=in_memory)
+        try:
+            return read(held)
+        except WireError:
+            if not isinstance(storage, CachedRemoteStorage) or not storage.drop_damaged(held):
+                raise
+        return read(HeldChunks())
+
+    def _read(
+        self,
+        storage: RemoteStorage,
+        metadata: RemoteLogSegmentMetadata,
+        offset: int,
+        max_bytes: int,
+        held: HeldChunks,
+        *,
+        at_least_one: bool,
+        in_memory: bool,
+    ) -> SegmentRecords | None:
+        """Return what `read` does; the chunks of the cache that are read are added to ``held``."""
+        index = self._indexes.offset_index(metadata)
         fetch, window_bytes = storage.fetch_segment, max_bytes + WINDOW_BYTES
         if isinstance(storage, CachedRemoteStorage):
             fetch = partial(storage.fetch_segment, held=held)

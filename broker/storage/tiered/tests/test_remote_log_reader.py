@@ -332,3 +332,20 @@ def test_records_to_parse_are_in_memory_or_in_the_page_cache(
     local = fixture.untiered().read(4, 300, 150, at_least_one=True)
     assert local is not None
     assert read_records(found.records) == local.read()
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_headers_that_were_damaged_in_the_cache_are_read_from_the_store(*, is_open: bool) -> None:
+    fixture = TieredFixture()
+    cached = fixture.cache(1000)
+    fixture.host()
+    fixture.append_batches(60)
+    fixture.tier()
+    expected = read(fixture, 0, 3000).records
+    if not is_open:
+        fixture.reads.reader.indexes.resize(0)
+    for path, inode in fixture.env.memory.files.items():
+        if path.startswith("/cache/") and len(inode.data) > 900:
+            inode.data[:900] = bytes(900)
+    assert read(fixture, 0, 3000).records == expected
+    assert cached.stats.corrupt == 1
