@@ -78,9 +78,12 @@ class OpenChunk(NamedTuple):
             return False
 
     def slice(self, start: int, end: int) -> FileSlice | memoryview:
-        """Return bytes [start, end) of the chunk, fewer at its end, without reading them."""
+        """Return bytes [start, end) of the chunk, fewer at its end, without reading them; those in memory are copied.
+
+        A response then does not keep the rest of the chunk in memory.
+        """
         if self.file is None:
-            return memoryview(self.data)[start:end]
+            return memoryview(self.data[start:end])
         return FileSlice(self.file, start, max(min(end, self.size_bytes) - start, 0))
 
 

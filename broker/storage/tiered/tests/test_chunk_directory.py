@@ -166,3 +166,10 @@ def test_chunk_that_cannot_be_opened_without_a_free_descriptor_is_kept() -> None
     fixture.disk.fault = None
     fixture.read(5, 10)
     assert (len(fixture.store.fetches), fixture.cache.stats.disk_errors) == (2, 0)
+
+
+def test_slice_of_chunk_without_a_file_keeps_only_its_own_bytes_in_memory() -> None:
+    fixture = ChunkCacheFixture(max_bytes=0)
+    (part,) = fixture.cache.fetch_slices(fixture.metadata[0], 5, 105)
+    assert isinstance(part, memoryview)
+    assert part.obj == fixture.store.records[fixture.metadata[0].segment_id.id][5:105]
