@@ -77,8 +77,7 @@ def free_ports(host: str, count: int, among: range) -> list[int]:
             else:
                 found.append(port)
     if len(found) < count:
-        text = f"ports {among.start} to {among.stop - 1} of {host}: {len(found)} are free ({count} needed)"
-        raise OSError(errno.EADDRINUSE, text)
+        raise OSError(errno.EADDRINUSE, f"{len(found)} of the ports {among} of {host} are free ({count} needed)")
     return found
 
 
@@ -286,9 +285,7 @@ class Cluster(ClusterFaultControls):
         return self
 
     def _secure(self) -> None:
-        """Create certificates and one user for all nodes, or read those of an earlier start.
-
-        Do nothing if neither TLS nor SASL is wanted.
+        """Create certificates and one user for all nodes, or read those of an earlier start, if TLS or SASL is wanted.
 
         Raises:
             ClusterFailed: the nodes were formatted without security, or the mechanism or stored authority is invalid.

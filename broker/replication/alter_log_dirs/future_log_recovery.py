@@ -111,12 +111,8 @@ def _recover_future_log(
 ) -> PartitionLog | None:
     """Open a future log: return it if it is to be promoted; otherwise resume, keep or rename it and return None.
 
-    ``arrived``: partitions whose future log was promoted before. If an assigned one cannot be read and there is no
-    current log, the partition goes offline if this node is the sole ISR member and a directory failed.
-
-    Raises:
-        CorruptFile: an assigned one cannot be read, there is no current log, and the partition does not go offline.
-        OSError: the disk failed.
+    ``arrived``: partitions whose future log was promoted before. Without a current log, an assigned one that cannot be
+    read raises CorruptFile, or takes the partition offline if this node is the sole ISR member and a directory failed.
     """
     at, directory = one.topic_partition, one.directory
     replica = replicas.get(*at)

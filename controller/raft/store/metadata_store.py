@@ -158,10 +158,7 @@ class MetadataStore:
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """Return the persisted hard state for the start; without other static voters it is GROWN.
-
-        A static voter with an empty directory (no quorum-state, log or snapshot) is NEWBORN.
-        """
+        """Return the persisted hard state; NEWBORN with an empty directory, GROWN without other static voters."""
         if len(quorum.static_voters) < 2:
             # no other voter has a state to lose
             return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
