@@ -189,8 +189,8 @@ class Connection:
             self._log(logging.ERROR, text, self._peer.host, traceback=True)
         finally:
             self._stream.close()
-            self.report_prepared()
             self._peer.mark_disconnected()
+            self.report_prepared()
             self._peer.raise_callback_failure()
 
     def _fail_log_dir(self, error: FileReadError) -> None:
@@ -270,10 +270,10 @@ class Connection:
 
     async def _handle_requests(self) -> None:
         """Handle all complete requests in the buffer; yield to other tasks after 10 ms or 64 requests."""
-        counter = self._prepared_counter
         try:
             while end := self._next_frame_end():
                 begin, self._start = self._start + 4, end
+                counter = self._prepared_counter  # another one after a request or wait that changed the observers
                 prepared = self._peer.prepared_request
                 if prepared is None or (chunks := prepared.respond(self._view, begin, end)) is None:
                     if counter is not None:
@@ -299,7 +299,7 @@ class Connection:
                     self._requests_without_yield = 0
                     await self._time_slice.yield_now()
         finally:
-            if counter is not None:
+            if (counter := self._prepared_counter) is not None:
                 counter.stop(self._start, self._out_bytes, self._requests_without_yield)
 
     def report_prepared(self) -> None:

@@ -119,6 +119,55 @@ def test_acceptor_lets_open_connections_report_their_prepared_requests(fixture: 
     assert [count for _, count, _, _ in observer.prepared] == [2]
 
 
+@pytest.mark.parametrize("adds", [True, False])
+def test_prepared_requests_after_a_change_of_the_observers_are_counted(fixture: DispatcherFixture, adds: bool) -> None:
+    own = fixture.dispatcher.observer = CountingObserver(needs_messages=False)
+    other = CountingObserver(needs_messages=False)
+
+    async def run() -> None:
+        stream = ClientStream()
+        connection = fixture.connection(stream)
+        stop = connection.observe(other) if not adds else None
+        connection._peer.prepared_request = PreparedOddRequests()
+
+        def handler(context: Any, request: Any) -> Any:
+            if stop is None:
+                connection.observe(other)
+            else:
+                stop()
+            return HeartbeatResponse()
+
+        fixture.serve(BEAT, handler)
+        stream.send_bytes(beat(1) + beat(2) + beat(3) + beat(5))
+        stream.disconnect()
+        await connection.serve()
+
+    in_virtual_time(run)
+    assert [count for _, count, _, _ in own.prepared] == [1, 2]
+    assert [count for _, count, _, _ in other.prepared] == [2 if adds else 1]
+
+
+def test_disconnect_callbacks_are_called_if_the_last_report_fails(fixture: DispatcherFixture) -> None:
+    class FailingObserver(CountingObserver):
+        def answered_prepared(self, peer: Peer, counts: PreparedRequestCounts) -> None:
+            raise AssertionError
+
+    async def run() -> None:
+        stream = ClientStream()
+        connection = fixture.connection(stream)
+        connection._peer.prepared_request = PreparedOddRequests()
+        connection._peer.on_close(lambda: closed.append(True))
+        stream.send_bytes(beat(1))
+        stream.disconnect()
+        with pytest.raises(AssertionError):
+            await connection.serve()
+
+    closed: list[bool] = []
+    fixture.dispatcher.observer = FailingObserver(needs_messages=False)
+    in_virtual_time(run)
+    assert closed
+
+
 def close_connection(context: Any, request: Any) -> Any:
     raise CloseConnection
 
