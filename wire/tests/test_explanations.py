@@ -188,7 +188,7 @@ def test_message_class_docstring_is_own_and_on_one_line() -> None:
 
 
 def test_serving_modules_do_not_import_explanations() -> None:
-    code = "import sys, ottla.broker.node, ottla.cli.commands.serve; print('ottla.wire.codec.explain' in sys.modules)"
+    code = "import sys, ottla.cli.node_setup.serve_node; print('ottla.wire.codec.explain' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
