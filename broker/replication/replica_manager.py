@@ -276,9 +276,10 @@ class ReplicaManager:
             self.removed_traffic.add(self.traffic.pop(replica.topic))
 
     def apply_partition_state(self, at: TopicPartition, registration: PartitionRegistration) -> None:
-        """Apply the image's state of a hosted partition, as leader or follower, and call the callbacks for changes.
+        """Apply the image's state of a hosted partition, as leader or follower, and call the callbacks.
 
-        A new leader assigns the start offset of its leader epoch and recovers its high watermark.
+        A new leader assigns the start offset of its leader epoch and recovers its high watermark. The callbacks of
+        a follower, and those for the high watermark of a leader, are called even if nothing has changed.
         """
         replica, node = self._hosted[at], self._config.node_id
         actual, place = self._log_dirs.directory_of(replica.log).id, directory_id_of(registration, node)

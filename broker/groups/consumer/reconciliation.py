@@ -81,9 +81,9 @@ def _owns_any(owned: OwnedPartitions, held: PartitionEpochs) -> bool:
 
 
 def _without_unsubscribed(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> ConsumerGroupMember:
-    """Return the member without the partitions of unsubscribed topics; other partitions are unchanged.
+    """Return the member without assigned partitions of unsubscribed topics; its other assigned partitions stay.
 
-    They are moved to revocation, unless the member reports to own none of the partitions that it has to revoke.
+    The removed ones have to be revoked first, unless the member reports to own none of the partitions to revoke.
     """
     gone = [topic for topic in member.assigned if topic not in goal.subscribed]
     if not gone:
