@@ -65,9 +65,11 @@ class AclBindingFilter(NamedTuple):
     permission: AclPermissionType
 
     @property
-    def has_unknown_code(self) -> bool:
-        """True if resource type, pattern type, operation or permission is UNKNOWN (0, or an undefined code)."""
-        return 0 in (self.resource, self.pattern, self.operation, self.permission)
+    def error(self) -> str | None:
+        """Kafka's error message if a type, the operation or the permission is UNKNOWN (0, or an undefined code)."""
+        if 0 in (self.resource, self.pattern):
+            return "Unknown patternFilter."
+        return "Unknown entryFilter." if 0 in (self.operation, self.permission) else None
 
     def matches(self, acl: StandardAcl) -> bool:
         """Return True if an ACL matches all fields of the filter; None and ANY match every value."""
@@ -208,8 +210,8 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mappin
         row = DeleteAclsFilterResult(error_message=None)
         rows.append(row)
         wanted = filter_from_request(request_filter)
-        if wanted.has_unknown_code:
-            row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "Filter contains UNKNOWN elements."
+        if wanted.error is not None:
+            row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, wanted.error
             continue
         row.matching_acls = yield from telling.collect(wanted)
     records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl_id in sorted(telling.deleted_ids)]

@@ -169,7 +169,10 @@ def test_delete_acls_unknown_filter_value_returns_invalid_request() -> None:
     rows = fixture.delete(
         *(delete_filter(ANY._replace(**{f: 0})) for f in ("resource", "pattern", "operation", "permission"))
     )
-    assert [r.error_code for r in rows.response.filter_results] == [ErrorCode.INVALID_REQUEST] * 4
+    pattern, entry = "Unknown patternFilter.", "Unknown entryFilter."
+    assert [(r.error_code, r.error_message) for r in rows.response.filter_results] == [
+        (ErrorCode.INVALID_REQUEST, message) for message in (pattern, pattern, entry, entry)
+    ]
     assert len(fixture.image.acls) == 1
 
 
