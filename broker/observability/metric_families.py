@@ -92,7 +92,7 @@ kafka_log_remote_remotestoragethreadpool_remotelogreaderavgidlepercent | gauge |
 _REQUESTS = """
 kafka_network_requestmetrics_requests_total | counter | requests | request | Requests received
 kafka_network_requestmetrics_errors_total | counter | errors | request error | Error codes in responses, one for each row with an error; NONE is not counted
-kafka_network_requestmetrics_totaltimems | summary | milliseconds | request quantile | Time from the receipt of a request until its response is encoded; behind another request that waited, from the end of that wait
+kafka_network_requestmetrics_totaltimems | summary | milliseconds | request quantile | Time from the receipt of a request until its response is encoded; behind another request that waited, from the end of that wait; repeated Fetch and Produce requests of a connection are timed once in 16 receipts
 kafka_network_requestmetrics_localtimems | summary | milliseconds | request quantile | Part of the time until the request first waited
 kafka_network_requestmetrics_remotetimems | summary | milliseconds | request quantile | Part of the time from then on: waiting for followers, records, another node or the next time slice
 ottla_answers_total | counter | responses | request | Responses sent; a request with acks=0 has none
