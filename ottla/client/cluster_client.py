@@ -132,7 +132,9 @@ class ClusterClient:
         return answer
 
     async def partitions(self, topic: str, *, create: bool = False) -> list[int]:
-        """Return the sorted partition numbers of a topic once all have leaders, within a second; ``create`` the topic.
+        """Return the sorted partition numbers of a topic once all have leaders, within a second.
+
+        ``create``: create the topic if it does not exist.
 
         Raises:
             ProtocolError: the topic does not exist, or has partitions without leaders for a second
