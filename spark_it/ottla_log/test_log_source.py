@@ -38,8 +38,9 @@ def load(spark: SparkSession, *log_dirs: Path, **options: Any) -> DataFrame:
 
     An option None is left out; ``isolation_level`` stands for ``isolation.level``.
     """
-    reader = spark.read.format("ottla-log").option("logDirs", ",".join(map(str, log_dirs)))
-    for name, value in ({"subscribe": "t"} | options).items():
+    reader = spark.read.format("ottla-log")
+    places = {"logDirs": ",".join(map(str, log_dirs)) or None, "subscribe": "t"}
+    for name, value in (places | options).items():
         if value is not None:
             reader = reader.option(name.replace("isolation_level", "isolation.level"), value)
     return reader.load()

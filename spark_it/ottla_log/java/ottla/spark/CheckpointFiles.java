@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import org.apache.kafka.common.TopicPartition;
 
 /**
@@ -40,13 +41,28 @@ final class CheckpointFiles {
         return out;
     }
 
-    /** Return the last epoch in the leader epoch checkpoint of a partition; -1 without one. */
-    static int readLastEpoch(Path directory) throws IOException {
-        List<String> lines = readEntries(directory.resolve("leader-epoch-checkpoint"));
-        if (lines == null || lines.isEmpty()) {
-            return -1;
+    /** Return the leader epochs of a partition with the first offset of each; none without their checkpoint. */
+    static TreeMap<Integer, Long> readLeaderEpochs(Path directory) throws IOException {
+        Path file = directory.resolve("leader-epoch-checkpoint");
+        try {
+            return parseLeaderEpochs(file.toString(), Files.readAllLines(file));
+        } catch (NoSuchFileException missing) {
+            return new TreeMap<>();
         }
-        return Integer.parseInt(lines.get(lines.size() - 1).split(" ")[0]);
+    }
+
+    /** Return the leader epochs in the lines of a checkpoint, with the first offset of each. */
+    static TreeMap<Integer, Long> parseLeaderEpochs(String name, List<String> lines) {
+        TreeMap<Integer, Long> out = new TreeMap<>();
+        for (String line : parseEntries(name, lines)) {
+            String[] fields = line.split(" ");
+            try {
+                out.put(Integer.parseInt(fields[0]), Long.parseLong(fields[1]));
+            } catch (NumberFormatException | ArrayIndexOutOfBoundsException error) {
+                throw new LogSourceException("Malformed line in checkpoint file " + name + ": " + line, error);
+            }
+        }
+        return out;
     }
 
     /** Return the topic id in the metadata file of a partition; an empty string without one. */
@@ -64,19 +80,21 @@ final class CheckpointFiles {
     }
 
     private static List<String> readEntries(Path file) throws IOException {
-        List<String> lines;
         try {
-            lines = Files.readAllLines(file);
+            return parseEntries(file.toString(), Files.readAllLines(file));
         } catch (NoSuchFileException missing) {
             return null;
         }
+    }
+
+    private static List<String> parseEntries(String name, List<String> lines) {
         if (lines.size() < HEADER_LINES) {
             return List.of();
         }
         List<String> entries = lines.subList(HEADER_LINES, lines.size());
         if (!lines.get(0).equals("0") || !lines.get(1).equals(Integer.toString(entries.size()))) {
             throw new LogSourceException(
-                    "Malformed checkpoint file " + file + ": expected version 0 and " + lines.get(1) + " entries");
+                    "Malformed checkpoint file " + name + ": expected version 0 and " + lines.get(1) + " entries");
         }
         return entries;
     }

@@ -1,8 +1,6 @@
 package ottla.spark;
 
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
 import org.apache.kafka.common.record.RecordBatch;
 
 /** Search for the next batch behind damaged bytes. */
@@ -16,12 +14,12 @@ final class DamageSearch {
      * Return the position of the first batch of format 2 with a valid checksum and an offset of at least
      * {@code minOffset}; -1 if there is none.
      */
-    static long nextBatch(FileChannel channel, long from, long minOffset) throws IOException {
+    static long nextBatch(SegmentInput input, long from, long minOffset) throws IOException {
         BatchHeader header = new BatchHeader();
         byte[] window = new byte[WINDOW_BYTES];
-        long fileSize = channel.size();
+        long fileSize = input.size();
         for (long start = from; start < fileSize; start += WINDOW_BYTES - BatchHeader.MAX_BYTES) {
-            int bytes = read(channel, window, start);
+            int bytes = input.read(window, 0, window.length, start);
             for (int at = 0; at + BatchHeader.MAX_BYTES <= bytes; at++) {
                 boolean isCandidate = window[at + MAGIC_POSITION] == RecordBatch.MAGIC_VALUE_V2
                         && header.decode(window, at, bytes - at)
@@ -29,7 +27,7 @@ final class DamageSearch {
                         && start + at + header.sizeInBytes <= fileSize;
                 if (isCandidate) {
                     byte[] batch = new byte[header.sizeInBytes];
-                    read(channel, batch, start + at);
+                    input.read(batch, 0, batch.length, start + at);
                     if (BatchHeader.hasValidChecksum(batch, 0, batch.length)) {
                         return start + at;
                     }
@@ -37,11 +35,5 @@ final class DamageSearch {
             }
         }
         return -1;
-    }
-
-    private static int read(FileChannel channel, byte[] target, long from) throws IOException {
-        ByteBuffer buffer = ByteBuffer.wrap(target);
-        while (buffer.hasRemaining() && channel.read(buffer, from + buffer.position()) > 0) {}
-        return buffer.position();
     }
 }

@@ -22,4 +22,8 @@ final class DataLoss {
         }
         LOG.warn(message);
     }
+
+    static void warn(String message) {
+        LOG.warn(message);
+    }
 }

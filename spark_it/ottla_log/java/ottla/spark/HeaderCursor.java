@@ -2,17 +2,13 @@ package ottla.spark;
 
 import java.io.Closeable;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
-import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 
 /** Cursor over the batch headers of a segment; the records between them are not read. */
 final class HeaderCursor implements Closeable {
     private static final int WINDOW_BYTES = 4096;
 
     final BatchHeader header = new BatchHeader();
-    private final FileChannel channel;
+    private final SegmentInput input;
     private final byte[] window = new byte[WINDOW_BYTES];
     private long windowPosition;
     private int windowBytes;
@@ -23,9 +19,9 @@ final class HeaderCursor implements Closeable {
     private long nextPosition;
     private final long fileSize;
 
-    HeaderCursor(Path file, long position) throws IOException {
-        channel = FileChannel.open(file, StandardOpenOption.READ);
-        fileSize = channel.size();
+    HeaderCursor(Segment segment, long position) throws IOException {
+        input = segment.open();
+        fileSize = input.size();
         seek(position);
     }
 
@@ -74,20 +70,18 @@ final class HeaderCursor implements Closeable {
 
     /** Move to the next batch with a valid checksum behind damaged bytes, and return true if there is one. */
     boolean skipDamage(long minOffset) throws IOException {
-        long found = DamageSearch.nextBatch(channel, position + 1, minOffset);
+        long found = DamageSearch.nextBatch(input, position + 1, minOffset);
         position = found < 0 ? fileSize : found;
         seek(position);
         return found >= 0;
     }
 
     private int read(byte[] target, long from) throws IOException {
-        ByteBuffer buffer = ByteBuffer.wrap(target);
-        while (buffer.hasRemaining() && channel.read(buffer, from + buffer.position()) > 0) {}
-        return buffer.position();
+        return input.read(target, 0, target.length, from);
     }
 
     @Override
     public void close() throws IOException {
-        channel.close();
+        input.close();
     }
 }

@@ -13,21 +13,28 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 import org.apache.kafka.common.TopicPartition;
 
-/** Partitions of the log directories that a read selects: the most complete replica of each, and its end. */
+/**
+ * Partitions that a read selects: the most complete replica of each in the log directories, its segments in the remote
+ * store, and its end.
+ */
 final class LogCatalog {
     static final Comparator<TopicPartition> ORDER =
             Comparator.comparing(TopicPartition::topic).thenComparing(TopicPartition::partition);
     private static final Pattern PARTITION_DIRECTORY = Pattern.compile("([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})");
 
     private final LogOptions options;
+    private final RemoteCatalog remote;
     final TreeMap<TopicPartition, PartitionLog> logs = new TreeMap<>(ORDER);
+    private final Map<TopicPartition, Long> highWatermarks = new HashMap<>();
     private final Map<TopicPartition, Long> endOffsets = new HashMap<>();
     private final Map<TopicPartition, TransactionReplay> transactions = new HashMap<>();
 
     LogCatalog(LogOptions options) {
         this.options = options;
+        remote = options.remoteStore == null ? null : new RemoteCatalog(options);
     }
 
     /** Read directories and checkpoint files again. */
@@ -41,6 +48,7 @@ final class LogCatalog {
             logs.clear();
             endOffsets.clear();
             transactions.clear();
+            highWatermarks.clear();
             for (Map.Entry<TopicPartition, List<PartitionLog>> entry : replicas.entrySet()) {
                 for (PartitionLog replica : entry.getValue()) {
                     if (earlier.containsKey(entry.getKey())) {
@@ -48,6 +56,13 @@ final class LogCatalog {
                     }
                 }
                 choose(entry.getKey(), entry.getValue());
+            }
+            if (remote != null) {
+                addRemoteSegments();
+            }
+            for (PartitionLog log : logs.values()) {
+                long highWatermark = highWatermarks.getOrDefault(log.partition, -1L);
+                endOffsets.put(log.partition, readableEnd(log, highWatermark));
             }
             checkSelection();
         } catch (IOException error) {
@@ -98,13 +113,52 @@ final class LogCatalog {
             }
         }
         logs.put(partition, best);
-        endOffsets.put(partition, readableEnd(best, highWatermark));
+        highWatermarks.put(partition, highWatermark);
+    }
+
+    /** Add the remote segments below the local ones of each log, and the logs that are only in the remote store. */
+    private void addRemoteSegments() throws IOException {
+        remote.refresh();
+        Map<String, String> idOfTopic = remote.topicIds();
+        logs.values().forEach(log -> idOfTopic.put(log.partition.topic(), log.topicId));
+        List<PartitionLog> begun =
+                logs.values().stream().filter(PartitionLog::beginsBelowLocalSegments).toList();
+        List<PartitionLog> remoteOnly = new ArrayList<>();
+        for (Map.Entry<String, String> entry : idOfTopic.entrySet()) {
+            for (TopicPartition partition : remote.partitions(entry.getValue())) {
+                if (!logs.containsKey(partition)) {
+                    remoteOnly.add(new PartitionLog(partition, entry.getValue(), new TreeMap<>(), options));
+                }
+            }
+        }
+        remote.describe(Stream.concat(begun.stream(), remoteOnly.stream()).toList());
+        for (PartitionLog log : begun) {
+            log.addRemote(
+                    remote.objectsOf(
+                            log.partition,
+                            log.topicId,
+                            new LeaderEpochs(log.leaderEpochs),
+                            log.checkpointedStart(),
+                            log.localStartOffset(),
+                            log.logEndOffset()),
+                    options);
+        }
+        for (PartitionLog log : remoteOnly) {
+            if (!options.logDirs.isEmpty()) {
+                reportDataLoss("Partition " + log.partition + " is in " + options.remoteStore.url + ", but not in "
+                        + options.logDirs + ": its records that were not copied are missing");
+            }
+            log.addRemote(remote.objectsOf(log.partition, log.topicId), options);
+            if (!log.segments.isEmpty()) {
+                logs.put(log.partition, log);
+            }
+        }
     }
 
     /** Compare two replicas: a later leader epoch, then more offsets below the high watermark, then an earlier start. */
     private int compare(PartitionLog one, PartitionLog other, long highWatermark) throws IOException {
-        if (one.lastEpoch != other.lastEpoch) {
-            return Integer.compare(one.lastEpoch, other.lastEpoch);
+        if (one.lastEpoch() != other.lastEpoch()) {
+            return Integer.compare(one.lastEpoch(), other.lastEpoch());
         }
         long limit = options.readToLogEnd ? Long.MAX_VALUE : highWatermark;
         int byEnd = Long.compare(Math.min(one.logEndOffset(), limit), Math.min(other.logEndOffset(), limit));
@@ -113,7 +167,8 @@ final class LogCatalog {
 
     private long readableEnd(PartitionLog log, long highWatermark) throws IOException {
         long logEnd = log.logEndOffset();
-        long end = options.readToLogEnd ? logEnd : Math.max(highWatermark, log.logStartOffset);
+        boolean isReadToEnd = options.readToLogEnd || log.directory == null;
+        long end = isReadToEnd ? logEnd : Math.max(highWatermark, log.logStartOffset);
         if (end > logEnd) {
             reportDataLoss("High watermark " + end + " of " + log.partition + " is beyond the end of its log, "
                     + logEnd + " in " + log.directory + log.damageAtEnd());
@@ -132,15 +187,15 @@ final class LogCatalog {
         logs.keySet().forEach(partition -> found.merge(partition.topic(), 1, Integer::sum));
         for (String topic : options.topics.topics) {
             if (!found.containsKey(topic)) {
-                throw new LogSourceException("No partition of topic " + topic + " in " + options.logDirs);
+                throw new LogSourceException("No partition of topic " + topic + " in " + options.places());
             }
         }
         options.topics.assigned.forEach((topic, partitions) -> partitions.forEach(partition -> {
             if (!logs.containsKey(new TopicPartition(topic, partition))) {
-                throw new LogSourceException("No partition " + topic + "-" + partition + " in " + options.logDirs);
+                throw new LogSourceException("No partition " + topic + "-" + partition + " in " + options.places());
             }
         }));
-        if (options.topics.assigned.isEmpty()) {
+        if (options.topics.assigned.isEmpty() && !options.logDirs.isEmpty()) {
             logs.keySet().forEach(partition -> {
                 if (partition.partition() >= found.get(partition.topic())) {
                     reportDataLoss("Partition " + partition + " is in " + options.logDirs

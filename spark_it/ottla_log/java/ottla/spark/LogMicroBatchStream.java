@@ -129,7 +129,7 @@ final class LogMicroBatchStream implements MicroBatchStream, SupportsTriggerAvai
             long begin = begin(from, partition);
             PartitionLog log = catalog.logs.get(partition);
             if (log == null && begin < offset) {
-                catalog.reportDataLoss("No log of " + partition + " in " + options.logDirs);
+                catalog.reportDataLoss("No log of " + partition + " in " + options.places());
             } else if (log != null && begin < log.logStartOffset && begin < offset) {
                 catalog.reportDataLoss("Offsets of " + partition + " from " + begin + " on were deleted: its log begins at "
                         + log.logStartOffset);

@@ -15,12 +15,16 @@ final class LogOptions implements Serializable {
     private static final long serialVersionUID = 1;
     private static final List<String> SELECTORS = List.of("subscribe", "subscribePattern", "assign");
     private static final Set<String> NAMES = Set.of(
-            "path", "paths", "logdirs", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets",
+            "path", "paths", "logdirs", "remotestore", "subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets",
             "startingtimestamp", "endingtimestamp", "startingoffsetsbytimestamp", "endingoffsetsbytimestamp",
             "startingoffsetsbytimestampstrategy", "includeheaders", "isolation.level", "failondataloss",
             "skipdamagedbatches", "minpartitions", "maxbytesperpartition", "maxoffsetspertrigger", "endoflog");
 
     final List<String> logDirs;
+
+    /** Remote store of tiered storage; null without one. */
+    final RemoteStore remoteStore;
+
     final TopicSelector topics;
     final OffsetSpec starting;
     final OffsetSpec ending;
@@ -42,7 +46,8 @@ final class LogOptions implements Serializable {
                 throw new LogSourceException("Unknown option: " + name + ", expected one of " + new TreeSet<>(NAMES));
             }
         }
-        logDirs = logDirs(map);
+        remoteStore = map.containsKey("remoteStore") ? new RemoteStore(map.get("remoteStore")) : null;
+        logDirs = logDirs(map, remoteStore == null);
         topics = selector(map);
         starting = start(map, OffsetSpec.EARLIEST);
         streamStarting = start(map, OffsetSpec.LATEST);
@@ -58,6 +63,14 @@ final class LogOptions implements Serializable {
         minPartitions = map.getInt("minPartitions", 0);
         maxBytesPerPartition = positive(map, "maxBytesPerPartition", 128L << 20);
         maxOffsetsPerTrigger = positive(map, "maxOffsetsPerTrigger", Long.MAX_VALUE);
+    }
+
+    /** Return the directories and the store, for messages. */
+    String places() {
+        if (remoteStore == null) {
+            return logDirs.toString();
+        }
+        return logDirs.isEmpty() ? remoteStore.url : logDirs + " and " + remoteStore.url;
     }
 
     private static long positive(CaseInsensitiveStringMap map, String option, long otherwise) {
@@ -80,7 +93,7 @@ final class LogOptions implements Serializable {
         throw new LogSourceException(String.format(message, value, option, first, second));
     }
 
-    private static List<String> logDirs(CaseInsensitiveStringMap map) {
+    private static List<String> logDirs(CaseInsensitiveStringMap map, boolean isRequired) {
         List<String> out = new ArrayList<>();
         if (map.containsKey("paths")) {
             out.addAll(OffsetsJson.parsePaths(map.get("paths")));
@@ -91,8 +104,9 @@ final class LogOptions implements Serializable {
         if (map.containsKey("logDirs")) {
             Arrays.stream(map.get("logDirs").split(",")).map(String::trim).forEach(out::add);
         }
-        if (out.isEmpty()) {
-            throw new LogSourceException("No log directory: pass a path to load, or set the option logDirs");
+        if (out.isEmpty() && isRequired) {
+            throw new LogSourceException(
+                    "No log directory: pass a path to load, or set the option logDirs or remoteStore");
         }
         return out.stream().map(path -> path.startsWith("file:") ? path.replaceFirst("^file:/*", "/") : path).toList();
     }

@@ -34,7 +34,7 @@ final class LogScan implements ScanBuilder, Scan, SupportsPushDownRequiredColumn
 
     @Override
     public String description() {
-        return "ottla-log " + options.topics + " in " + options.logDirs;
+        return "ottla-log " + options.topics + " in " + options.places();
     }
 
     @Override

@@ -4,24 +4,38 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.NavigableMap;
 import java.util.TreeMap;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.MutableRecordBatch;
 import org.apache.kafka.common.record.Record;
 
-/** Replica of a partition in a log directory, as it is when a read is planned. */
+/**
+ * Log of a partition, as it is when a read is planned: a replica in a log directory, and the segments of the remote store
+ * that it has no more. A log without a directory consists of the latter.
+ */
 final class PartitionLog {
     final TopicPartition partition;
+
+    /** Directory of the replica; null without one. */
     final Path directory;
+
     final String topicId;
-    final int lastEpoch;
-    final long logStartOffset;
+    final TreeMap<Integer, Long> leaderEpochs;
+    private long checkpointedStart;
+    long logStartOffset;
 
     /** High watermark in the checkpoint file of the log directory; -1 without an entry. */
     final long checkpointedHighWatermark;
 
+    /** Segments by the first offset that is to be read from each: that of a local one is its base offset. */
     final TreeMap<Long, Segment> segments;
+
+    /** Objects of the remote segments among them. */
+    TreeMap<Long, SegmentObject> remoteObjects = new TreeMap<>();
+
     private final Map<Segment, SegmentIndex> indexes = new HashMap<>();
+    private SegmentIndex remoteIndex;
     private final boolean skipDamagedBatches;
 
     PartitionLog(
@@ -34,30 +48,78 @@ final class PartitionLog {
         this.partition = partition;
         this.directory = directory;
         this.checkpointedHighWatermark = checkpointedHighWatermark;
+        this.checkpointedStart = checkpointedStart;
         this.skipDamagedBatches = skipDamagedBatches;
         topicId = CheckpointFiles.readTopicId(directory);
-        lastEpoch = CheckpointFiles.readLastEpoch(directory);
-        segments = Segment.list(directory);
+        leaderEpochs = CheckpointFiles.readLeaderEpochs(directory);
+        segments = LocalSegment.list(directory);
         long first = segments.isEmpty() ? 0 : segments.firstKey();
         logStartOffset = Math.max(first, checkpointedStart);
     }
 
+    /** Create the log of a partition that is only in the remote store. */
+    PartitionLog(TopicPartition partition, String topicId, TreeMap<Long, SegmentObject> objects, LogOptions options) {
+        this.partition = partition;
+        this.topicId = topicId;
+        directory = null;
+        checkpointedHighWatermark = -1;
+        skipDamagedBatches = options.skipDamagedBatches;
+        leaderEpochs = new TreeMap<>();
+        segments = new TreeMap<>();
+        addRemote(objects, options);
+    }
+
+    /** Add the segments of the remote store with offsets below the local ones. */
+    void addRemote(TreeMap<Long, SegmentObject> objects, LogOptions options) {
+        remoteObjects = objects;
+        objects.forEach((first, object) -> segments.put(first, new RemoteSegment(object, options)));
+        logStartOffset = segments.isEmpty() ? checkpointedStart : Math.max(segments.firstKey(), checkpointedStart);
+    }
+
+    /** Return true if the log begins below the local segments, so that the remote store may have more of it. */
+    boolean beginsBelowLocalSegments() {
+        return !segments.isEmpty() && checkpointedStart < segments.firstKey();
+    }
+
+    /** Return the offset from which on the log checkpointed to begin. */
+    long checkpointedStart() {
+        return checkpointedStart;
+    }
+
+    /** Return the base offset of the first local segment; {@link Long#MAX_VALUE} without one. */
+    long localStartOffset() {
+        return segments.entrySet().stream()
+                .filter(entry -> entry.getValue() instanceof LocalSegment)
+                .mapToLong(Map.Entry::getKey)
+                .findFirst()
+                .orElse(Long.MAX_VALUE);
+    }
+
+    int lastEpoch() {
+        return leaderEpochs.isEmpty() ? -1 : leaderEpochs.lastKey();
+    }
+
     /** Take over the indexes of segments that an earlier state of the same log has read. */
-    void reuseIndexes(PartitionLog earlier) {
-        if (earlier.directory.equals(directory)) {
-            earlier.indexes.forEach((segment, index) -> {
-                if (segment.equals(segments.get(segment.baseOffset())) && index.size() <= fileSize(segment)) {
-                    indexes.put(segment, index);
+    void reuseIndexes(PartitionLog earlier) throws IOException {
+        if (directory.equals(earlier.directory)) {
+            for (Map.Entry<Segment, SegmentIndex> entry : earlier.indexes.entrySet()) {
+                Segment segment = entry.getKey();
+                boolean isThere = segment.equals(segments.get(segment.baseOffset()));
+                if (isThere && entry.getValue().size() <= segment.sizeInBytes()) {
+                    indexes.put(segment, entry.getValue());
                 }
-            });
+            }
         }
     }
 
-    private static long fileSize(Segment segment) {
-        return segment.file().toFile().length();
-    }
-
+    /** Return the index of a segment. Only the last one of a remote segment is kept: there may be many. */
     SegmentIndex index(Segment segment) throws IOException {
+        if (segment instanceof RemoteSegment) {
+            if (remoteIndex == null || !remoteIndex.segment.equals(segment)) {
+                remoteIndex = new SegmentIndex(segment);
+            }
+            return remoteIndex;
+        }
         SegmentIndex index = indexes.get(segment);
         if (index == null) {
             index = new SegmentIndex(segment);
@@ -67,7 +129,7 @@ final class PartitionLog {
     }
 
     boolean isActive(Segment segment) {
-        return segment.equals(segments.lastEntry().getValue());
+        return segment instanceof LocalSegment && segment.equals(segments.lastEntry().getValue());
     }
 
     /** Return the offset behind the last complete batch. */
@@ -75,26 +137,36 @@ final class PartitionLog {
         if (segments.isEmpty()) {
             return logStartOffset;
         }
-        SegmentIndex index = index(segments.lastEntry().getValue());
+        Segment last = segments.lastEntry().getValue();
+        if (last instanceof RemoteSegment) {
+            return Math.max(last.lastOffset() + 1, logStartOffset);
+        }
+        SegmentIndex index = index(last);
         index.scan(skipDamagedBatches);
         return Math.max(index.nextOffset(), logStartOffset);
     }
 
     /** Return the place where the last segment ends with bytes that are no batch, or an empty string. */
     String damageAtEnd() throws IOException {
+        if (segments.isEmpty()) {
+            return "";
+        }
         Segment last = segments.lastEntry().getValue();
         long position = index(last).damagedPosition();
-        return position < 0 ? "" : "; no batch in " + last.file() + " at position " + position;
+        return position < 0 ? "" : "; no batch in " + last.path() + " at position " + position;
     }
 
-    /** Return the segment that contains an offset, or the first one. */
-    Segment floorSegment(long offset) {
-        Map.Entry<Long, Segment> entry = segments.floorEntry(offset);
-        return entry == null ? segments.firstEntry().getValue() : entry.getValue();
+    /** Return the segments from the one on that contains an offset, or from the first one on. */
+    NavigableMap<Long, Segment> segmentsFrom(long offset) {
+        Long first = segments.floorKey(offset);
+        return first == null ? segments : segments.tailMap(first, true);
     }
 
     /** Return the position in its segment of a batch that begins at or before an offset. */
     int floorPosition(Segment segment, long offset) throws IOException {
+        if (offset <= segment.baseOffset()) {
+            return 0;
+        }
         return index(segment).floorPosition(offset, skipDamagedBatches);
     }
 
@@ -103,10 +175,14 @@ final class PartitionLog {
      * {@code timestamp}; -1 if there is none below {@code endOffset}.
      */
     long offsetOfTime(long timestamp, long endOffset) throws IOException {
-        for (Segment segment : segments.values()) {
+        for (Map.Entry<Long, Segment> entry : segments.entrySet()) {
+            Segment segment = entry.getValue();
+            Long next = segments.higherKey(entry.getKey());
+            if (segment.maxTimestamp() < timestamp || (next != null && next <= logStartOffset)) {
+                continue;
+            }
             int position = index(segment).positionOfTime(timestamp, isActive(segment), skipDamagedBatches);
-            Long next = segments.higherKey(segment.baseOffset());
-            if (position < 0 || (next != null && next <= logStartOffset)) {
+            if (position < 0) {
                 continue;
             }
             long found = searchTime(segment, position, timestamp, endOffset);
@@ -118,7 +194,7 @@ final class PartitionLog {
     }
 
     private long searchTime(Segment segment, int position, long timestamp, long endOffset) throws IOException {
-        try (HeaderCursor cursor = new HeaderCursor(segment.file(), position)) {
+        try (HeaderCursor cursor = new HeaderCursor(segment, position)) {
             while (cursor.next()) {
                 BatchHeader header = cursor.header;
                 if (!header.isLegacy() && header.baseOffset >= endOffset) {

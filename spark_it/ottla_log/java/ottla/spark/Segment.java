@@ -1,57 +1,41 @@
 package ottla.spark;
 
 import java.io.IOException;
-import java.nio.file.DirectoryStream;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.TreeMap;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
+import java.nio.ByteBuffer;
 
-/**
- * File of a segment.
- *
- * @param baseOffset the offset in its name
- * @param file the path of the {@code .log} file, or of the {@code .log.swap} file that is about to replace it
- */
-record Segment(long baseOffset, Path file) {
-    private static final Pattern NAME = Pattern.compile("([0-9]{20})\\.log(\\.swap)?");
-    private static final int MAX_LISTINGS = 20;
+/** Segment of a partition: records with offsets from a base offset on, and their indexes. */
+interface Segment {
+    /** Kinds of index files, by the suffix of the file and the name of the part of a segment object. */
+    enum Index {
+        OFFSET("index", "offset"),
+        TIME("timeindex", "timestamp"),
+        TRANSACTION("txnindex", "transaction");
 
-    /** Return the segments of a partition directory by base offset; two equal listings make sure of a rename's end. */
-    static TreeMap<Long, Segment> list(Path directory) throws IOException {
-        TreeMap<Long, Segment> before = listOnce(directory);
-        for (int number = 0; number < MAX_LISTINGS; number++) {
-            TreeMap<Long, Segment> after = listOnce(directory);
-            if (after.equals(before)) {
-                break;
-            }
-            before = after;
+        final String fileSuffix;
+        final String partName;
+
+        Index(String fileSuffix, String partName) {
+            this.fileSuffix = fileSuffix;
+            this.partName = partName;
         }
-        return before;
     }
 
-    private static TreeMap<Long, Segment> listOnce(Path directory) throws IOException {
-        TreeMap<Long, Segment> out = new TreeMap<>();
-        try (DirectoryStream<Path> files = Files.newDirectoryStream(directory)) {
-            for (Path file : files) {
-                Matcher name = NAME.matcher(file.getFileName().toString());
-                if (name.matches()) {
-                    long baseOffset = Long.parseLong(name.group(1));
-                    Segment segment = new Segment(baseOffset, file);
-                    if (name.group(2) == null) {
-                        out.put(baseOffset, segment);
-                    } else {
-                        out.putIfAbsent(baseOffset, segment);
-                    }
-                }
-            }
-        }
-        return out;
-    }
+    long baseOffset();
 
-    /** Return the path of another file of the segment: {@code index}, {@code timeindex}, {@code txnindex}. */
-    Path sibling(String suffix) {
-        return file.resolveSibling(file.getFileName().toString().replaceFirst("\\.log", "." + suffix));
-    }
+    /** Return the last offset; {@link Long#MAX_VALUE} if only the records show it. */
+    long lastOffset();
+
+    /** Return the largest timestamp (ms) of its records; {@link Long#MAX_VALUE} if only the records show it. */
+    long maxTimestamp();
+
+    long sizeInBytes() throws IOException;
+
+    /** Open the records; raise {@link java.nio.file.NoSuchFileException} if the segment was deleted. */
+    SegmentInput open() throws IOException;
+
+    /** Return the bytes of an index; none if the segment has no such index. */
+    ByteBuffer readIndex(Index index) throws IOException;
+
+    /** Return the path of the file or object, for messages. */
+    String path();
 }

@@ -2,9 +2,6 @@ package ottla.spark;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
-import java.nio.file.Path;
 import java.util.Arrays;
 
 /**
@@ -38,7 +35,7 @@ final class SegmentIndex {
 
     SegmentIndex(Segment segment) throws IOException {
         this.segment = segment;
-        fileSize = Files.size(segment.file());
+        fileSize = segment.sizeInBytes();
         nextOffset = segment.baseOffset();
         readOffsetIndex();
         if (entries > 0) {
@@ -48,7 +45,7 @@ final class SegmentIndex {
     }
 
     private void readOffsetIndex() throws IOException {
-        ByteBuffer raw = readFile(segment.sibling("index"));
+        ByteBuffer raw = segment.readIndex(Segment.Index.OFFSET);
         if (raw.remaining() % OFFSET_ENTRY_BYTES != 0) {
             return;
         }
@@ -71,7 +68,7 @@ final class SegmentIndex {
     }
 
     private void readTimeIndex() throws IOException {
-        ByteBuffer raw = readFile(segment.sibling("timeindex"));
+        ByteBuffer raw = segment.readIndex(Segment.Index.TIME);
         int count = raw.remaining() / TIME_ENTRY_BYTES;
         timeEntries = new long[2 * count];
         for (int number = 0; number < count; number++) {
@@ -90,14 +87,6 @@ final class SegmentIndex {
         }
     }
 
-    private static ByteBuffer readFile(Path path) throws IOException {
-        try {
-            return ByteBuffer.wrap(Files.readAllBytes(path));
-        } catch (NoSuchFileException missing) {
-            return ByteBuffer.allocate(0);
-        }
-    }
-
     private void add(long offset, int position, long maxTimestampBefore) {
         if (entries == offsets.length) {
             offsets = Arrays.copyOf(offsets, 2 * entries);
@@ -111,13 +100,13 @@ final class SegmentIndex {
 
     /** Read the headers behind the last entry and behind those read before. */
     void scan(boolean skipDamagedBatches) throws IOException {
-        fileSize = Files.size(segment.file());
+        fileSize = segment.sizeInBytes();
         if (!isScanned) {
             isScanned = true;
             scannedPosition = entries == 0 ? 0 : positions[entries - 1];
             maxTimestamp = timeEntries.length == 0 ? -1 : timeEntries[timeEntries.length - 2];
         }
-        try (HeaderCursor cursor = new HeaderCursor(segment.file(), scannedPosition)) {
+        try (HeaderCursor cursor = new HeaderCursor(segment, scannedPosition)) {
             do {
                 while (cursor.next()) {
                     addScanned(cursor);

@@ -2,31 +2,32 @@ package ottla.spark;
 
 import java.io.Closeable;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.kafka.common.TopicPartition;
 
 /**
  * Reader of the batches of a partition from an offset on, through its segments, with large sequential reads.
  *
  * <p>The bytes of an open segment stay readable when it is deleted or replaced. At its end the directory is listed
  * again, and the segment is opened that then contains the next offset: so a compaction that merged the segments behind
- * is noticed.
+ * is noticed. Of a tiered topic, offsets that the directory has no more are looked for in the remote store again.
  */
 final class SegmentReader implements Closeable {
     private static final int MAX_OPENS = 10;
     private static final long REOPEN_DELAY_MS = 20;
 
+    /** Directory of the partition; null without one. */
     private final Path directory;
+
     private final LogSlice slice;
     private final LogOptions options;
     private final int windowBytes;
 
-    private FileChannel channel;
+    private TreeMap<Long, SegmentObject> remoteObjects;
+    private SegmentInput input;
     private Segment segment;
     private Long nextBaseOffset;
     byte[] buffer;
@@ -47,7 +48,8 @@ final class SegmentReader implements Closeable {
         this.slice = slice;
         this.options = options;
         this.windowBytes = windowBytes;
-        directory = Path.of(slice.directory());
+        directory = slice.directory() == null ? null : Path.of(slice.directory());
+        remoteObjects = slice.remoteObjects();
         buffer = new byte[windowBytes];
         nextOffset = slice.startOffset();
     }
@@ -82,11 +84,11 @@ final class SegmentReader implements Closeable {
     /** Read on so that the next batch can be decoded; return false at the end of the range. */
     boolean fill(boolean wholeBatch) throws IOException {
         while (nextOffset < slice.endOffset()) {
-            if (channel == null && !open()) {
+            if (input == null && !open()) {
                 return false;
             }
             long position = position();
-            long left = channel.size() - position;
+            long left = input.size() - position;
             if (left <= 0) {
                 if (!leaveSegment()) {
                     return false;
@@ -110,8 +112,7 @@ final class SegmentReader implements Closeable {
     /** Return the bytes of the batch whose header is decoded. */
     byte[] readWholeBatch() throws IOException {
         byte[] out = new byte[header.sizeInBytes];
-        ByteBuffer target = ByteBuffer.wrap(out);
-        while (target.hasRemaining() && channel.read(target, position() + target.position()) > 0) {}
+        input.read(out, 0, out.length, position());
         return out;
     }
 
@@ -125,9 +126,11 @@ final class SegmentReader implements Closeable {
         boolean isAscending = header.baseOffset > lastOffset;
         boolean isInSegment = header.lastOffset - segment.baseOffset() <= Integer.MAX_VALUE;
         // A segment that compaction merged with the next ones goes beyond their base offsets, and they are gone.
-        boolean isBeyond = nextBaseOffset != null
-                && header.lastOffset >= nextBaseOffset
-                && Segment.list(directory).containsKey(nextBaseOffset);
+        boolean isBeyond = header.lastOffset > segment.lastOffset()
+                || (segment instanceof LocalSegment
+                        && nextBaseOffset != null
+                        && header.lastOffset >= nextBaseOffset
+                        && LocalSegment.list(directory).containsKey(nextBaseOffset));
         return isAscending && isInSegment && !isBeyond
                 ? null
                 : "offsets " + header.baseOffset + " to " + header.lastOffset + " behind offset " + lastOffset;
@@ -147,14 +150,14 @@ final class SegmentReader implements Closeable {
 
     void reportDamage(String reason) {
         DataLoss.reportDamage(
-                "Damaged batch: " + segment.file() + " at position " + position() + ", offset " + nextOffset + ": " + reason,
+                "Damaged batch: " + segment.path() + " at position " + position() + ", offset " + nextOffset + ": " + reason,
                 options);
     }
 
     /** Move to the next batch with a valid checksum in the segment, or to its end. */
     void skipDamage() throws IOException {
-        long found = DamageSearch.nextBatch(channel, position() + 1, nextOffset);
-        bufferPosition = found < 0 ? channel.size() : found;
+        long found = DamageSearch.nextBatch(input, position() + 1, nextOffset);
+        bufferPosition = found < 0 ? input.size() : found;
         bufferBytes = 0;
         at = 0;
     }
@@ -163,34 +166,39 @@ final class SegmentReader implements Closeable {
         if (buffer.length < bytes) {
             buffer = new byte[bytes];
         }
-        ByteBuffer target = ByteBuffer.wrap(buffer, 0, bytes);
-        while (target.hasRemaining() && channel.read(target, position + target.position()) > 0) {}
-        fileSize = channel.size();
+        bufferBytes = input.read(buffer, 0, bytes, position);
+        fileSize = input.size();
         bufferPosition = position;
-        bufferBytes = target.position();
         at = 0;
     }
 
     /** Open the segment that contains the next offset; return false if the log ends before it. */
     private boolean open() throws IOException {
         for (int number = 0; ; number++) {
-            TreeMap<Long, Segment> segments = Segment.list(directory);
+            TreeMap<Long, Segment> segments = segments();
             Map.Entry<Long, Segment> found = segments.floorEntry(nextOffset);
-            if (found == null && number < MAX_OPENS) {
-                sleep();
+            boolean isMissing = found == null || found.getValue().lastOffset() < nextOffset;
+            if (isMissing && number < MAX_OPENS) {
+                if (number > 0 || !listRemoteObjects()) {
+                    sleep();
+                }
                 continue;
             }
-            if (found == null) {
-                long first = segments.isEmpty() ? slice.endOffset() : segments.firstKey();
+            if (isMissing) {
+                Long following = segments.higherKey(nextOffset);
+                long first = following == null ? slice.endOffset() : following;
                 DataLoss.report("Offsets [" + nextOffset + ", " + first + ") of " + slice + " were deleted", options);
                 nextOffset = Math.min(first, slice.endOffset());
                 return nextOffset < slice.endOffset() && open();
             }
             try {
-                open(found.getValue(), segments.higherKey(found.getKey()));
+                open(found.getKey(), found.getValue(), segments.higherKey(found.getKey()));
                 return true;
             } catch (NoSuchFileException deleted) {
-                if (number == MAX_OPENS) {
+                close();
+                if (found.getValue() instanceof RemoteSegment) {
+                    remoteObjects.remove(found.getKey());
+                } else if (number == MAX_OPENS) {
                     throw deleted;
                 }
                 sleep();
@@ -198,15 +206,41 @@ final class SegmentReader implements Closeable {
         }
     }
 
-    private void open(Segment opened, Long following) throws IOException {
-        channel = FileChannel.open(opened.file(), StandardOpenOption.READ);
+    /** Return the segments by the first offset that is to be read from each. */
+    private TreeMap<Long, Segment> segments() throws IOException {
+        TreeMap<Long, Segment> out = directory == null ? new TreeMap<>() : LocalSegment.list(directory);
+        long firstLocal = out.isEmpty() ? Long.MAX_VALUE : out.firstKey();
+        remoteObjects
+                .headMap(firstLocal)
+                .forEach((first, object) -> out.put(first, new RemoteSegment(object, options)));
+        return out;
+    }
+
+    /** Look for the rest of the range in the remote store, to which local segments may have moved; false without one. */
+    private boolean listRemoteObjects() throws IOException {
+        if (directory == null || options.remoteStore == null) {
+            return false;
+        }
+        RemoteCatalog catalog = new RemoteCatalog(options);
+        TopicPartition partition = new TopicPartition(slice.topic(), slice.partition());
+        catalog.list(partition.topic(), slice.topicId(), partition.partition());
+        LeaderEpochs epochs = new LeaderEpochs(CheckpointFiles.readLeaderEpochs(directory));
+        remoteObjects = catalog.objectsOf(
+                partition, slice.topicId(), epochs, nextOffset, slice.endOffset(), Long.MAX_VALUE);
+        return true;
+    }
+
+    private void open(long first, Segment opened, Long following) throws IOException {
+        input = opened.open();
         segment = opened;
         nextBaseOffset = following;
-        boolean isHinted = opened.baseOffset() == slice.segmentOffset() && nextOffset == slice.startOffset();
+        boolean isHinted = first == slice.segmentOffset() && nextOffset == slice.startOffset();
         if (isHinted && beginsBefore(slice.position())) {
             bufferPosition = slice.position();
         } else {
-            int position = new SegmentIndex(opened).floorPosition(nextOffset, options.skipDamagedBatches);
+            int position = nextOffset <= opened.baseOffset()
+                    ? 0
+                    : new SegmentIndex(opened).floorPosition(nextOffset, options.skipDamagedBatches);
             bufferPosition = beginsBefore(position) ? position : 0;
         }
         bufferBytes = 0;
@@ -216,15 +250,20 @@ final class SegmentReader implements Closeable {
 
     /** Return true if a batch that begins at or before the next offset is at the position. */
     private boolean beginsBefore(int position) throws IOException {
-        try (HeaderCursor cursor = new HeaderCursor(segment.file(), position)) {
+        try (HeaderCursor cursor = new HeaderCursor(segment, position)) {
             return cursor.next() && (cursor.header.baseOffset <= nextOffset || cursor.header.isLegacy());
         }
     }
 
     /** Close the segment and move to the next one; return false if there is none. */
     private boolean leaveSegment() throws IOException {
+        if (segment instanceof RemoteSegment) {
+            nextOffset = Math.max(nextOffset, segment.lastOffset() + 1);
+            close();
+            return true;
+        }
         if (nextBaseOffset == null) {
-            nextBaseOffset = Segment.list(directory).higherKey(segment.baseOffset());
+            nextBaseOffset = LocalSegment.list(directory).higherKey(segment.baseOffset());
         }
         if (nextBaseOffset == null) {
             DataLoss.report("The log ends at offset " + nextOffset + ", within " + slice, options);
@@ -246,9 +285,9 @@ final class SegmentReader implements Closeable {
 
     @Override
     public void close() throws IOException {
-        if (channel != null) {
-            channel.close();
-            channel = null;
+        if (input != null) {
+            input.close();
+            input = null;
         }
     }
 }

@@ -26,8 +26,8 @@ final class SplitPlanner {
         this.catalog = catalog;
     }
 
-    /** Part of a segment from a position on, with the bytes up to the next part. */
-    private record Part(Segment segment, int position, long bytes) {}
+    /** Part of a segment from a position on, with the bytes up to the next part; {@code first}: its key in the log. */
+    private record Part(long first, Segment segment, int position, long bytes) {}
 
     InputPartition[] plan(Map<TopicPartition, Long> start, Map<TopicPartition, Long> end) {
         try {
@@ -64,16 +64,17 @@ final class SplitPlanner {
 
     private static List<Part> parts(PartitionLog log, long from, long to) throws IOException {
         List<Part> out = new ArrayList<>();
-        Segment first = log.floorSegment(from);
-        for (Segment segment : log.segments.tailMap(first.baseOffset(), true).values()) {
-            if (segment.baseOffset() >= to) {
+        for (Map.Entry<Long, Segment> entry : log.segmentsFrom(from).entrySet()) {
+            long first = entry.getKey();
+            Segment segment = entry.getValue();
+            if (first >= to) {
                 break;
             }
-            int begin = log.floorPosition(segment, Math.max(from, segment.baseOffset()));
-            Long next = log.segments.higherKey(segment.baseOffset());
-            long size = log.index(segment).size();
-            long end = next != null && next <= to ? size : Math.max(begin + 1, log.floorPosition(segment, to));
-            out.add(new Part(segment, begin, end - begin));
+            int begin = log.floorPosition(segment, Math.max(from, first));
+            Long next = log.segments.higherKey(first);
+            boolean isReadToEnd = next != null ? next <= to : segment.lastOffset() < to;
+            long end = isReadToEnd ? segment.sizeInBytes() : log.floorPosition(segment, to);
+            out.add(new Part(first, segment, begin, Math.max(1, end - begin)));
         }
         return out;
     }
@@ -81,7 +82,7 @@ final class SplitPlanner {
     private void split(PartitionLog log, List<Part> parts, long start, long end) throws IOException {
         AbortedTransactions aborted = catalog.abortedTransactions(log.partition, start, end);
         long from = start;
-        Segment hint = parts.get(0).segment();
+        long hint = parts.get(0).first();
         int hintPosition = parts.get(0).position();
         for (Part part : parts) {
             long position = part.position();
@@ -97,7 +98,7 @@ final class SplitPlanner {
                     add(log, from, offset, hint, hintPosition, aborted, at - position);
                     closeTask();
                     from = offset;
-                    hint = part.segment();
+                    hint = part.first();
                     hintPosition = at;
                 }
                 left -= at - position;
@@ -112,16 +113,25 @@ final class SplitPlanner {
     }
 
     private static long offsetAt(Segment segment, int position) throws IOException {
-        try (HeaderCursor cursor = new HeaderCursor(segment.file(), position)) {
+        try (HeaderCursor cursor = new HeaderCursor(segment, position)) {
             return cursor.next() && !cursor.header.isLegacy() ? cursor.header.baseOffset : -1;
         }
     }
 
     private void add(
-            PartitionLog log, long from, long to, Segment hint, int position, AbortedTransactions aborted, long bytes) {
+            PartitionLog log, long from, long to, long hint, int position, AbortedTransactions aborted, long bytes) {
         TopicPartition at = log.partition;
-        slices.add(new LogSlice(at.topic(), at.partition(), log.directory.toString(), from, to, hint.baseOffset(),
-                position, aborted.within(from, to)));
+        slices.add(new LogSlice(
+                at.topic(),
+                at.partition(),
+                log.topicId,
+                log.directory == null ? null : log.directory.toString(),
+                SegmentObject.within(log.remoteObjects, from, to),
+                from,
+                to,
+                hint,
+                position,
+                aborted.within(from, to)));
         bytesOfSlices += bytes;
     }
 

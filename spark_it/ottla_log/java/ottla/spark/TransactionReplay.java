@@ -3,7 +3,6 @@ package ottla.spark;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
@@ -36,13 +35,13 @@ final class TransactionReplay {
 
     /** Return the first offset of an open transaction below the end of the read, or that end. */
     long lastStableOffset(long endOffset) throws IOException {
+        if (log.directory == null) {
+            return endOffset; // segments are copied up to the last stable offset
+        }
         long from = loadNewestSnapshot(endOffset);
-        if (!log.segments.isEmpty()) {
-            long first = log.floorSegment(from).baseOffset();
-            for (Segment segment : log.segments.tailMap(first, true).values()) {
-                if (segment.baseOffset() < endOffset) {
-                    replay(segment, from, endOffset);
-                }
+        for (Segment segment : log.segmentsFrom(from).values()) {
+            if (segment instanceof LocalSegment && segment.baseOffset() < endOffset) {
+                replay(segment, from, endOffset);
             }
         }
         return Math.min(endOffset, openTransactions.values().stream().min(Long::compare).orElse(endOffset));
@@ -50,8 +49,8 @@ final class TransactionReplay {
 
     /** Return the aborted transactions of a range of offsets; {@link #lastStableOffset} must precede. */
     AbortedTransactions abortedTransactions(long startOffset, long endOffset) throws IOException {
-        for (Segment segment : log.segments.tailMap(log.floorSegment(startOffset).baseOffset(), true).values()) {
-            ByteBuffer raw = readIfPresent(segment.sibling("txnindex"));
+        for (Segment segment : log.segmentsFrom(startOffset).values()) {
+            ByteBuffer raw = segment.readIndex(Segment.Index.TRANSACTION);
             while (raw.remaining() >= INDEX_ENTRY_BYTES) {
                 raw.getShort();
                 long producerId = raw.getLong();
@@ -83,7 +82,7 @@ final class TransactionReplay {
 
     /** Load the open transactions of a snapshot; return false if its checksum does not match. */
     private boolean load(Path file) throws IOException {
-        ByteBuffer raw = readIfPresent(file);
+        ByteBuffer raw = LocalSegment.readIfPresent(file);
         if (raw.remaining() < SNAPSHOT_HEADER_BYTES || raw.getShort() != 1) {
             return false;
         }
@@ -105,7 +104,7 @@ final class TransactionReplay {
     }
 
     private void replay(Segment segment, long from, long endOffset) throws IOException {
-        try (HeaderCursor cursor = new HeaderCursor(segment.file(), log.floorPosition(segment, from))) {
+        try (HeaderCursor cursor = new HeaderCursor(segment, log.floorPosition(segment, from))) {
             while (cursor.next()) {
                 BatchHeader header = cursor.header;
                 if (header.baseOffset >= endOffset) {
@@ -133,14 +132,6 @@ final class TransactionReplay {
                     }
                 }
             }
-        }
-    }
-
-    private static ByteBuffer readIfPresent(Path file) throws IOException {
-        try {
-            return ByteBuffer.wrap(Files.readAllBytes(file));
-        } catch (NoSuchFileException missing) {
-            return ByteBuffer.allocate(0);
         }
     }
 }
