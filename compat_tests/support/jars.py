@@ -82,9 +82,9 @@ def _verify(folder: Path) -> None:
 @cache
 def jars(conf: str) -> list[Path]:
     """Return the jars of a configuration (``kafka``, ``streams``, ``connect``, ``shell``, ``spark``, ``lake``,
-    ``tiered``).
+    ``tiered``, ``s3``).
 
-    They are fetched on first use.
+    They are fetched on first use; those of ``s3``, the file system ``s3a`` of Hadoop, have 546 MB.
     """
     JARS.mkdir(parents=True, exist_ok=True)
     with (CACHE / "jars.lock").open("w") as lock:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ottla.broker.storage.tiered.directory_store import DirectoryStore
+from ottla.broker.storage.tiered.object_store import ObjectStore
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentFiles
 from ottla.broker.storage.tiered.segment_format import object_name
 from ottla.broker.storage.tiered.segment_store import SegmentStore
@@ -29,10 +30,39 @@ def copy_to_store(
     aborted: Iterable[tuple[int, int, int]] = (),
     copied_at_ms: int = 0,
 ) -> Path:
-    """Write a segment of partition 0 of topic `t` to a directory store and return the path of its object.
+    """Write a segment to a store in a directory, which is created, and return the path of its object.
+
+    The other arguments are those of `copy_segment`.
+    """
+    store.mkdir(exist_ok=True)
+    local = store.with_name(f"{store.name}-segments")
+    objects = DirectoryStore(RealDisk(), str(store))
+    return store / copy_segment(
+        objects,
+        local,
+        batches,
+        topic_id=topic_id,
+        leader_epochs=leader_epochs,
+        aborted=aborted,
+        copied_at_ms=copied_at_ms,
+    )
+
+
+def copy_segment(
+    objects: ObjectStore,
+    local: Path,
+    batches: Sequence[bytes],
+    *,
+    topic_id: str = TOPIC_ID,
+    leader_epochs: Mapping[int, int] | None = None,
+    aborted: Iterable[tuple[int, int, int]] = (),
+    copied_at_ms: int = 0,
+) -> str:
+    """Copy a segment of partition 0 of topic `t` to a store and return the name of its object.
 
     Args:
-        store: The directory of the store; it is created.
+        objects: The store.
+        local: Directory for the files of the segment; it is created.
         batches: The batches of the segment.
         topic_id: The topic id.
         leader_epochs: Leader epochs with their first offsets up to the end of the segment; epoch 0 by default.
@@ -41,9 +71,7 @@ def copy_to_store(
     """
     headers = [parse_header(batch) for batch in batches]
     start, end = headers[0].base_offset, headers[-1].last_offset
-    local = store.with_name(f"{store.name}-segments")
-    for folder in (store, local):
-        folder.mkdir(exist_ok=True)
+    local.mkdir(exist_ok=True)
     files = {suffix: local / f"{start:020}.{suffix}" for suffix in ("log", "index", "timeindex", "txnindex")}
     files["log"].write_bytes(b"".join(batches))
     positions = [sum(map(len, batches[:number])) for number in range(len(batches))]
@@ -65,11 +93,9 @@ def copy_to_store(
         segment_leader_epochs=_epochs_in_range(epochs, start, end),
     )
     leader_epoch_file = f"0\n{len(epochs)}\n{lines}".encode()
-    segment = SegmentFiles(
-        files["log"], files["index"], files["timeindex"], None, files["txnindex"], leader_epoch_file
-    )
-    SegmentStore(DirectoryStore(RealDisk(), str(store)), RealDisk()).copy_segment(metadata, segment)
-    return store / object_name(metadata)
+    segment = SegmentFiles(files["log"], files["index"], files["timeindex"], None, files["txnindex"], leader_epoch_file)
+    SegmentStore(objects, RealDisk()).copy_segment(metadata, segment)
+    return object_name(metadata)
 
 
 def _epochs_in_range(epochs: Mapping[int, int], start: int, end: int) -> dict[int, int]:

@@ -8,7 +8,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from ottla.spark import log_source
 from ottla.wire.record_batch.control_record import ControlRecordType
+from spark_it.ottla_log.build_jar import build_jar
 from spark_it.ottla_log.log_directories import (
     FIRST_TIMESTAMP_MS,
     batch_of,
@@ -71,7 +73,9 @@ def test_offsets_in_both_tiers_are_read_once(spark: SparkSession, store: Path, l
     assert offsets(load(spark, log_dir, remoteStore=store)) == numbers(range(47, 95))
 
 
-def test_copies_of_former_leader_with_records_that_log_has_not_are_left_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_copies_of_former_leader_with_records_that_log_has_not_are_left_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     store, log_dir = tmp_path / "store", tmp_path / "logs"
     copy_to_store(store, batches(0, 40), leader_epochs={3: 0})
     copy_to_store(store, batches(40, 90), leader_epochs={3: 0})
@@ -151,6 +155,25 @@ def test_topic_created_again_is_read_by_its_own_id(spark: SparkSession, store: P
     copy_to_store(store, batches(0, 20), topic_id="AAAAAAAAAAAAAAAAAAAAAg", copied_at_ms=5)
     assert offsets(load(spark, remoteStore=store)) == numbers(range(20))
     assert offsets(load(spark, log_dir, remoteStore=store)) == numbers(range(95))
+
+
+def test_session_setting_is_the_default_of_the_option(spark: SparkSession, store: Path, log_dir: Path) -> None:
+    name = "spark.datasource.ottla-log.remoteStore"
+    spark.conf.set(name, str(store))
+    try:
+        assert offsets(load(spark, log_dir)) == numbers(range(95))
+    finally:
+        spark.conf.unset(name)
+
+
+def test_log_source_with_remote_store_sets_the_option_and_adds_the_file_system_of_its_url() -> None:
+    build_jar()
+    builder = log_source(SparkSession.builder, remote_store="s3a://segments")
+    options = builder._options  # type: ignore[attr-defined]
+    assert options["spark.datasource.ottla-log.remoteStore"] == "s3a://segments"
+    assert options["spark.jars.packages"].endswith(",org.apache.hadoop:hadoop-aws:3.4.1")
+    builder = log_source(SparkSession.builder, remote_store="file:///mnt/tier")
+    assert "hadoop-aws" not in builder._options["spark.jars.packages"]  # type: ignore[attr-defined]
 
 
 def test_unfinished_uploads_are_no_objects_and_missing_stores_are_named(

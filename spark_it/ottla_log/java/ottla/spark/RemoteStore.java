@@ -26,7 +26,7 @@ final class RemoteStore implements Serializable {
 
     /** Create a store with the Hadoop configuration of the session. */
     RemoteStore(String url) {
-        this.url = url;
+        this.url = new Path(url).toUri().getPath().isEmpty() ? url + "/" : url;
         configuration = new SerializableConfiguration(
                 SparkSession.active().sparkContext().hadoopConfiguration());
     }
