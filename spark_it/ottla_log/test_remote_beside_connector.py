@@ -50,7 +50,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
             fill(node.bootstrap_servers)
             client = RawClient(node.port)
             wait_until(lambda: local_start(client, TOPIC) > RECORDS // 2)
-            wait_until(lambda: (folder / "data" / "replication-offset-checkpoint").exists())
+            wait_until((folder / "data" / "replication-offset-checkpoint").exists)
             yield node.bootstrap_servers, folder / "data", folder / "store"
 
 

@@ -169,11 +169,11 @@ def test_session_setting_is_the_default_of_the_option(spark: SparkSession, store
 def test_log_source_with_remote_store_sets_the_option_and_adds_the_file_system_of_its_url() -> None:
     build_jar()
     builder = log_source(SparkSession.builder, remote_store="s3a://segments")
-    options = builder._options  # type: ignore[attr-defined]
+    options = builder._options
     assert options["spark.datasource.ottla-log.remoteStore"] == "s3a://segments"
     assert options["spark.jars.packages"].endswith(",org.apache.hadoop:hadoop-aws:3.4.1")
     builder = log_source(SparkSession.builder, remote_store="file:///mnt/tier")
-    assert "hadoop-aws" not in builder._options["spark.jars.packages"]  # type: ignore[attr-defined]
+    assert "hadoop-aws" not in builder._options["spark.jars.packages"]
 
 
 def test_unfinished_uploads_are_no_objects_and_missing_stores_are_named(
@@ -182,5 +182,5 @@ def test_unfinished_uploads_are_no_objects_and_missing_stores_are_named(
     (path,) = store.rglob(f"{40:020}-*.segment")
     path.rename(path.with_name(f"{path.name}.upload"))
     assert offsets(load(spark, remoteStore=store)) == numbers(range(40))
-    with pytest.raises(Py4JJavaError, match="No remote store: .*missing"):
+    with pytest.raises(Py4JJavaError, match=r"No remote store: .*missing"):
         load(spark, remoteStore=tmp_path / "missing").count()
