@@ -209,13 +209,7 @@ CAMPAIGNS = (
         0,
         "OTTLA_LOG_SOURCE=1",
     ),
-    Campaign(
-        "ottla-log-s3",
-        "Spark data source on a store in S3, with the jars of hadoop-aws (546 MB)",
-        "spark_it/ottla_log/test_s3_store.py",
-        0,
-        "OTTLA_LOG_SOURCE_S3=1",
-    ),
+    Campaign("ottla-log-s3", "ottla-log on S3", "spark_it/ottla_log/test_s3_store.py", 0, "OTTLA_LOG_SOURCE_S3=1"),
     Campaign("spark", "Spark with read_committed", "spark_it/test_spark_transactions.py", 0, "OTTLA_SPARK_TXNS=2000"),
     Campaign(
         "pipelines",

@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Return a log directory whose log begins at offset 0 and whose local segments begin at 60; high watermark 95."""
+    """Return a log directory: log start offset 0, local segments from offset 60 on, high watermark 95."""
     folder = tmp_path / "logs"
     write_partition(folder, "t", {60: batches(60, 80), 80: batches(80, 100)})
     write_high_watermark(folder, "t", 95)

@@ -1,6 +1,6 @@
-"""Data source ``ottla-log`` on a store in S3, through Hadoop's file system ``s3a``, whose jars have 546 MB.
+"""Data source ``ottla-log`` on a store in S3, through Hadoop's file system ``s3a``.
 
-``OTTLA_LOG_SOURCE_S3=1`` runs it, in a process of its own: the jars are those of the session.
+``OTTLA_LOG_SOURCE_S3=1`` runs it, in a process of its own: the session needs jars of 546 MB.
 """
 
 from __future__ import annotations
