@@ -8,6 +8,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from ottla.broker.storage.tiered.segment_format import CHECKSUM_CHUNK_BYTES
 from ottla.spark import log_source
 from ottla.wire.record_batch.control_record import ControlRecordType
 from spark_it.ottla_log.build_jar import build_jar
@@ -127,6 +128,39 @@ def test_damaged_object_is_named_and_never_served(
         load(spark, remoteStore=store).select("value").collect()
     rest = load(spark, remoteStore=store, skipDamagedBatches="true").select("offset", "value").collect()
     assert sorted(row.offset for row in rest) == numbers(range(80), range(90, 100) if position > 0 else ())
+
+
+def test_ranges_of_large_object_are_read_and_verified_by_chunks(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    many = [batch_of(first, 1000) for first in range(0, 70_000, 1000)]
+    path = copy_to_store(store, many)
+    assert sum(map(len, many)) > 6 * CHECKSUM_CHUNK_BYTES
+    assert offsets(load(spark, remoteStore=store, minPartitions="5")) == numbers(range(70_000))
+    within = load(spark, remoteStore=store, startingOffsets='{"t":{"0":33333}}', endingOffsets='{"t":{"0":55555}}')
+    assert offsets(within) == numbers(range(33_333, 55_555))
+    damage(path, sum(map(len, many[:69])) + 500)
+    assert offsets(load(spark, remoteStore=store, endingOffsets='{"t":{"0":20000}}')) == numbers(range(20_000))
+    with pytest.raises(Py4JJavaError, match=r"Damaged object: .* records at position \d+ are damaged"):
+        load(spark, remoteStore=store).count()
+    rest = load(spark, remoteStore=store, skipDamagedBatches="true").select("offset").collect()
+    assert sorted(row.offset for row in rest) == numbers(range(69_000))
+
+
+def test_stream_continues_from_store_to_log_directory(
+    spark: SparkSession, store: Path, log_dir: Path, tmp_path: Path
+) -> None:
+    read: list[list[int]] = []
+    reader = spark.readStream.format("ottla-log").option("subscribe", "t").option("remoteStore", str(store))
+    query = (
+        reader.options(startingOffsets="earliest", maxOffsetsPerTrigger="50")
+        .load(str(log_dir))
+        .writeStream.foreachBatch(lambda rows, _: read.append(offsets(rows)))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert read == [numbers(range(50)), numbers(range(50, 95))]
 
 
 def test_missing_object_is_data_loss(spark: SparkSession, store: Path) -> None:
