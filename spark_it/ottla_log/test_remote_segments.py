@@ -170,6 +170,18 @@ def test_missing_object_is_data_loss(spark: SparkSession, store: Path) -> None:
     assert offsets(load(spark, remoteStore=store, failOnDataLoss="false")) == numbers(range(80), range(90, 100))
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_object_deleted_after_planning_is_data_loss(spark: SparkSession, store: Path, *, fails: bool) -> None:
+    frame = load(spark, remoteStore=store, failOnDataLoss=str(fails).lower())
+    frame._jdf.queryExecution().executedPlan().execute()  # plans the offsets
+    next(store.rglob(f"{0:020}-*.segment")).unlink()
+    if fails:
+        with pytest.raises(Py4JJavaError, match=r"Offsets \[0, 40\) of t-0 .* were deleted"):
+            frame.collect()
+    else:
+        assert sorted(row.offset for row in frame.collect()) == numbers(range(40, 80))
+
+
 def test_local_segments_that_move_to_store_after_planning_are_read_there(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
