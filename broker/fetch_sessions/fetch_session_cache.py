@@ -231,7 +231,7 @@ class FetchSessionCache:
         (epoch 0 or -1) closes the session that it names. A session that grows above the limits is closed, with
         FETCH_SESSION_ID_NOT_FOUND; one without partitions left is closed, too.
 
-        ``names``: current topic names by id. A replica id without CLUSTER_ACTION gets no session, and errors in its rows.
+        ``names``: topic names by id. A replica id without CLUSTER_ACTION gets no session, and errors in its rows.
         """
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id
