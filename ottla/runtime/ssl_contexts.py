@@ -86,7 +86,7 @@ def _common(context: ssl.SSLContext, tls: TlsConfig) -> None:
     versions = sorted(_VERSIONS[x.upper()] for x in tls.protocols if x.upper() in _VERSIONS)
     if unknown or not versions:
         raise InvalidTlsConfig(
-            f"ssl.enabled.protocols: {unknown[0] if unknown else 'none'}: TLSv1.2 and TLSv1.3 are spoken"
+            f"ssl.enabled.protocols: {unknown[0] if unknown else 'none'}: TLSv1.2 and TLSv1.3 are supported"
         )
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION

@@ -153,9 +153,10 @@ def handle_versions_response(raft: RaftState, query: QueryKRaftVersions, answer:
         message = f"Aborted add voter operation since API_VERSIONS returned an error {answer.error.name}"
         _complete_change(raft, ErrorCode.REQUEST_TIMED_OUT, message)
     elif not 0 <= answer.min_version <= level <= answer.max_version:
+        low, high = max(answer.min_version, 0), max(answer.max_version, 0)  # Kafka takes a missing range as 0 to 0
         message = (
             f"Aborted add voter operation for {_replica_text(request.voter)} since the kraft.version range (min: "
-            f"{answer.min_version}, max: {answer.max_version}) doesn't support the finalized version {level}"
+            f"{low}, max: {high}) doesn't support the finalized version {level}"
         )
         _complete_change(raft, ErrorCode.INVALID_REQUEST, message)
     elif not _caught_up(raft, request.voter):
