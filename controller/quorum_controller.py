@@ -2,8 +2,7 @@
 
 A single task processes controller events in order. A follower replays committed records. An elected leader replays all
 records before its own epoch, writes its first records and is then active: it processes requests until it loses the
-leadership. Its uncommitted records may still be committed by the next leader; then they are read from the log as all
-others.
+leadership. Its uncommitted records may still be committed by the next leader; then they are read from the log.
 
 Source: ``QuorumController.java``, ``MetadataLoader.java`` (apache/kafka 4.3.1).
 """
@@ -55,18 +54,13 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 logger = logging.getLogger("ottla.controller")
 
 RESIGN_TIMEOUT_S = 0.5
-"""Maximum wait of a clean shutdown for another leader of the quorum (R-210), in seconds; Kafka waits 5 s.
-
-With a majority it takes some milliseconds; without one, waiting longer does not help. Voters without the
-EndQuorumEpoch request soon find that this node's port refuses connections.
+"""Maximum wait of a clean shutdown for another leader (R-210), in seconds; Kafka waits 5 s. A majority needs some
+milliseconds; without one, waiting does not help. Voters that miss EndQuorumEpoch soon find that the port is closed.
 """
-
 SHORTAGE_RETRY_S = 0.1
 """Pause in seconds before a controller that is short of descriptors or memory tries again."""
-
 TASKS_FOR_OTHER_BROKERS = (FENCE_STALE_BROKERS, EXPAND_INTERNAL_TOPICS, REPLACE_LOST_REPLICAS)
 """Periodic tasks that are needed only if brokers other than this node's are registered."""
-
 __all__ = ["QuorumController", "IncompatibleQuorum", "PendingRequest"]
 
 
@@ -197,7 +191,10 @@ class QuorumController:
                 await self._process_events()
 
     async def wait_ready(self) -> None:
-        """Wait until the image has caught up with the leader's high watermark, or this node is active controller."""
+        """Wait until this node has become active controller, or has reached the high watermark of a leader once.
+
+        It is that of the leader's first response. Later calls return at once; a stop does not end the wait.
+        """
         await self._ready.wait()
 
     def _wake(self) -> None:
@@ -395,6 +392,9 @@ class QuorumController:
                 await self._raft.wait_for_change()
 
     def close(self) -> None:
-        """Flush (waiting for the disk) and close the metadata log in a clean shutdown, after all tasks have ended."""
+        """Flush (waiting for the disk) and close the metadata log in a clean shutdown, after all tasks have ended.
+
+        Uncommitted changes are discarded, and pending requests fail with NOT_CONTROLLER.
+        """
         self._stop(ProtocolError(ErrorCode.NOT_CONTROLLER))
         self._store.close()

@@ -344,8 +344,9 @@ def delete_topics(
     """Return the records and response of DeleteTopics, by name or (version 6 and later) by id, as a job.
 
     Topics beyond `MAX_RECORDS_PER_REQUEST` are not deleted and get UNKNOWN_SERVER_ERROR. A topic that is given by its
-    name and by its id is not deleted, and only the row of its name is returned (``ControllerApis.scala``).
-    ``charge_quota`` charges the partitions of each topic; if it raises ProtocolError, the topic gets that error.
+    name and by its id is not deleted: the row of its name has INVALID_REQUEST, and its id has no row
+    (``ControllerApis.scala``). ``charge_quota`` is called with the number of partitions of each topic to delete; if it
+    raises ProtocolError, the topic gets that error. Authorization is not checked here.
     """
     response = DeleteTopicsResponse(responses=response_array(DeleteTopicsResponse, version))
     records: list[Message] = []

@@ -117,8 +117,8 @@ class VoterSetHistory:
     def __init__(self, voters: Iterable[ReplicaKey], record: VotersRecord | None = None, offset: int = -1) -> None:
         """Create a history with one voter set.
 
-        ``record``: its VotersRecord, None if the voters are from the settings. ``offset``: of this record in the
-        snapshot; -1 for the snapshot (0, 0) and for voters from the settings.
+        ``record``: its VotersRecord, None if the voters are from the settings. ``offset``: end offset of the snapshot
+        with which the set is loaded, minus 1; -1 for the snapshot (0, 0) and without a snapshot.
         """
         self._sets: list[tuple[int, tuple[ReplicaKey, ...], VotersRecord | None]] = [(offset, tuple(voters), record)]
 
@@ -134,7 +134,11 @@ class VoterSetHistory:
 
     @property
     def offset(self) -> int:
-        """Offset of the current VotersRecord; -1 for the bootstrap snapshot and for voters from the settings."""
+        """Offset in the log of the current VotersRecord, committed or not.
+
+        For a set that was loaded with a snapshot (also voters from the settings) it is the snapshot's end offset - 1,
+        so -1 for the bootstrap snapshot; -1 also for voters from the settings without a snapshot.
+        """
         return self._sets[-1][0]
 
     @property

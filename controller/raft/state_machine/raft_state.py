@@ -74,8 +74,7 @@ class RaftState:
 
         ``hard``: epoch, leader and vote from quorum-state. ``chain``: mirror of the log. ``chance``: returns a random
         number in [0, 1). ``bootstrap``: node ids to find the leader at. ``entry``: VotersRecord entry of this node,
-        None without the controller role. ``flushed_offset``: end of the part of the log that survives a crash; None for
-        the whole log.
+        None without the controller role. ``flushed_offset``: end of the flushed part of the log; None: all of it.
         """
         self.local_replica = me
         self.voters = voters
@@ -90,9 +89,8 @@ class RaftState:
         self.bootstrap = tuple(peer for peer in bootstrap if peer != me.id)
         """Node ids to fetch from to find the leader: -2 and below for bootstrap servers, ids of voters (R-223)."""
         self.reachable_replicas: set[int] = set()
-        """Ids of non-voters with a known address; a leader whose address is unknown is not followed (R-256).
-
-        The id of a leader that was followed once is never removed.
+        """Ids of non-voters with a known address; a leader whose address is unknown is not followed (R-256). The id of
+        a leader that was followed once is never removed.
         """
         self.refused_leader_id = NO_NODE_ID
         """Leader whose port refused connections, not followed again until it is heard of; -1 for none."""
@@ -156,7 +154,10 @@ class RaftState:
         self.reachable_replicas |= replica_ids
 
     def set_first_records(self, records: tuple[Message, ...]) -> None:
-        """Set the control records that this node has to append first if it becomes leader."""
+        """Set the control records that this node appends after LeaderChangeMessage when it next becomes leader.
+
+        Then they are cleared. The last one is a VotersRecord, from then on the current one; empty: no records.
+        """
         self.first_records = records
 
     # ------------------------------------------------------------------ transitions
@@ -175,8 +176,7 @@ class RaftState:
 
         False while its voter state is LEARNING. Kafka's removed node never becomes a candidate again. But if it led two
         voters and stopped before the other one had the record, no other node can be elected: its log is the longest. It
-        requests votes without counting its own (Ongaro's thesis, 4.2.2), and stops once the record is committed
-        (R-242).
+        requests votes without counting its own (Ongaro's thesis, 4.2.2) until the record is committed (R-242).
         """
         if self.hard_state.voter_state == VoterState.LEARNING:
             return False
