@@ -30,7 +30,10 @@ def _text(text: str) -> bytes:
 
 
 def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
-    """Return the hash of a topic's name, id, partitions, and racks of the replicas, as a signed 64-bit integer."""
+    """Return Kafka's hash of a topic (``Utils.computeTopicHash``) as a signed 64-bit integer.
+
+    It covers name, id, partitions, and racks of the replicas.
+    """
     count = len(topic.partitions)
     parts = [b"\x00", topic.id[7::-1], topic.id[:7:-1], _text(topic.name)]
     racks = {number: broker.rack for number, broker in image.brokers.items() if broker.rack is not None}

@@ -53,9 +53,10 @@ class SecureConnection(Connection):
             self._limit = self._authentication_limit = min(self._limit, security.max_receive_bytes)
 
     def idle_ms(self, now_ms: float) -> float:
-        """Return the idle time in ms, or infinity after the authentication timeout, so that the connection is closed.
+        """Return how long (ms) the client has neither sent a request nor read a response; 0 during a request.
 
-        ``now_ms``: monotonic time. Without a received byte the idle time counts from the acceptance.
+        Before authentication it is infinity after the authentication timeout, so that the connection is closed, and the
+        time since the acceptance while nothing was received (a TLS handshake apart). ``now_ms``: monotonic time.
         """
         if self._accepted_ms is not None and now_ms - self._accepted_ms > AUTHENTICATION_TIMEOUT_MS:
             return float("inf")

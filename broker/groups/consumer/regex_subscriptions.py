@@ -125,7 +125,10 @@ def _search(
 def continue_search(groups: ConsumerGroups, group_id: str, now_ms: int) -> GroupEffects:
     """Run `NAMES_PER_STEP` steps of the resolution of a group's expressions.
 
-    The returned effects have the timer for the next steps or, after the last, the records of the result.
+    A step matches one topic name with one expression, compiles an expression, or hashes a part of the topics. The
+    returned effects have the timer for the next steps or, after the last, the records of the result, with a new group
+    epoch if topics or the metadata hash changed. They are empty if no resolution runs, or if the group does not exist
+    at the end of its resolution.
 
     The resolution runs on a timer, not as a continuation, for which all other events of the shard would wait.
     """

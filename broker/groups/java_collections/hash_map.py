@@ -1,4 +1,6 @@
-"""Map that iterates in the order of ``java.util.HashMap``, for rules that iterate over a map while it changes.
+"""Map that iterates in the order of ``java.util.HashMap``, for rules whose results depend on this order.
+
+During an iteration only the key yielded last may be removed; no key may be added.
 
 New keys are inserted at the end of their bucket, or at its head by ``computeIfAbsent``, which resizes a full table only
 at the next call. Resizing keeps the order inside a bucket. Buckets of eight and more keys, which Java may turn into

@@ -93,7 +93,7 @@ def _append(
 
 
 def count_rejection(traffic: TopicTraffic, code: ErrorCode, size_bytes: int) -> None:
-    """Count a rejected batch in ``traffic``; one that is too large also by its bytes.
+    """Count a rejected batch in ``traffic`` as a produce and as a failed one; if too large, also its rejected bytes.
 
     ``size_bytes`` is 0 if it was rejected before the log.
     """

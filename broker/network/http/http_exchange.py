@@ -168,7 +168,8 @@ class HttpExchange:
     async def discard(self) -> None:
         """Receive and discard the rest of a request; of a malformed or pipelined one until the client disconnects.
 
-        Closing earlier would reset the connection, and the client might lose the response.
+        Return earlier after `MAX_HTTP_DISCARDED_BYTES`, or after the time-out without a byte; the caller limits the
+        whole time. Closing earlier would reset the connection, and the client might lose the response.
 
         Raises:
             OSError: The connection failed.

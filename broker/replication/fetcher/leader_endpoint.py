@@ -32,7 +32,10 @@ LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING
 
 
 class LeaderOffset(NamedTuple):
-    """Offset in the leader's log, and the leader epoch of its record; each is -1 if the leader does not know it."""
+    """Offset in the leader's log, and the leader epoch of its record; each is -1 if the leader does not know it.
+
+    With the exclusive end offset of an epoch, it is that epoch.
+    """
 
     offset: int
     epoch: int

@@ -109,6 +109,8 @@ async def _epoch_end_offset(
 ) -> LeaderOffset:
     """Request the end offset, exclusive, of the leader's largest epoch not above ``epoch``; return it with that epoch.
 
+    Both are -1 if the leader has none. ``leader_epoch``: the current one; the leader rejects another one.
+
     Raises:
         ProtocolError: error response.
         Disconnected, WireError: no response.

@@ -1,8 +1,9 @@
 """JSON web key set (JWKS) that verifies OAUTHBEARER tokens, read from a file or fetched from a URL.
 
 Behaviour (S-330): a changed file is read again. A URL is fetched every ``sasl.oauthbearer.jwks.endpoint.refresh.ms``,
-and soon after a token has an unknown key id, at most once a minute for each. If a fetch fails the keys are retained.
-Signatures are checked by the library PyJWT: loading it takes 100 ms, so it is loaded before the first token.
+and soon after a token with an unknown key id, which is rejected: at most once a minute for each such id. If a fetch
+fails the keys are retained. Signatures are checked by the library PyJWT: loading it takes 40 ms, so it is loaded with
+the creation of the key set, before the first token.
 
 Source: ``RefreshingHttpsJwks.java``, ``RefreshingHttpsJwksVerificationKeyResolver.java``, ``CachedFile.java``,
 ``VerificationKeyResolverFactory.java`` (apache/kafka 4.3.1); the matching of keys, from jose4j.

@@ -57,7 +57,10 @@ def _options(get: SettingLookup) -> Mapping[str, str]:
 
 
 def _jwks_tls(options: Mapping[str, str]) -> TlsConfig | None:
-    """Return the TLS settings in the JAAS options for an https JWKS URL, or None. Raises InvalidSecurityConfig."""
+    """Return the TLS settings in the JAAS options for an https JWKS URL. Raises InvalidSecurityConfig.
+
+    None if there is no option ``ssl.*``: the authorities of the system are trusted then. The URL is not looked at.
+    """
     return parse_tls(options.get) if any(name.startswith("ssl.") for name in options) else None
 
 

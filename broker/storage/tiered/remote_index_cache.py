@@ -87,6 +87,9 @@ class RemoteIndexCache:
     def aborted_txns(self, metadata: RemoteLogSegmentMetadata) -> list[AbortedTxn]:
         """Return the aborted transactions whose markers are in a segment; empty without a transaction index.
 
+        They are in the order of the markers' offsets. The list belongs to the cache and must not be changed. The call
+        may block in the store.
+
         Raises:
             RemoteStorageError: the index cannot be fetched, or is malformed.
         """

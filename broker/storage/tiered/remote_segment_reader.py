@@ -70,7 +70,10 @@ class BatchBytes(NamedTuple):
 
 
 class RemoteSegmentReader:
-    """Reader of remote segments through their offset indexes. Its methods may be called in several threads."""
+    """Reader of remote segments through their offset indexes; several threads may call its methods at the same time.
+
+    All methods but `read_open` block in the store.
+    """
 
     def __init__(self, storage: Callable[[], RemoteStorage], indexes: RemoteIndexCache) -> None:
         self._storage = storage
