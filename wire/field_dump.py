@@ -82,9 +82,10 @@ class _SpanCollector:
 def message_spans(
     cls: type[Message], version: int, raw: Buffer, pos: int = 0, prefix: str = ""
 ) -> tuple[list[FieldSpan], int]:
-    """Return the fields of a message at ``pos`` of ``raw``, and the position after it.
+    """Return the fields of a message at ``pos`` of ``raw`` with their byte ranges, and the position after it.
 
-    The fields of record batches in it are included. ``prefix`` precedes the path of each field.
+    The fields of record batches in it are included; the records of a compressed batch are one field. ``prefix``
+    precedes the path of each field.
 
     Raises:
         WireError: the bytes are not a valid message of this class and version.

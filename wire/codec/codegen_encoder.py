@@ -17,7 +17,11 @@ class EncoderGenerator(CodecGenerator):
         return "m, write"
 
     def generate_body(self, cls: type[Message]) -> None:
-        """Emit code that writes a struct and rejects values of fields that the version lacks, unless ignorable."""
+        """Emit code that writes a struct.
+
+        That code raises WireError if a field that the version lacks has another value than its default, unless the
+        field is ignorable.
+        """
         for spec in fields_of(cls):
             if self.version not in spec.versions and not spec.ignorable:
                 text = f"{cls.__name__}.{spec.name} does not exist in version {self.version}"
@@ -37,7 +41,10 @@ class EncoderGenerator(CodecGenerator):
             self.emit("pass")
 
     def differs_expression(self, spec: FieldSpec, value: str) -> str:
-        """Return the source of an expression that is true if expression ``value`` differs from a field's default."""
+        """Return the source of a condition: expression ``value`` differs from a field's default.
+
+        Its value is not always a bool. It has no parentheses around it, and may evaluate ``value`` twice.
+        """
         if spec.default is list:
             return f"{value} is None or {value}"
         if spec.default is None:

@@ -44,12 +44,13 @@ def min_batch_bytes(buf: Buffer, pos: int = 0) -> int:
 
 
 def parse_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """Return the header of the batch or old message at ``pos``; a message has its own offset as first and last offset.
+    """Return the header of the batch or old message at ``pos``; the bytes after the header need not be in ``buf``.
 
-    Its ``records_count`` is 1, also for a compressed message, and fields that it lacks are -1.
+    An old message has its own offset as first and last offset, and a ``records_count`` of 1, also if it is compressed;
+    fields that it lacks are -1.
 
     Raises:
-        WireError: too few bytes, an invalid size or an unknown magic.
+        WireError: fewer bytes than a header, a size below that of a header, or an unknown magic.
     """
     if len(buf) - pos < MAGIC_PREFIX_BYTES or buf[pos + MAGIC_OFFSET] >= 2:
         return parse_header(buf, pos)
