@@ -173,11 +173,12 @@ def check_size(size_bytes: int, settings: LogConfig, where: str) -> None:
 def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogConfig, where: str) -> None:
     """Check the header and CRC of a client's batch and the beginning of its records, in Kafka's order.
 
-    ``where`` names the partition in messages.
+    ``data`` is only read. The beginning is the first record's size, or the headers of compressed data: nothing is
+    decompressed, and other records are not checked. ``where`` names the partition in error messages.
 
     Raises:
-        ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, and UNKNOWN_SERVER_ERROR for records that
-        cannot be decompressed with the codec in the attributes, as in Kafka.
+        ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, and UNKNOWN_SERVER_ERROR for an unknown codec
+        and for records that cannot be decompressed with the codec in the attributes, as in Kafka.
     """
     base_offset, length, _, _, crc, attributes, last_delta, _, _, producer_id, _, sequence, count = header
     if base_offset != 0:

@@ -245,7 +245,10 @@ def unpack_txn_index(raw: bytes, path: str) -> list[AbortedTxn]:
 
 
 def rewrite_txn_index(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
-    """Replace a ``.txnindex`` file, unsynced, if its contents differ from ``entries``; remove it if there are none."""
+    """Replace a ``.txnindex`` file, unsynced, if its contents differ from ``entries``.
+
+    Without entries it is removed, unless it is missing or empty already.
+    """
     try:
         if read_txn_index(disk, path) == entries:
             return

@@ -160,9 +160,10 @@ class LogSegments(Sequence[LogSegment]):
         return True
 
     def retire(self, segment: LogSegment, now_ms: int) -> None:
-        """Rename a segment's files to ``.deleted``; the list of segments is unchanged.
+        """Rename a segment's files to ``.deleted`` and add them to `retired_files`; the list of segments is unchanged.
 
-        They may be deleted ``file.delete.delay.ms`` after ``now_ms`` (wall clock), or are deleted at the next start.
+        `pop_deletable_files` returns them ``file.delete.delay.ms`` after ``now_ms`` (wall clock), for deletion by its
+        caller; those that remain are deleted at the next start.
         """
         segment.detach_file()
         for suffix in SEGMENT_FILE_SUFFIXES:
