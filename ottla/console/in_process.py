@@ -125,9 +125,11 @@ class LocalNode:
         return (await TimeSlice(self.env, BACKGROUND_SLICE_MS).run(job))[0]
 
     async def _run_uncancelled(self, peer: Peer, frame: memoryview, key: ApiKey, version: int) -> list[Any]:
-        """Run a request's handler to its end and return the chunks of the encoded response.
+        """Run a request's handler to its end; return the chunks of the response frame, with size prefix and header.
 
-        A cancellation does not interrupt the handler; it acts like a disconnection of the client.
+        A cancellation does not interrupt the handler: it sees a disconnection of the client, and Cancelled is raised
+        at its end. Otherwise its exceptions are raised as they are, without a group. At the end ``peer`` is marked as
+        disconnected in any case.
         """
         chunks: list[Any] = []
         failure: Exception | None = None

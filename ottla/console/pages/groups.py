@@ -205,9 +205,11 @@ async def load_leaders(page: PageRequest, partitions: Iterable[TopicPartitionNam
 
 
 async def describe_lag(page: PageRequest, group: DescribedGroup) -> list[dict[str, Any]]:
-    """Return a row for each partition with a committed offset or an owner, with its lag in records.
+    """Return a row for each partition with a committed offset (share group: start offset) or an owner, with its lag.
 
-    ``position``, ``end`` and ``lag`` are None if they are not known; owners of streams groups are not.
+    Keys: ``topic``, ``partition``, ``position`` (that offset), ``end`` and ``lag`` (in records; these three are None if
+    not known), and ``owner``: client id, or else id, of a member with the partition; "" without one, and always in
+    streams groups.
 
     Raises:
         ProtocolError: the coordinator refused the request.
