@@ -314,7 +314,7 @@ class SimNetwork:
         return [stream for stream, process in self.streams.items() if process is owner]
 
     def close_all_of(self, owner: SimProcess, how: Callable[[SimStream], None]) -> None:
-        """Close the listeners of the ended process ``owner``, and call ``how`` with each of its connection ends."""
+        """Close an ended process's listeners, and end its connections by ``how``: `close_by_kernel` or `vanish`."""
         for listener in [x for x in self.listeners.values() if x._owner is owner]:
             listener.close()
         for stream in self.streams_of(owner):

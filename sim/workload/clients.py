@@ -163,7 +163,10 @@ class SimClient:
             self._leaders.pop(place, None)
 
     def _is_not_older(self, at: tuple[bytes, int], leader_epoch: int) -> bool:
-        """Record a leader epoch of a partition; return False if a higher one is known, as from an isolated node."""
+        """Record a leader epoch of a partition and return True; if a higher one is known, only return False.
+
+        An isolated node returns an old one, for example. ``at``: topic id and partition number.
+        """
         if leader_epoch < self._epochs.get(at, -1):
             return False
         self._epochs[at] = leader_epoch

@@ -24,7 +24,7 @@ ASSIGNORS = (None, None, "uniform", "range")
 
 
 class Subscription(NamedTuple):
-    """Subscription of a member: topic names, regular expression, and all topics that match."""
+    """Subscription of a member: topic names, regular expression or None, and all topics by name or expression."""
 
     names: tuple[str, ...]
     regex: str | None

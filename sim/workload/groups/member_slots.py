@@ -112,7 +112,10 @@ class MemberSlot:
             self.member.is_stable_phase = True
 
     async def run(self) -> None:
-        """Run one member after the other until cancelled."""
+        """Run one member after the other, each after a random pause, until cancelled; inject random faults.
+
+        A fault (leave, kill, loss of the host) or the member itself ends it; after `stop_faults` there are none.
+        """
         rng = self._simulation.rng
         while True:
             await trio.sleep(rng.random() * MAX_DOWNTIME_S)
