@@ -159,7 +159,10 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return a text with the dead letters by reason, and the lines by level with a chart of the days."""
+    """Return a text with a row for each level (lines, and a chart of them by day), and the dead letters by reason.
+
+    The charts show the last 60 days in the result.
+    """
     dead = [(row[1], row[2]) for row in result if row[0] == "dead letter"]
     parsed = [row for row in result if row[0] != "dead letter"]
     days = sorted({row[0] for row in parsed})
