@@ -259,7 +259,10 @@ class FuzzingResult:
 
 
 def error_location(error: BaseException | None) -> str:
-    """Return a text with the type of an exception, the file and line that raised it, and its message."""
+    """Return a text with an exception's type, file and line of origin, and the first 80 characters of its message.
+
+    The path of the file begins below ``ottla/``. ``error`` must not be None: the type allows it for ``__cause__``.
+    """
     assert error is not None
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
