@@ -187,7 +187,7 @@ def _create(
     """Start the creation of ``topics`` in the background, if the client may create all of them (C-241).
 
     Topics in creation, or that failed recently, are left out. Missing authorizations, or else these failures, are
-    added to the detail of the status MISSING_INTERNAL_TOPICS in ``response``; without that status they are not reported.
+    added to the detail of the status MISSING_INTERNAL_TOPICS in ``response``; they are left out without this status.
     """
     denied = []
     if not context.may(AclOperation.CREATE, ResourceType.CLUSTER):
