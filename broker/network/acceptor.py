@@ -73,7 +73,7 @@ class Acceptor:
         return self._connections
 
     def report_prepared(self) -> Job[None]:
-        """Return a job that lets each connection report the requests of prepared requests that are not reported yet."""
+        """Return a job in which each connection reports what prepared requests have answered since its last report."""
         for number, connection in enumerate(list(self._connections), 1):
             connection.report_prepared()
             if number % _REPORTED_PER_STEP == 0:
@@ -126,10 +126,10 @@ class Acceptor:
         return SecureConnection(self._dispatcher, stream, self._security)
 
     async def _close_idle_connections(self) -> None:
-        """Close connections idle for longer than ``connections.max.idle.ms`` by a periodic scan.
+        """Close connections idle for longer than ``connections.max.idle.ms`` by a periodic scan, until cancelled.
 
         A scan costs less than a time-out for every wait. A negative limit is unlimited
-        (``Selector.NO_IDLE_TIMEOUT_MS``), except before authentication.
+        (``Selector.NO_IDLE_TIMEOUT_MS``), except before authentication: on a PLAINTEXT listener this then returns.
         """
         services = self._dispatcher.services
         limit_ms = services.config.number("connections.max.idle.ms")

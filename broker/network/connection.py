@@ -89,9 +89,9 @@ class Connection:
         self.has_received = False
         """True if any bytes were received."""
         self.is_authenticated = True
-        """False until a TLS handshake and SASL authentication are complete."""
+        """False until the TLS handshake and SASL authentication are complete, if the listener requires any."""
         self.is_closed = False
-        """True if this node, not the client, has closed the connection."""
+        """True once `close` was called; a disconnection or a failed request does not set it."""
 
     @property
     def host(self) -> str:
@@ -99,7 +99,7 @@ class Connection:
         return self._peer.host
 
     def close(self) -> None:
-        """Close the connection; waits of requests in progress are cancelled."""
+        """Close the connection and set `is_closed`; waits of requests in progress are cancelled, and `serve` ends."""
         self.is_closed = True
         self._stream.close()
         self._peer.mark_disconnected()
@@ -164,7 +164,7 @@ class Connection:
         return now_ms - self._waiting_since_ms
 
     async def serve(self) -> None:
-        """Serve the connection until the client disconnects, violates the protocol, or is idle for too long."""
+        """Serve requests until the client disconnects, one fails, or `close` is called; raise a broken invariant."""
         try:
             while await self._receive():
                 self.has_received = True

@@ -24,7 +24,7 @@ class ConnectionDescription(NamedTuple):
     last_api: str
     """Name and version of the last request, such as ``Fetch v17``; empty before the first request."""
     idle_ms: float
-    """Time in ms since the last response; 0 while a request is in progress."""
+    """Time in ms since the last response or the acceptance; 0 during a request, throttle delay or TLS handshake."""
     is_authenticated: bool
     pending_bytes: int
     """Received bytes of requests whose handling has not begun."""

@@ -31,10 +31,13 @@ class LimitedConnection(Protocol):
         """IP address of the client."""
 
     def idle_ms(self, now_ms: float) -> float:
-        """Return the connection's idle time in ms at the monotonic time ``now_ms``."""
+        """Return how long (ms) the client has neither sent a request nor read a response; 0 during a request.
+
+        ``now_ms``: monotonic time.
+        """
 
     def close(self) -> None:
-        """Close the socket; the connection's task ends by itself."""
+        """Close the connection; its task ends by itself, and then `ConnectionLimiter.on_closed` is called."""
 
 
 class LimitedListener(Protocol):
@@ -72,7 +75,10 @@ class ConnectionLimiter:
                 self._quotas.add_existing(name, connection.host)
 
     def publish(self, image: MetadataImage) -> None:
-        """Apply the connection limits of a new metadata image; close excess connections. Invalid limits are logged."""
+        """Apply the connection limits of a new metadata image; close excess connections.
+
+        If a limit is invalid, this is logged, and all former limits stay.
+        """
         try:
             self._quotas.limits = ConnectionLimits.from_config(self._config, image, self._listeners)
         except ValueError as error:

@@ -61,7 +61,7 @@ def _row(connection: Connection, now_ms: float) -> dict[str, Any]:
 def render_connections(node_id: int, connections: Collection[Connection], now_ms: float) -> Job[list[bytes]]:
     """Return pieces of the JSON document with a row for each connection, as a job that yields after each row.
 
-    ``now_ms``: monotonic time.
+    The rows are sorted by their JSON text, so first by client id. ``now_ms``: monotonic time.
     """
     rows = []
     for connection in connections:

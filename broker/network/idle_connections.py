@@ -34,7 +34,7 @@ class ClosableConnection(Protocol):
         """
 
     def close(self) -> None:
-        """Close the socket; the connection's task ends by itself."""
+        """Close the connection and set ``is_closed``; the connection's task ends by itself."""
 
 
 def close_most_idle(connections: Iterable[ClosableConnection], now_ms: float) -> int:

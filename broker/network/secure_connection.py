@@ -178,7 +178,8 @@ class SecureConnection(Connection):
         """Send the authenticator's response; after complete authentication set principal and limits of the connection.
 
         Raises:
-            CloseConnection: Authentication failed; response and close come after the delay of the listener.
+            CloseConnection: Authentication failed. The response, if any, was sent before, and after the delay of
+                the listener if ``result.is_delayed``.
         """
         if result.failure is not None:
             where, host = self._peer.listener, self._peer.host

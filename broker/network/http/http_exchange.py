@@ -81,6 +81,8 @@ class HttpExchange:
     async def read_body(self, limit: int) -> bytes | None:
         """Read the body of the request; return None if it is larger than ``limit`` bytes, malformed or incomplete.
 
+        It is incomplete if the client disconnects, or sends no byte within the time-out.
+
         Raises:
             OSError: The connection failed.
         """
@@ -115,6 +117,8 @@ class HttpExchange:
     async def send_stream(self, response: HttpResponse) -> None:
         """Send a response whose body is generated while it is sent, until its end or until the client disconnects.
 
+        For HEAD only the head is sent. At the end the body is closed.
+
         Raises:
             OSError: The connection failed, or the client did not read a piece within the time-out.
         """
@@ -138,6 +142,8 @@ class HttpExchange:
 
     async def send_response(self, response: HttpResponse) -> None:
         """Send a response with a complete body, in pieces of 64 KiB, as the client may read slowly.
+
+        For HEAD only the head is sent, with the length of the body. The caller limits the time.
 
         Raises:
             OSError: The connection failed.

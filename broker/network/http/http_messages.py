@@ -43,7 +43,7 @@ class HttpRequest(NamedTuple):
     peer: str = ""
     """IP address of the client."""
     body: bytes = b""
-    """Body of the request; empty if the server accepts no bodies (`HttpLimits.body_bytes`)."""
+    """Body of the request; empty if the server reads no bodies (`HttpLimits.body_bytes` is 0)."""
     on_disconnect: Callable[[Callable[[], None]], None] | None = None
     """Registers a callback for the client's disconnection, for responses without an end."""
     certificate_subject: str | None = None
@@ -201,7 +201,10 @@ def _is_followed_link(request: HttpRequest) -> bool:
 
 
 def check_request(request: HttpRequest, allowed_hosts: Collection[str]) -> HttpResponse | None:
-    """Return the error response to a malformed target, a host not allowed, or a cross-site request; else None."""
+    """Return the error response to a malformed target, a host not allowed, or a request by another site; else None.
+
+    A request of another origin of the same site is refused too; a link on another site may be followed.
+    """
     try:
         authority, _ = split_target(request.target)
     except ValueError as error:

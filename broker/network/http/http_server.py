@@ -32,7 +32,7 @@ class HttpLimits(NamedTuple):
     connections: int = MAX_HTTP_CONNECTIONS
     """Maximum number of connections, without those whose response is a stream: their handlers limit them."""
     body_bytes: int = 0
-    """Maximum size of a request's body in bytes; 0: bodies are not accepted."""
+    """Maximum size of a request's body in bytes; 0: bodies are discarded, and the requests handled without them."""
     timeout_s: float = HTTP_TIMEOUT_S
     """Maximum time for a request with its response in seconds; for a stream, for each of its pieces."""
 
