@@ -195,7 +195,10 @@ class QuotaManagers:
         )
 
     def record_response(self, peer: QuotaClient, client_id: str) -> None:
-        """Record the time that sending a response took; it does not throttle this request, only later ones."""
+        """Record a request's processing time since the last record, for encoding and sending its response.
+
+        It does not throttle this request, only later ones. No effect without request quotas.
+        """
         if peer.request_timer is not None:
             self._request.record_no_throttle(peer, client_id, peer.request_timer.lap_ms() / 10)
 

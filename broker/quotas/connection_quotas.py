@@ -98,7 +98,7 @@ class ConnectionLimits:
         return cls(total, rate, per_host, overrides, listeners, rates)
 
     def listener_limits(self, name: str) -> tuple[int, int]:
-        """Return the maximum number and creation rate of connections of a listener."""
+        """Return the maximum number and creation rate per second of a listener's connections, by default the node's."""
         return self.listeners.get(name, (self.total, self.rate))
 
 

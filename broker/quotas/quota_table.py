@@ -62,7 +62,7 @@ class QuotaCounter(Protocol):
     """Interface of a client's counter: a rate or a token bucket."""
 
     def last_recorded_ms(self) -> float:
-        """Return the monotonic time of the last recorded value in ms; 0 before the first."""
+        """Return the monotonic time in ms of the last use, after which the counter expires; 0 before the first."""
 
 
 C = TypeVar("C", bound=QuotaCounter)
@@ -180,7 +180,10 @@ class Rate:
         self._recompute_ms = min((s.last_ms for s in others), default=float("inf")) + SAMPLES * SAMPLE_MS
 
     def last_recorded_ms(self) -> float:
-        """Return the monotonic time of the last recorded value in ms; 0 before the first."""
+        """Return the monotonic time in ms of the last recorded value; 0 before the first. Closes the fast path.
+
+        If `measure` has reset samples since, which were unused for eleven seconds, it is the time of that reset.
+        """
         self._close_fast_path()
         return max((s.last_ms for s in self._samples), default=0.0)
 

@@ -26,10 +26,13 @@ class RequestTimeQuota(Protocol):
     """Request quota (KIP-124) as `RequestTimer` uses it; implemented by `QuotaManagers`."""
 
     def request_throttle_ms(self, peer: Peer, client_id: str) -> int:
-        """Record the time of a request before its response is sent, and return its throttle time in ms."""
+        """Record a request's processing time so far; return its throttle time in ms, 0 without request quotas.
+
+        A positive one is also stored in ``peer.throttle_ms``.
+        """
 
     def record_response(self, peer: Peer, client_id: str) -> None:
-        """Charge the time that encoding and sending a response took to the client's request quota."""
+        """Record a request's time since `request_throttle_ms`: mostly of encoding, and sending a large response."""
 
 
 class RequestQuotaSource(Protocol):
@@ -59,7 +62,7 @@ class RequestTimer:
         """True for a request of another broker, which is exempt from the request quota."""
 
     def lap_ms(self) -> float:
-        """Return the event loop time in ms used since the last call."""
+        """Return the event loop time in ms that the request has used since the last call, at first since its start."""
         spent_ms, self._spent_ms = self._spent_ms, 0.0
         if self._since_ms is not None:
             now_ms = self._now_ms()
@@ -84,7 +87,10 @@ class RequestTimer:
                 answer.throttle_time_ms = max(answer.throttle_time_ms, delay_ms)
 
     def stop(self, peer: Peer) -> None:
-        """Record the event loop time of sending the response, unless the request was exempt from the request quota."""
+        """Record the event loop time since the throttle time was set: of encoding, and of sending a large response.
+
+        No effect for a request without a response, or exempt from the request quota.
+        """
         if self._quota_source.quotas is not None and self.client_id is not None:
             self._quota_source.quotas.record_response(peer, self.client_id)
 
