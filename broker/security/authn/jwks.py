@@ -73,7 +73,7 @@ class JsonWebKeySet:
         """Return the JSON claims of a token that a key of the set has signed; ``header``: its decoded header.
 
         Keys of a file are read again first if the file has changed, which blocks. If no key matches, a fetch of the URL
-        is requested for later tokens; this call does not wait for it.
+        is requested for later tokens, at most once a minute for each key id; this call does not wait for it.
 
         Raises:
             InvalidToken: unsupported algorithm, unreadable file, or no key of the set matches or has signed the token.

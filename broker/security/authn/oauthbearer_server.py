@@ -44,7 +44,11 @@ class TokenValidator(Protocol):
     """Validator of tokens, implemented in `ottla.broker.security.authn.jwt_validator`."""
 
     def validate(self, token: str) -> OAuthBearerToken:
-        """Return principal and expiry of a valid token. Raises InvalidToken, with a message for the client."""
+        """Return principal and expiry of a valid token; this may read a changed file of keys.
+
+        Raises:
+            InvalidToken: It is not valid; the error has a message for the client.
+        """
 
 
 class OAuthBearerSaslServer:

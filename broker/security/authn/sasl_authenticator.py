@@ -116,15 +116,15 @@ class SaslAuthenticator:
 
     @property
     def is_delegation_token(self) -> bool:
-        """True if the client authenticated with a delegation token."""
+        """True if the last authentication is by a delegation token; valid once it is complete."""
         return self._sasl_server is not None and self._sasl_server.is_delegation_token
 
     def check_session(self, key: int, now_ms: float) -> bool | None:
         """Return True if a request of an authenticated connection may be handled by the broker.
 
-        False: it is a SaslHandshake that starts a re-authentication and is for `handle`. None: the session has expired,
-        and the connection must be closed. Without session expiry always True. A SaslHandshake sooner than
-        `MIN_REAUTHENTICATION_INTERVAL_MS` after the previous one is a request like any other.
+        False: it is a SaslHandshake, also after the expiry, that starts a re-authentication and is for `handle`. None:
+        the session has expired, and the connection must be closed. Without session expiry always True. A SaslHandshake
+        sooner than `MIN_REAUTHENTICATION_INTERVAL_MS` after the previous one is a request like any other.
 
         Args:
             key: API key of the request.

@@ -38,14 +38,16 @@ class SaslServer(Protocol):
     authorization_id: str
     """Authenticated name, valid once ``is_complete``."""
     expires_ms: int | None
-    """Expiry of the credentials in wall-clock ms; None: never."""
+    """Expiry of the credentials in wall-clock ms, valid once ``is_complete``; None: never."""
     is_delegation_token: bool
-    """True if the client authenticated with a delegation token."""
+    """True if the client authenticated with a delegation token, valid once ``is_complete``."""
     may_block: bool
     """True if `evaluate` may block on files and must be called in a thread."""
 
     def evaluate(self, token: bytes) -> bytes | None:
         """Process a token of the client; return the response token, None for none.
+
+        A response may also be an error that the client has to acknowledge: only ``is_complete`` tells success.
 
         Raises:
             SaslAuthenticationException: authentication failed.
