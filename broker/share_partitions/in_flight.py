@@ -260,5 +260,5 @@ class InFlightBatch:
         self._run_starts, self._states = firsts, states
 
     def states(self) -> list[InFlightState]:
-        """Return the states of the runs in order: one state while the whole batch has the same."""
+        """Return the states of the runs in order, one if the whole batch has the same; the list must not be changed."""
         return self._states

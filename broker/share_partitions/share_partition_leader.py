@@ -161,7 +161,10 @@ class SharePartitionLeader:
 
     @property
     def first_new_offset(self) -> int:
-        """First offset that was never acquired; 0 until the state is loaded."""
+        """First offset after the end offset and not before the start offset; 0 until the state is loaded.
+
+        It is the first offset never acquired or, while nothing is in flight, the one after that.
+        """
         return (
             0
             if self.share_partition is None
@@ -181,7 +184,10 @@ class SharePartitionLeader:
         return out
 
     def update_log_start_offset(self, offset: int) -> None:
-        """Archive available records before a new log start offset, and advance the start offset to it."""
+        """Archive available records before a new log start offset, and advance the start offset to it.
+
+        No effect if it is not after the start offset, or if the state is not loaded yet.
+        """
         if self.share_partition is not None:
             self.share_partition.update_log_start_offset(offset)
 
@@ -192,8 +198,9 @@ class SharePartitionLeader:
     ) -> PendingBrokerRequest:
         """Acknowledge records of a member and start to write their states.
 
-        The returned request completes with `WRITTEN` after the write, or with a `ProtocolError`: nothing was
-        acknowledged, or the write failed and the change was rolled back.
+        The returned request completes with `WRITTEN` after the write, or at once if there is nothing to write; or with
+        a `ProtocolError`: nothing was acknowledged (not loaded and closed included), or the write failed and the change
+        was rolled back. Renewed locks stay renewed in each case.
         """
         pending, rules = PendingBrokerRequest(), self.share_partition
         if rules is None or self.is_closed:
@@ -209,7 +216,10 @@ class SharePartitionLeader:
         return pending
 
     def release(self, member_id: str) -> None:
-        """Release all records acquired by a member, and start to write their states in the background."""
+        """Release all records acquired by a member, and start to write their states in the background.
+
+        If the write fails, the member has them until their locks expire. No effect if it is not loaded, or is closed.
+        """
         if self.share_partition is not None and not self.is_closed:
             self._write(
                 acknowledgement.release_acquired_records(self.share_partition, member_id), PendingBrokerRequest()

@@ -90,7 +90,7 @@ class SharePartitionManager:
             self.metadata_client.close()
 
     def get(self, group_id: str, place: TopicIdPartition) -> SharePartitionLeader | None:
-        """Return the share partition of a group if it is loaded or loading on this broker; else None."""
+        """Return the share partition of a group, loaded or loading, even of an earlier leader epoch; else None."""
         return self._by_key.get(SharePartitionKey(group_id, *place))
 
     def get_or_load(self, group_id: str, place: TopicIdPartition) -> SharePartitionLeader:
