@@ -26,7 +26,7 @@ class MetricsBuilder:
         self._encoded: dict[str, list[bytes]] = {}
 
     def add(self, name: str, value: float, labels: str = "") -> None:
-        """Add a sample of a family of `FAMILIES`; ``labels`` is a label set in the text format."""
+        """Add a sample of a family; ``labels`` is a label set in the text format. Raises KeyError as `samples`."""
         self.samples(name).append(f"{name}{labels} {value}\n")
 
     def add_count(self, name: str, value: float, labels: str) -> None:

@@ -74,12 +74,12 @@ class CompositeRequestObserver:
             observer.received(peer, request)
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Call each observer with the response before it is encoded."""
+        """Call each observer with the response before it is encoded; not called for Produce and Fetch."""
         for observer in self._observers:
             observer.completed(peer, request, response)
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
-        """Call each observer with the encoded response."""
+        """Call each observer with the encoded response before it is sent; ``size_bytes`` includes the length field."""
         for observer in self._observers:
             observer.answered(peer, request, chunks, size_bytes)
 
