@@ -128,7 +128,7 @@ class TransactionStateMachine:
             )
 
     def replay(self, offset: int, record: TransactionRecord) -> None:
-        """Apply a record of `__transaction_state` to the state; mark its pending transition, if any, as written."""
+        """Apply a record of `__transaction_state`; if a pending transition here made it, mark that one as written."""
         transactional_id, txn = record
         self._ongoing.pop(transactional_id, None)
         self._prepared.pop(transactional_id, None)
