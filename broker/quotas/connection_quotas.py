@@ -133,7 +133,10 @@ class ConnectionQuotas:
         return max(delay_ms, _record_and_get_throttle_ms(own, self.limits.listener_limits(listener)[1], now_ms))
 
     def is_slot_available(self, listener: str) -> bool:
-        """Return True if the listener has fewer connections than its limit; if not protected, also the node."""
+        """Return True if the listener has fewer connections than its limit, and all listeners fewer than the total.
+
+        The total does not count for the protected listener.
+        """
         if self._listeners[listener] >= self.limits.listener_limits(listener)[0]:
             return False
         return self.is_protected(listener) or self._total < self.limits.total
@@ -158,7 +161,7 @@ class ConnectionQuotas:
         return delay_ms
 
     def increment(self, listener: str, host: str) -> bool:
-        """Count a connection; return False, without counting it, above the limit of its IP address."""
+        """Count a connection; return False, without counting it, if its IP address has as many as it may have."""
         host = normalize_host(host)
         if self._count_by_ip[host] >= self.limits.overrides.get(host, self.limits.per_ip):
             return False

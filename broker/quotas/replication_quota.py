@@ -46,7 +46,7 @@ class ReplicationQuota:
         return None
 
     def is_throttled(self, image: MetadataImage, topic: str, partition: int) -> bool:
-        """Return whether the topic's list of throttled replicas has this broker's replica of a partition."""
+        """Return True if the topic's list of throttled replicas names this broker for the partition, or is ``*``."""
         config = image.config(RESOURCE_TOPIC, topic)
         known = self._throttled_replicas.get(topic)
         if known is None or known[0] is not config:
