@@ -45,7 +45,7 @@ class ClientMetricsManager:
         )
 
     def get_subscription(self, ident: bytes, attributes: ClientAttributes, peer: Peer) -> ClientMetricsInstance:
-        """Return a client's instance with its subscription; a client with the zero id is assigned a random id.
+        """Return a client's instance with its subscription, created if needed; for the zero id with a random id.
 
         ``ident``: client instance id; ``attributes``: attributes for match patterns, without the id.
 
