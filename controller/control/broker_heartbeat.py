@@ -81,7 +81,8 @@ class BrokerHeartbeatState:
     def lowest_active_offset(self, image: MetadataImage) -> int | None:
         """Return the lowest metadata offset of unfenced brokers not in controlled shutdown; None without such a broker.
 
-        A broker without a heartbeat since its registration counts as -1.
+        A broker without a heartbeat since its registration changed, or since this controller became active, counts as
+        -1.
         """
         active = (i for i, b in image.brokers.items() if not b.fenced and i not in self.controlled_shutdown_offsets)
         return min((self.metadata_offsets.get(i, -1) for i in active), default=None)

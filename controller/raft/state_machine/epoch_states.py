@@ -61,10 +61,10 @@ class EpochElection:
 
 @dataclass(slots=True)
 class UnattachedState:
-    """Unattached: no known leader in this epoch; this node may have voted in it.
+    """Unattached: no leader of this epoch is known, or none whose address is known; this node may have voted in it.
 
     ``deadline_ms``: monotonic time of the next election; for a LEARNING voter, of the log message that no leader is
-    found.
+    found; infinite for an observer.
     """
 
     deadline_ms: float
@@ -91,9 +91,10 @@ class CandidateState:
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """Progress of a voter or observer as the leader knows it from its fetches; -1 before the first fetch.
+    """Progress of a voter or observer as the leader knows it from the replica's fetches; -1 before the first fetch.
 
-    Times are monotonic. ``end_offset`` is exclusive: the offset of the last fetch.
+    Times are monotonic, in ms. ``end_offset`` is exclusive: the offset of the last fetch; of the leader itself, the
+    offset below which its log is flushed.
     """
 
     end_offset: int = -1
@@ -269,7 +270,7 @@ class RaftFollowerState:
     skips_election_delay: bool = False
     """True if the pre-vote starts at ``deadline_ms`` without a further election delay."""
     voter_request_due_ms: float = NO_DEADLINE_MS
-    """Earliest time of the next UpdateRaftVoter or AddRaftVoter request to the leader (R-249, R-250)."""
+    """Earliest monotonic time (ms) of the next voter change request to the leader (R-249, R-250)."""
     has_updated_leader: bool = False
     """kraft.version 0: True if the leader needs no (further) UpdateRaftVoter from this node."""
 

@@ -32,9 +32,9 @@ from ottla.wire.errors import ErrorCode
 def handle_fetch(raft: RaftState, pending: Any, request: Fetch) -> None:
     """Respond to a Fetch, or delay it until there are records, a new high watermark or ``max_wait_ms`` is over.
 
-    A valid one updates the replica's progress and the check quorum, and may advance the high watermark (R-217 to
-    R-221). The response has an error, a diverging epoch, a snapshot id, or the offset from which the driver reads
-    records. ``pending``: object of `RequestReceived` that the response names.
+    The response has an error, a diverging epoch, a snapshot id, or the offset from which the driver reads records. Only
+    in the last case the fetch updates the replica's progress and the check quorum, and may advance the high watermark
+    (R-217 to R-221). ``pending``: object of `RequestReceived` that the response names.
     """
     state = raft.state
     error = fetch_error(request, raft.epoch, leads=isinstance(state, RaftLeaderState))

@@ -79,7 +79,8 @@ class LogSummary:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (epoch, exclusive end offset) of the largest epoch in the log that is not above ``epoch``.
 
-        If the log has none, the epoch is that of a snapshot (0 without one), and the offset that of the first record.
+        If the log has none, the epoch is that of the newest snapshot with an epoch not above ``epoch`` (0 without one),
+        and the offset that of the first record, or the log end offset of an empty log.
         """
         at = bisect_right(self._epochs, epoch)
         end = self._epoch_start_offsets[at] if at < len(self._epoch_start_offsets) else self.end_offset
@@ -129,7 +130,7 @@ class VoterSetHistory:
 
     @property
     def previous(self) -> tuple[ReplicaKey, ...]:
-        """Voters before the last change; empty if the log has no earlier set."""
+        """Voters before the last change; empty without a change since the snapshot at start, or since the settings."""
         return self._sets[-2][1] if len(self._sets) > 1 else ()
 
     @property

@@ -93,7 +93,7 @@ class RaftState:
         a leader that was followed once is never removed.
         """
         self.refused_leader_id = NO_NODE_ID
-        """Leader whose port refused connections, not followed again until it is heard of; -1 for none."""
+        """Leader whose port refused a connection, not followed after a lost pre-vote; -1: none, or followed since."""
         self.voter_entry = entry
         """VotersRecord entry of this node, also if it is no voter; None without the controller role."""
         self.listener = listener
@@ -139,7 +139,7 @@ class RaftState:
 
     @property
     def deadline_ms(self) -> float:
-        """Monotonic time in ms at which the next `Tick` is due at the latest."""
+        """Monotonic time in ms at which the next `Tick` is due at the latest; infinite if none is."""
         waits = list(self.requests.deadlines_ms(self.now_ms))
         if isinstance(self.state, RaftLeaderState) and self.state.pending_change is not None:
             waits.append(self.state.pending_change.deadline_ms)
@@ -282,7 +282,7 @@ class RaftState:
         self.ready.load_snapshot = snapshot
 
     def restart_fetching(self) -> None:
-        """Cancel the requests in flight of an observer and restart its fetch timeout; it never becomes a candidate."""
+        """Cancel an observer's or LEARNING voter's fetch and snapshot download, and restart its fetch timeout."""
         self.state.deadline_ms = self.now_ms + self.timeouts.fetch_ms
         self.requests.cancel()
 
@@ -290,8 +290,8 @@ class RaftState:
         """Adopt the epoch and leader (-1: unknown) in another node's message, if newer (R-209).
 
         With a higher epoch this node becomes Follower, or Unattached if the leader is unknown or not reachable; with
-        its own epoch it follows a leader that it did not know. A message with this node as leader is wrong, and has no
-        effect.
+        its own epoch it follows a leader that it did not know. A message with this node as leader is wrong, and only
+        logged, if at all; so is another leader than the known one of this epoch.
 
         A prospective node that learns of its former leader continues: nodes that reject its pre-vote have that leader
         in their responses too (``ProspectiveState`` stores it, so that ``quorum.hasLeader`` holds).

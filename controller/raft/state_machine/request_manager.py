@@ -19,15 +19,18 @@ class RaftRequestManager:
 
     def __init__(self) -> None:
         self.next_request_ms: dict[int, float] = {}
-        """Node id to the time in ms from which a request may be sent; infinite while one is in flight."""
+        """Node id to the time in ms from which a request may be sent.
+
+        Infinite while a Vote, BeginQuorumEpoch or EndQuorumEpoch is in flight, but not for a fetch or voter change.
+        """
         self.pending_fetch: Fetch | None = None
         """Fetch in flight, None if there is none; responses to any other fetch are ignored."""
         self.pending_voter_request: AddVoter | RemoveVoter | UpdateVoter | None = None
-        """Voter change request to the leader in flight; no fetch is sent meanwhile."""
+        """Voter change request to the leader in flight, None if there is none; no fetch is sent meanwhile."""
         self.fetch_peer = NO_NODE_ID
-        """Node id of the destination of the fetch or voter change request in flight."""
+        """Destination (node id) of the fetch or voter change request in flight, or of the last one; -1 before."""
         self.fetch_deadline_ms = NO_DEADLINE_MS
-        """Time in ms at which the request in flight times out."""
+        """Time in ms at which the fetch or voter change request in flight times out; without one it has no meaning."""
         self.loading_snapshot: tuple[int, int] | None = None
         """Id (end offset, epoch) of the snapshot that is being downloaded from the leader; None if there is none."""
 
@@ -43,7 +46,10 @@ class RaftRequestManager:
             yield self.fetch_deadline_ms
 
     def is_backoff_over(self, peer: int, now_ms: float) -> bool:
-        """Return True if a request may be sent to a peer: no backoff, and no request in flight."""
+        """Return True if a peer is in no backoff, and no Vote, BeginQuorumEpoch or EndQuorumEpoch to it is in flight.
+
+        A fetch or voter change request in flight is not considered: see `is_fetching`.
+        """
         return self.next_request_ms.get(peer, 0) <= now_ms
 
     def back_off(self, peer: int, until_ms: float) -> None:

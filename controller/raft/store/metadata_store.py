@@ -1,8 +1,7 @@
 """Storage of the metadata log, its snapshots and ``quorum-state`` of one node.
 
 At a start the newest readable snapshot is loaded. All records below its end offset were committed and flushed before it
-was written: its end offset is the log's recovery point, and only the log from there on is read.
-``now_ms``: wall clock.
+was written: its end offset is the log's recovery point, and only the log from there on is read. ``now_ms``: wall clock.
 
 Source: ``KafkaRaftLog.java``, ``MetadataLogConfig.java``, ``Snapshots.java`` (apache/kafka 4.3.1).
 """
@@ -95,7 +94,10 @@ class MetadataStore:
     # ------------------------------------------------------------------ loading
 
     def _choose_snapshot(self) -> None:
-        """Load the newest readable snapshot at or after the log start offset (R-233), else raise CorruptFile."""
+        """Load the newest readable snapshot at or after the log start offset (R-233); delete unfinished and older ones.
+
+        Raises CorruptFile if none is readable and the log starts above 0, or if the bootstrap snapshot is corrupt.
+        """
         if not self.disk.exists(self.directory):
             return
         names = self.disk.list_files(self.directory)
@@ -158,7 +160,7 @@ class MetadataStore:
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """Return the persisted hard state; NEWBORN with an empty directory, GROWN without other static voters."""
+        """Return the persisted hard state; GROWN without several static voters, NEWBORN for one without any files."""
         if len(quorum.static_voters) < 2:
             # no other voter has a state to lose
             return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
@@ -183,6 +185,8 @@ class MetadataStore:
 
     def voter_history(self, quorum: QuorumConfig) -> VoterSetHistory:
         """Return the voter sets in the log; without any, static voters, those in quorum-state, or this node (R-237).
+
+        This node only without bootstrap servers; with them the set is empty.
 
         Raises:
             IncompatibleQuorum: there are no bootstrap servers, and another voter has no address, or this node is no
@@ -220,8 +224,7 @@ class MetadataStore:
     def committed_batches(self, offset: int, upper_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Yield the batches from the batch with ``offset`` to the batch before ``upper_offset``, committed or not.
 
-        Raises:
-            WireError: a batch is damaged.
+        Raises WireError if a batch is damaged.
         """
         if offset < upper_offset:
             for header, raw in self.log.segments.batches(offset):
@@ -244,8 +247,7 @@ class MetadataStore:
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole batches from ``offset`` on for another replica, committed or not; empty only at the end (R-219).
 
-        Raises:
-            ProtocolError: a batch is damaged; OSError: disk failure.
+        Raises ProtocolError if a batch is damaged, OSError for a disk failure.
         """
         most = min(max(0, max_bytes), MAX_READ_BYTES)
         found = self.log.read(offset, most, self.log.log_end_offset, at_least_one=True)
