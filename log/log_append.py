@@ -30,8 +30,8 @@ from ottla.wire.record_batch.batch_header import (
 class LogAppendInfo(NamedTuple):
     """Result of an append as leader: first and last offset (inclusive) of the batch, and its log append time (ms).
 
-    The time is -1 with CreateTime. ``duplicate``: the batch was a retry, is already in the log at these offsets, and
-    was not appended; the time is then the timestamp of the batch.
+    The time is -1 with CreateTime, and for batches that are not a client's. ``duplicate``: the batch was a retry, is
+    already in the log at these offsets, and was not appended; the time is then its `BatchMetadata.timestamp_ms`.
     """
 
     first_offset: int

@@ -104,7 +104,7 @@ class PartitionLog:
         if self.has_remote_start and epochs.write_count:  # an earlier process synced what recovery has not written
             epochs.set_only_copy()
         self.highest_remote_offset = -1
-        """Last offset below which all records are in the remote store, as far as this broker knows; -1: none."""
+        """Last offset (inclusive) up to which all records are in the remote store, as far as is known; -1: none."""
         self.cleaner_offset = 0
         """Offset below which the log has been compacted."""
         self.truncations = 0
@@ -505,9 +505,9 @@ class PartitionLog:
         """Return the range of a segment's file from the batch that contains ``offset`` up to ``upper_offset``.
 
         The batch of ``upper_offset`` is not in it. The range begins with a whole batch; a later batch may be cut off at
-        ``max_bytes``. A first batch larger than ``max_bytes`` is returned whole with ``at_least_one`` and not at all
-        without it: consumers fail on a partition whose response contains no complete batch. None if there are no
-        batches below ``upper_offset``.
+        ``max_bytes``. A first batch larger than ``max_bytes`` is returned whole with ``at_least_one``, and without it
+        the result is None: consumers fail on a partition whose response contains no complete batch. None as well if
+        there are no batches below ``upper_offset``.
 
         Source: ``LogSegment.read``, ``ReplicaManager.readFromLog`` (``minOneMessage``, ``firstEntryIncomplete``).
 
@@ -525,8 +525,8 @@ class PartitionLog:
     def bytes_between(self, offset: int, upper_offset: int) -> int | None:
         """Return the size in bytes from the batch that contains ``offset`` up to ``upper_offset``, for a delayed fetch.
 
-        0 if there are none. None if ``upper_offset`` lies in a later segment, or if a batch cannot be read: the fetch
-        is completed then.
+        0 if there are none, or if ``offset`` is below the local log start offset. None if ``upper_offset`` lies in a
+        later segment, or if a batch cannot be read: the fetch is completed then.
 
         Source: ``LogOffsetMetadata.onOlderSegment``, ``LogOffsetMetadata.positionDiff``.
         """

@@ -45,7 +45,7 @@ def find_offset_by_timestamp(log: PartitionLog, timestamp: int, upper_offset: in
 
 
 def find_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
-    """Return the first record with the largest timestamp; None if the log is empty or a batch is damaged.
+    """Return the first record with the largest timestamp; None without records or timestamps, or with damage.
 
     Blocks the event loop until it is found, unlike the job `find_max_timestamp_job`.
     """
@@ -132,6 +132,8 @@ def _find_batch_by_timestamp(
 
 def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
     """Return the first record with the largest timestamp, as a job; None if the log is empty, closed or damaged.
+
+    None as well if no record has a timestamp, or if the record's segment was removed or replaced meanwhile.
 
     Neither the log start nor the high watermark bounds the look-up: the caller compares the offset, as Kafka does.
     """

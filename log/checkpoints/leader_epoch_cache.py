@@ -119,7 +119,7 @@ class LeaderEpochFileCache:
         return self.entries[first - 1][0], self.entries[first][1]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """Return the leader epoch of the record at ``offset``, or of the next record there; -1 if it is unknown."""
+        """Return the leader epoch of the record at ``offset``; from the log end on the latest, below the first -1."""
         at = bisect_right(self.entries, offset, key=lambda entry: entry[1])
         return self.entries[at - 1][0] if at else UNDEFINED_EPOCH
 

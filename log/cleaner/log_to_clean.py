@@ -29,7 +29,7 @@ class LogToClean(NamedTuple):
     cleanable_ratio: float
     """Dirty bytes divided by all bytes below ``first_uncleanable_offset``, 0 to 1."""
     needs_compaction_now: bool
-    """True if a dirty record is older than ``max.compaction.lag.ms``."""
+    """True if a dirty segment's largest timestamp is older than ``max.compaction.lag.ms``."""
 
 
 def find_log_to_clean(log: PartitionLog, now_ms: int) -> LogToClean | None:

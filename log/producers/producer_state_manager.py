@@ -81,7 +81,10 @@ class ProducerStateManager:
         ascending. A transaction that spans an earlier one replaces its entry.
         """
         self.last_txn_end_offset = -1
-        """Offset of the last marker that ended a transaction, -1 if unknown: a truncation below it reopens that one."""
+        """Offset of the last marker that ended a transaction, -1: none; a truncation to or below it reopens that one.
+
+        After the load of a snapshot it is the offset before the snapshot's, as the marker's is unknown.
+        """
         self.verification_states: VerificationStates = {}
         """Pending verifications of transactions with their coordinator, by producer id."""
 

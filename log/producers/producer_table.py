@@ -32,7 +32,10 @@ _COUNT_BITS, _TOUCHED = 0x07, 0x08
 
 
 class BatchMetadata(NamedTuple):
-    """Batch among the last five of a producer, by which a retry is recognised; offsets and sequences are inclusive."""
+    """Batch among the last five of a producer, by which a retry is recognised; offsets and sequences are inclusive.
+
+    ``timestamp_ms``: largest timestamp of the batch, or that of a transaction marker directly after it.
+    """
 
     last_sequence: int
     last_offset: int

@@ -52,7 +52,7 @@ class BatchHeader(NamedTuple):
     partition_leader_epoch: int
     """Epoch of the leader that appended the batch, -1 from a producer. Not covered by the CRC."""
     magic: int
-    """Format version of the batch; always 2 here. Versions 0 and 1 are those of Kafka before 0.11."""
+    """Format version: 2, or 0 and 1 of messages of Kafka before 0.11 (`legacy_records.parse_any_header`)."""
     crc: int
     """CRC-32C of all bytes from the attributes to the end of the batch."""
     attributes: int

@@ -24,7 +24,7 @@ DIGEST_BYTES = 32
 RECORDS_AT_ONCE = 100_000
 """Maximum number of record ranges in memory: a small compressed batch may have twenty million records."""
 RecordRange = tuple[int, int]
-"""Start and end position of a record in the decompressed records of its batch."""
+"""Start and end position (exclusive) of a record in the decompressed records of its batch."""
 
 
 def compact_key(key: bytes) -> bytes:
