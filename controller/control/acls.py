@@ -54,7 +54,10 @@ class _FilterFields(Protocol):
 
 
 class AclBindingFilter(NamedTuple):
-    """Filter of ACLs in DescribeAcls and DeleteAcls; None and ANY match everything."""
+    """Filter of ACLs in DescribeAcls and DeleteAcls; None and ANY match everything.
+
+    With pattern MATCH the ACLs match that apply to the resource ``name``: literal, wildcard or by prefix.
+    """
 
     resource: ResourceType
     name: str | None
@@ -66,7 +69,7 @@ class AclBindingFilter(NamedTuple):
 
     @property
     def error(self) -> str | None:
-        """Kafka's error message if a type, the operation or the permission is UNKNOWN (0, or an undefined code)."""
+        """Kafka's error message if a type, the operation or the permission is UNKNOWN (0, or undefined); else None."""
         if 0 in (self.resource, self.pattern):
             return "Unknown patternFilter."
         return "Unknown entryFilter." if 0 in (self.operation, self.permission) else None

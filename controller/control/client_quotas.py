@@ -166,6 +166,7 @@ class QuotaEntityFilter(NamedTuple):
     exact: Mapping[str, str | None]
     """Entity types with the name to match; None matches the default entity."""
     any_name: frozenset[str]
+    """Entity types that match with any name, the default entity included."""
     strict: bool
     """True if only entities without further types match."""
 

@@ -196,7 +196,7 @@ class RaftDriver:
         return offset
 
     async def wait_committed(self, epoch: int, end_offset: int) -> None:
-        """Wait until all records below ``end_offset``, appended as the leader of ``epoch``, are committed.
+        """Start a flush if necessary; wait until all below ``end_offset``, appended in ``epoch``, is committed.
 
         Raises:
             ProtocolError: NOT_CONTROLLER: leadership was lost before; the records may still be committed later.

@@ -210,7 +210,7 @@ class RaftFetchResponse(NamedTuple):
     epoch: int
     leader_id: int
     offset: int = -1
-    """Offset from which the driver reads batches (maybe none yet); -1 in other responses, and in received ones."""
+    """Offset from which the driver reads batches (maybe none yet), or received ones begin; -1 in other responses."""
     high_watermark: int = -1
     diverging: tuple[int, int] | None = None
     """(epoch, end offset) to which the follower truncates its log; None if it does not diverge."""

@@ -109,7 +109,7 @@ class RaftState:
         self.ready = Ready()
         self.now_ms = 0.0
         self.first_records = first_records
-        """KRaftVersion and Voters records that the log lacks: the next leader appends them first (R-243)."""
+        """KRaftVersion and Voters records that the log lacks: appended when this node next becomes leader (R-243)."""
         self.random = chance
         """Function that returns a random number in [0, 1)."""
 

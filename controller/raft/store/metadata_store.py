@@ -160,7 +160,7 @@ class MetadataStore:
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """Return the persisted hard state; GROWN without several static voters, NEWBORN for one without any files."""
+        """Return the persisted hard state; GROWN with fewer than two static voters, NEWBORN for one with no files."""
         if len(quorum.static_voters) < 2:
             # no other voter has a state to lose
             return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
