@@ -24,7 +24,10 @@ class RecoveryScan(NamedTuple):
     """Result of recovery's scan of a log: first scanned offset, and whether a batch has a producer id."""
 
     first_base_offset: int
-    """First scanned offset: transaction indexes from here on are empty and are refilled by replaying the batches."""
+    """First scanned offset: transaction indexes from here on are empty and are refilled by replaying the batches.
+
+    The log end offset if no segment was scanned.
+    """
     has_producers: bool
     """True if any scanned batch has a producer id."""
 

@@ -22,7 +22,7 @@ class OffsetMap:
     def __init__(self, size_bytes: int) -> None:
         self.capacity = max(size_bytes // ENTRY_BYTES, 1)
         self.latest_offset = -1
-        """Last offset that was read into the map; -1 at first."""
+        """Offset up to which (inclusive) the log was read into the map, as the pass sets it; -1 at first."""
         self.offsets: dict[bytes, int] = {}
         """Last offsets, by key in the form of `record_scan.compact_key`."""
 

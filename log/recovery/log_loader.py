@@ -71,7 +71,7 @@ def open_log(
     is_contiguous: bool = False,
     on_swaps: Callable[[int], None] = lambda below: None,
 ) -> PartitionLog:
-    """Load an existing partition's log from its files and return it; unless ``clean`` it is recovered.
+    """Load an existing partition's log from its files and return it; it is recovered unless ``clean`` and readable.
 
     Recovery reads every batch from the recovery point on and truncates the log before a damaged one.
 
@@ -120,6 +120,7 @@ class CheckpointState(NamedTuple):
     recovery_point: int
     """Recovery point in the checkpoint file."""
     compacted_below: int | None
+    """Offset below which there may be gaps, 0: none; None if unknown, without a readable cleaner checkpoint."""
     is_contiguous: bool
 
     def may_have_gap(self, end: int, following: int, *, is_compacted: bool) -> bool:
@@ -178,7 +179,7 @@ class LogLoader:
         self._names = names
         self.log_end_offset = 0
         self.is_clean = False
-        """True if the files were trusted without recovery."""
+        """True if the files were trusted: at most a malformed last segment was recovered."""
         self.notes: list[str] = []
         """Messages of recovery about damage and removals."""
 

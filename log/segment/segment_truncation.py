@@ -15,7 +15,8 @@ def truncate_segment(segment: LogSegment, offset: int) -> tuple[int, str | None]
     Index entries below ``offset`` are trusted, so that only a few batches are read.
 
     Returns:
-        The offset after the last remaining batch, and a message if damage truncated the segment further, else None.
+        The offset after the last remaining batch (the base offset if none remains), and a message if damage truncated
+        the segment further, else None.
     """
     known = segment.truncate_indexes(offset)
     try:
