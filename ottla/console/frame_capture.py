@@ -80,14 +80,16 @@ class CapturedExchange:
         self.request_text = ""
         """Fields of the request; empty until `format`."""
         self.response: bytes | None = None
-        """Frame with its size."""
+        """Frame with its size; None before the response is encoded, if it is too large, and for SaslAuthenticate."""
         self.response_text = ""
         self.response_bytes: int | None = None
+        """Size of the response with its size field; None before it is encoded."""
         self.time_ms = env.now_ms()
         self.started_ms = env.monotonic_ms()
         self.completed_ms: float | None = None
-        """Time at which the response was complete but not encoded."""
+        """Monotonic time at which the response was complete but not encoded; None until then."""
         self.elapsed_ms: float | None = None
+        """Time from `started_ms` until the response was encoded; None until then, as `stages`."""
         self.stages: StageTimes | None = None
 
     @property

@@ -103,11 +103,11 @@ class LocalNode:
     async def call(self, principal: Principal, request: Message, version: int) -> Any:
         """Send a request to this node's dispatcher and return the response, after the throttle time of the user.
 
-        Error codes in the response are not checked.
+        Error codes in the response are not checked. A cancellation is raised once the handler has ended
+        (`_run_uncancelled`): the request may have been executed.
 
         Raises:
             WireError: the request cannot be encoded.
-            Disconnected: the call was cancelled while the request waited.
         """
         key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
         frame = memoryview(bytearray(encode_request(key, version, 0, CLIENT_ID, request)))[4:]

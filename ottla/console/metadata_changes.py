@@ -40,7 +40,9 @@ class MetadataChanges:
         self._is_first = True
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Store texts of the changes in ``delta``, at most `MAX_LISTED`; called after each change of the image.
+        """Store texts of the changes in ``delta``; called after each change of the image.
+
+        After `MAX_LISTED` of them, a text states that there are further ones, and these are left out.
 
         The first call is ignored: its delta contains the whole image.
         """

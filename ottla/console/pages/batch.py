@@ -59,7 +59,7 @@ async def _find_batch(page: PageRequest, topic: str, number: int, offset: int) -
     """Return the batch that contains an offset, or the first one behind it, and its header.
 
     Raises:
-        InvalidInput: there is none. ProtocolError: the session is not authorized.
+        InvalidInput: there is none, or the user is throttled. ProtocolError: the session is not authorized.
     """
     scan = RecordScan(page.node.local.env, page.client, topic, [], RecordCriteria())
     raw = await scan.fetch(ScanRange(number, offset, offset + 1))

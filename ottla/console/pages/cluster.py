@@ -14,7 +14,11 @@ from ottla.wire.messages.metadata import MetadataResponsePartition
 
 
 def describe_quorum(quorum: DescribeQuorumResponsePartitionData) -> list[dict[str, Any]]:
-    """Return a row for each voter and observer of the quorum, with its lag in records behind the leader."""
+    """Return a row for each voter and observer of the quorum, with its lag in records behind the leader.
+
+    Keys: ``node``, ``role`` (``leader``, ``voter``, ``observer``), ``end`` (log end offset), ``lag``, and ``caught_up``
+    (ms since 1970; -1 if unknown). Without a leader among the voters the lag is that behind the high watermark.
+    """
     leader = next((each for each in quorum.current_voters if each.replica_id == quorum.leader_id), None)
     end = quorum.high_watermark if leader is None else leader.log_end_offset
     return [
@@ -62,6 +66,9 @@ def _find_partitions(page: PageRequest, state: ClusterState) -> Job[list[tuple[s
 
 async def describe_replicas(page: PageRequest, state: ClusterState) -> dict[str, Any]:
     """Return the replica table: a row for each partition that the query selects, a column for each broker.
+
+    Keys: ``brokers`` (ids, sorted), ``rows`` and ``paging`` of one page, and the query as ``q`` and ``problems``. The
+    ``states`` of a row are those of `replica_state`, in the order of ``brokers``.
 
     Raises:
         InvalidInput: a number in the query is malformed.

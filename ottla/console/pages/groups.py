@@ -47,7 +47,10 @@ _DESCRIBERS: tuple[tuple[str, Any], ...] = (
 class DescribedGroup(NamedTuple):
     """Group as described by its coordinator: ``coordinator`` is its node id, ``channel`` a connection to it.
 
-    ``epoch`` is the group epoch; None for a classic group. ``assignor`` is empty for types that have none.
+    ``epoch`` is the group epoch; None for a classic group. ``assignor`` is empty for types that have none. Keys of
+    ``members``: ``id``, ``instance`` (empty for a dynamic member), ``client``, ``host``, ``epoch`` (None in a classic
+    group), ``assignment`` (partitions by topic; in a streams group active tasks by subtopology), and ``is_settled``
+    (False if a member of a consumer group has not reached its target assignment).
     """
 
     id: str

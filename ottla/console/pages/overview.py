@@ -73,7 +73,11 @@ async def fetch_cluster_state(page: PageRequest) -> ClusterState:
 
 
 def describe_nodes(state: ClusterState) -> Job[list[dict[str, Any]]]:
-    """Return a row for each broker, voter and observer, sorted by node id, as a job."""
+    """Return a row for each broker, voter and observer, sorted by node id, as a job.
+
+    Keys: ``node``, ``address``, ``rack``, ``broker`` (``alive``, ``fenced``), ``quorum`` (``leader``, ``voter``,
+    ``observer``), and the numbers of partitions ``leads`` and ``replicas``. A text is empty if it is not known.
+    """
     quorum = state.quorum
     brokers = {b.broker_id: b for b in state.cluster.brokers}
     voters = {} if quorum is None else {v.replica_id: v for v in quorum.current_voters}

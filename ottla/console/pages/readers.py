@@ -20,8 +20,9 @@ MAX_READERS = 10_000
 def _list_positions(sessions: FetchSessionCache, wanted: str, now_ms: float) -> Job[list[dict[str, Any]]]:
     """Return a row for each partition in the fetch sessions of consumers, at most `MAX_READERS`, as a job.
 
+    Keys: ``client``, ``topic``, ``partition``, ``position`` (fetch offset), and ``idle_ms`` (since the last request).
     ``wanted``: text in lower case that the client id or the topic must contain; empty for all. Sessions of followers
-    are left out. ``now_ms``: monotonic time, for the column ``idle_ms``.
+    are left out. ``now_ms``: monotonic time.
     """
     rows: list[dict[str, Any]] = []
     for session in list(sessions):

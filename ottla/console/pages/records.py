@@ -106,7 +106,11 @@ def _skip_to_cursor(page: PageRequest, ranges: list[ScanRange]) -> list[ScanRang
 
 
 def describe_record(topic: str, found: MatchingRecord, schemas: TopicSchemas) -> Job[dict[str, Any]]:
-    """Return a record's row in a list of records: position, timestamp, and shortened texts of its fields, as a job."""
+    """Return a record's row in a list of records: position, timestamp, and shortened texts of its fields, as a job.
+
+    Keys: ``partition``, ``offset``, ``timestamp`` (ms since 1970), ``key``, ``value``, ``key_note`` and ``value_note``
+    (as `_describe_part`), ``headers`` (texts), ``is_transactional``, and ``address`` (URL of the record's page).
+    """
     record = found.record
     headers = [f"{name}: {format_bytes(value, 100)}" for name, value in record.headers[:_MAX_HEADERS]]
     if len(record.headers) > _MAX_HEADERS:
@@ -284,8 +288,9 @@ async def get_record(page: PageRequest) -> View:
 def _describe_whole_part(schemas: TopicSchemas, part: str, raw: bytes | None) -> Job[dict[str, Any]]:
     """Return the values of a key or value for the page of its record, as a job: text and hex dump.
 
-    The text is the value decoded by its schema; without a schema, indented JSON or the bytes as text; hex digits if the
-    schema does not describe it.
+    Keys: ``name``, ``size`` in bytes (None for null), ``hex``, ``text``, ``schema`` (name, empty without one) and
+    ``problem`` (why the schema does not describe the value, or empty). The text is the value decoded by its schema;
+    without a schema, indented JSON or the bytes as text; with a problem, the hex dump.
     """
     out = {"name": part.capitalize(), "size": None if raw is None else len(raw), "hex": format_hex(raw)}
     decoded = yield from schemas.decode(part, raw)

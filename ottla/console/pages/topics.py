@@ -55,16 +55,20 @@ async def fetch_log_sizes(page: PageRequest, partitions: Mapping[str, Sequence[i
 
 
 async def fetch_offsets(page: PageRequest, topic: str, numbers: Sequence[int], timestamp: int) -> dict[int, int]:
-    """Return the offset of each partition for a timestamp; partitions without a response are left out.
+    """Return the offset of each partition for a timestamp; -1 if no record is that recent.
 
-    ``timestamp`` is `EARLIEST`, `LATEST`, or milliseconds since 1970.
+    ``timestamp`` is `EARLIEST`, `LATEST`, or milliseconds since 1970. Partitions without a leader or with an error are
+    left out. The client must have requested the metadata of the topic before.
     """
     found = await list_offsets(page.client, [(topic, number) for number in numbers], timestamp)
     return {number: offset for (_, number), offset in found.items()}
 
 
 async def get_topics(page: PageRequest) -> View:
-    """Return the page with the list of topics whose name contains the query ``q``."""
+    """Return the page with the list of topics whose name contains the query ``q``.
+
+    Internal topics are in it only with ``internal=1``. Sizes are those of the replicas on this node.
+    """
     wanted = page.fields.get("q", "").strip().lower()
     shows_internal = page.fields.get("internal") == "1"
     every = [topic for topic in (await page.client.metadata(None)).topics if topic.error_code == ErrorCode.NONE]
@@ -131,7 +135,9 @@ def _difference(start: int | None, end: int | None) -> int | None:
 async def fetch_settings(page: PageRequest, topic: str) -> tuple[list[dict[str, Any]], str]:
     """Return a row for each configuration of a topic, sorted by name, and an error message.
 
-    Either the list or the message is empty. Sensitive values are replaced by ``(hidden)``.
+    The message is empty unless the request was refused; then there are no rows. Keys: ``name``, ``value`` (None if it
+    is null; a sensitive one is ``(hidden)``), ``source`` (a name of `SOURCES`), ``is_own`` (set for the topic itself),
+    and ``documentation``.
     """
     resource = dcf.DescribeConfigsResource(RESOURCE_TOPIC, topic, None)
     request = dcf.DescribeConfigsRequest([resource], include_synonyms=True, include_documentation=True)
