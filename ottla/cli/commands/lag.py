@@ -59,8 +59,9 @@ async def _group_ids(client: ClusterClient, options: argparse.Namespace) -> list
 async def _partition_rows(client: ClusterClient, group_id: str, *, is_named: bool) -> list[dict[str, Any]]:
     """Return an output row for each partition of a group: committed offset, end offset, lag in records, and owner.
 
-    ``is_named``: the command line names the group. Otherwise the group is from a list and may have been deleted
-    meanwhile; it has no rows then.
+    Keys: ``group``, ``topic``, ``partition``, ``position`` (in a share group the start offset), ``end``, ``lag`` and
+    ``member`` (None in a share group), each as in `describe_offsets`. ``is_named``: the command line names the group.
+    Otherwise the group is from a list and may have been deleted meanwhile; it has no rows then.
 
     Raises:
         CommandFailed: a named group does not exist.
@@ -87,7 +88,8 @@ async def _partition_rows(client: ClusterClient, group_id: str, *, is_named: boo
 def sum_by_topic(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each group and topic: number of its partitions, and sum and maximum of their lags in records.
 
-    Partitions with unknown lag are not summed; sum and maximum are None if no lag is known.
+    Keys: ``group``, ``topic``, ``partitions``, ``lag`` (the sum) and ``largest``. Partitions with unknown lag are not
+    summed; sum and maximum are None if no lag is known.
     """
     lags: dict[tuple[str, str], list[int | None]] = {}
     for row in rows:

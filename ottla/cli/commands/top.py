@@ -86,7 +86,8 @@ def _rate(before: Scrape, after: Scrape, name: str, labels: Mapping[str, str]) -
 def topic_rates(before: Scrape, after: Scrape) -> list[dict[str, Any]]:
     """Return a row for each topic with records, bytes and fetches per second, those with most bytes first.
 
-    ``before``, ``after``: the two scrapes between which the rates are computed.
+    Keys: ``topic``, ``records_in/s``, ``bytes_in/s``, ``bytes_out/s`` and ``fetches/s``. ``before``, ``after``: the two
+    scrapes between which the rates are computed.
     """
     names = {labels[0][1] for name, labels in after.samples if name == f"{_TOPICS}messagesin_total" and labels}
     rows = [
@@ -105,7 +106,9 @@ def topic_rates(before: Scrape, after: Scrape) -> list[dict[str, Any]]:
 def request_rates(before: Scrape, after: Scrape) -> list[dict[str, Any]]:
     """Return a row for each API: requests and errors per second, and median and p99 of the total time in milliseconds.
 
-    The rates are those between the two scrapes. The times are those of the second, None if the nodes have none.
+    Keys: ``request``, ``requests/s``, ``errors/s``, ``median_ms`` and ``p99_ms``; those with most requests come first.
+    The rates are those between the two scrapes. The times are those of the second, the maximum of the nodes, and None
+    if the nodes have none.
     """
     names = {labels[0][1] for name, labels in after.samples if name == f"{_REQUESTS}requests_total" and labels}
 

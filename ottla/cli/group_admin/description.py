@@ -124,7 +124,8 @@ async def describe_group_of_type(client: ClusterClient, group_id: str, group_typ
 def summarize_group(seen: GroupDescription) -> dict[str, Any]:
     """Return the output row of a group: type, state, epochs, assignor, and node id of the coordinator.
 
-    The epochs are None for a classic group, the assignor is None if there is none.
+    Keys: ``group``, ``type``, ``state``, ``epoch``, ``target_epoch`` (of the target assignment), ``assignor`` and
+    ``coordinator``. The epochs are None for a classic group, the assignor is None if there is none.
     """
     row = seen.response
     return {
@@ -185,7 +186,13 @@ def _member(seen: GroupDescription, m: Any) -> dict[str, Any]:
 
 
 def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
-    """Return an output row for each member of a group, sorted by member id; its columns depend on the group's type."""
+    """Return an output row for each member of a group, sorted by member id; its columns depend on the group's type.
+
+    Keys: ``member``, ``client`` and ``host``; ``instance`` (not share; None for a dynamic member); ``epoch`` (not
+    classic); ``assignment`` (not streams; None if that of a classic member is not a consumer's). A consumer group adds
+    ``protocol`` and ``target``; a streams group ``process``, ``topology_epoch``, and the tasks ``active``, ``standby``,
+    ``warmup`` and ``target_active`` to ``target_warmup``.
+    """
     return [_member(seen, member) for member in sorted(seen.response.members, key=lambda x: str(x.member_id))]
 
 
@@ -195,7 +202,8 @@ def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
 def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
     """Return a row for each subtopology of a streams group: its source, sink, repartition and changelog topics.
 
-    There are none if the group has no topology.
+    Keys: ``subtopology``, ``reads``, ``writes``, ``repartition`` and ``changelogs``; all but the first are lists of
+    topic names. There are no rows if the group has no topology.
     """
     topology = seen.response.topology
     return [
@@ -235,8 +243,9 @@ def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
 async def describe_offsets(client: ClusterClient, seen: GroupDescription) -> list[dict[str, Any]]:
     """Return an output row for each partition that has a committed offset or an owner, with its lag in records.
 
-    Without a committed offset the lag is None, but in a streams group counted from the start of the log. For a share
-    group there is a row with the start offset for each share partition instead.
+    Keys: ``topic``, ``partition``, ``position`` (committed offset), ``end``, ``lag`` and ``member`` (owner), the last
+    four None if there is none or it is not known. Without a committed offset the lag is None, but in a streams group
+    counted from the start of the log. For a share group the rows are those of `describe_share_offsets`.
 
     Raises:
         CommandFailed: the coordinator refused a request.

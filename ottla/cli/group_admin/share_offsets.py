@@ -68,8 +68,9 @@ async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
 async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
     """Return an output row for each share partition: start offset, end offset, ``lag`` and ``done``.
 
-    ``lag`` counts the records after the start offset that are neither acknowledged nor archived, ``done`` those that
-    are one of these. Each value is None if unknown.
+    Keys: ``topic``, ``partition``, ``start``, ``end``, ``lag`` and ``done``. ``lag`` counts the records from the start
+    offset on that are neither acknowledged nor archived, ``done`` those that are one of these. Each of these four is
+    None if unknown.
 
     Raises:
         CommandFailed: an error of the group or a partition.
@@ -100,7 +101,8 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
 async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
     """Return an output row for each batch after the start offset whose delivery state the share coordinator stores.
 
-    A row has the first and last offset of the batch, its state, and the number of deliveries.
+    Keys: ``topic``, ``partition``, ``first`` and ``last`` offset of the batch, ``state`` (a name of `STATES`, or the
+    number of another one), and ``deliveries``. Rows are sorted by topic, partition and offset.
 
     Raises:
         CommandFailed: an error of the group or a partition.
