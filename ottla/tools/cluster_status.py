@@ -19,6 +19,10 @@ def build_status_table(
 ) -> list[Row]:
     """Return a row for each broker, voter and observer, sorted by node id, from the responses of a broker.
 
+    Keys: ``node``, ``address``, ``rack``, ``broker`` (``alive``, ``fenced``), ``quorum`` (``leader``, ``voter``,
+    ``observer``), ``metadata lag`` (records behind the leader), and the numbers of partitions ``leads``, ``replicas``
+    and ``not in sync``. A value that is not known is ``-``.
+
     Args:
         cluster: response to DescribeCluster, with fenced brokers.
         topics: response to Metadata for all topics.
