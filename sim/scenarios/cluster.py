@@ -241,7 +241,7 @@ class ClusterScenario(SimulationScenario):
     # ------------------------------------------------------------------ the run
 
     async def run(self) -> None:
-        """Run with faults, then the stable phase, then verify."""
+        """Run with faults, then the stable phase, in some runs with an isolated node, then verify."""
         simulation = self.simulation
         disturber = FaultInjector(simulation, self.fault_plan, list(self.numbers))
         async with trio.open_nursery() as everything:

@@ -43,7 +43,7 @@ class CoordinatorCrash(NamedTuple):
     step: TransactionStep
     seed: int
     held_up_s: float
-    """Time from the kill until the transaction had ended and every partition was stable."""
+    """Time from the kill until every partition was stable; about `STABLE_TIMEOUT_S` if it was not (``lso-stuck``)."""
     alone: bool
     """True if the producer was killed as well."""
     violations: list[tuple[str, str]]

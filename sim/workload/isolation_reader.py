@@ -136,7 +136,7 @@ class IsolationReader(SimClient):
         return seen
 
     async def read_to_end(self, partition: int, within_s: float) -> list[tuple[int, int]]:
-        """Read a partition to its end, and return offsets and values of the records.
+        """Read a partition to its end, and return offsets and values of the records, without those of a wrong checksum.
 
         The end is reached when the last stable offset equals the high watermark, or has not moved for ``within_s``
         simulated seconds; the history has both offsets of each response, from which ``lso-stuck`` is found.
