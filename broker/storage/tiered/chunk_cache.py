@@ -107,7 +107,10 @@ class CachedRemoteStorage:
     # ------------------------------------------------------------------ RemoteStorage
 
     def copy_segment(self, metadata: RemoteLogSegmentMetadata, files: SegmentFiles) -> bytes | None:
-        """Store a segment and return its custom metadata; its records are cached only when they are read."""
+        """Store a segment and return its custom metadata, None if the store has none for it.
+
+        Its records are cached only when they are read.
+        """
         return self.store.copy_segment(metadata, files)
 
     def fetch_segment(
@@ -190,7 +193,10 @@ class CachedRemoteStorage:
         return slices
 
     def drop_damaged(self, held: HeldChunks) -> bool:
-        """Verify chunks of a read again, whose records are malformed; drop the damaged ones and return if any was."""
+        """Verify chunks of a read again, whose records are malformed; drop the damaged ones; return True if any was.
+
+        False also if the process lacks the descriptors to verify them all; damaged ones may have been dropped then.
+        """
         with suppress(OSError):  # no descriptors
             return sum(map(self._files.is_damaged, held)) > 0
         return False

@@ -244,9 +244,9 @@ class RemoteLogReader:
     ) -> TimestampAndOffset | None:
         """Return the first record by offset, in the remote segments, with a timestamp of at least ``timestamp_ms``.
 
-        None if the local segments must be searched: they begin at or below the segment that would be searched, or no
-        remote segment of the log's leader epochs has such a timestamp. ``decompressions`` limits concurrent
-        decompressions.
+        None if the local segments must be searched: they begin at or below the segment that would be searched, no
+        remote segment of the log's leader epochs has such a timestamp, or the first that has one has it only below the
+        log start offset. ``decompressions`` limits concurrent decompressions.
 
         Raises:
             ProtocolError: REPLICA_NOT_AVAILABLE: the metadata is not loaded.

@@ -40,8 +40,9 @@ class RemoteRead(Generic[T]):
         """Purgatory key that is completed at the end of the read."""
         self.is_done = False
         self.result: T | None = None
+        """Result of a read that is done; None after an error, and if the read was abandoned."""
         self.error = ErrorCode.NONE
-        """Error of the partition in the response, once the read is done."""
+        """Error of the partition in the response, once the read is done; NONE if it was abandoned."""
         self.scope = trio.CancelScope()
 
 

@@ -53,7 +53,7 @@ class RemotePartitionGauges:
         self.delete_lag_bytes = self.delete_lag_segments = 0
         """Remote segments that are to be deleted."""
         self.metadata_count = self.size_bytes = 0
-        """Remote segments that are known, and the size of those that are copied."""
+        """Remote segments that are known, and the bytes of those whose copy has ended, also while they are deleted."""
 
     def add(self, other: RemotePartitionGauges) -> None:
         """Add the gauges of another partition to these."""
