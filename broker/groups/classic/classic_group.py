@@ -96,7 +96,11 @@ class ClassicGroupMember:
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """Soft state of a classic group: state, generation, members, and member ids that were assigned but not used yet."""
+    """Soft state of a classic group: state, generation, members, and member ids that were assigned but not used yet.
+
+    ``leader`` is None without members, ``protocol`` before an assignor is selected, and ``protocol_type`` before the
+    first member, such as in a simple group, which has only committed offsets.
+    """
 
     id: str
     state: ClassicGroupState = ClassicGroupState.EMPTY

@@ -40,7 +40,11 @@ class ConsumerMemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMember(ModernGroupMember):
-    """Member of a consumer group; ``classic_metadata`` is None unless it uses the classic protocol."""
+    """Member of a consumer group; ``classic_metadata`` is None unless it uses the classic protocol.
+
+    ``instance_id`` is None for a dynamic member, ``assignor`` for one that prefers none; ``rebalance_timeout_ms`` is -1
+    before it is known. ``subscribed_regex`` is None or empty without a regular expression.
+    """
 
     state: ConsumerMemberState = ConsumerMemberState.STABLE
     instance_id: str | None = None

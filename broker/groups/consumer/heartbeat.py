@@ -149,7 +149,8 @@ class _ConsumerHeartbeat:
     def run(self) -> None:
         """Update the member by its request, then the group; create or convert the group for a joining member.
 
-        Records, timers and the filled-in response are added to the effects.
+        Records, timers and the filled-in response are added to the effects, or are left to their continuation: for a
+        classic group with members, many topic names, and a target assignment that takes long.
 
         Raises:
             ProtocolError: error of the response, such as GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.

@@ -79,7 +79,9 @@ class _ShareHeartbeat:
         self._fx = fx
 
     def run(self) -> None:
-        """Update the member by its request, then the group; add records, timers and the response to the effects.
+        """Update the member by its request, then the group, or remove the member if it leaves.
+
+        Records, timers and the result are added to the effects, or by their continuation in a large group.
 
         Raises:
             ProtocolError: error of the response.
