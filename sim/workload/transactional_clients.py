@@ -226,8 +226,9 @@ class TransactionalClient(SimClient):
     ) -> OperationOutcome:
         """Run one transaction and return its outcome: OK if committed, FAIL if aborted, INFO if unknown.
 
-        If ``body`` fails, or takes longer than `RETRY_TIMEOUT_S`, the transaction is aborted. After that and after
-        fencing, `producer_id` is -1, and `init` must be called again.
+        If ``body`` raises TransactionBroken, or takes longer than `RETRY_TIMEOUT_S`, the transaction is aborted. If it
+        raises ProducerFenced, the outcome is FAIL without a further request. After all of these, and if the end is
+        refused, `producer_id` is -1, and `init` must be called again.
 
         Args:
             body: Writes the records of the transaction.
