@@ -143,6 +143,8 @@ async def _elect_in(
 ) -> list[dict[str, Any]]:
     """Send ElectLeaders and return an output row for each partition; those that needed no election are left out.
 
+    Keys: ``topic``, ``partition`` and ``result`` (`_election_result`).
+
     Args:
         client: client of the cluster.
         kind: election type: 0 preferred, 1 unclean.

@@ -132,7 +132,8 @@ def _plan_table(
 ) -> list[dict[str, Any]]:
     """Return the rows of ``--dry-run``: ``moves``, then stop, removal of votes, unregistration of ``leaving`` nodes.
 
-    The votes are removed before the stop if `must_remove_votes_first`.
+    Keys: ``step``, ``what`` (``TOPIC:PARTITION`` or ``node ID``), ``from`` and ``to`` (replicas; ``-`` for a node). The
+    votes are removed before the stop if `must_remove_votes_first`.
     """
     rows: list[dict[str, Any]] = [
         {
