@@ -130,7 +130,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ join
 
     def join(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Handle a JoinGroup request: reply with an error or the current generation, or hold it for the next one."""
+        """Reply to a JoinGroup with an error or the generation, hold it for the next, or first create the group."""
         fx = GroupEffects()
         request: join_group.JoinGroupRequest = call.request
         try:
@@ -378,7 +378,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ timers
 
     def on_timer(self, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-        """Handle an expired timer: end a group's ``join`` or ``sync`` phase, or remove the member of a ``session``."""
+        """End the ``join`` or ``sync`` phase of a timer, or remove its ``session`` member; if it waits, only if new."""
         fx = GroupEffects()
         group = self.groups.get(key[1])
         if key[0] == "session":
