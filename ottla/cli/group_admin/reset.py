@@ -282,7 +282,8 @@ async def plan_reset(
     """Compute new offsets of a group, and commit them if ``--execute`` is set.
 
     Returns:
-        An output row for each partition with its present offset, None without one, and its new offset.
+        An output row for each partition that is reset, with the keys ``group``, ``topic``, ``partition``, ``position``
+        (present offset, None without one) and ``new``.
 
     Raises:
         CommandFailed: the group has members, the target is invalid, or the coordinator refused an offset; those of
