@@ -70,7 +70,7 @@ async def fetch_cluster_status(client: ClusterClient) -> tuple[list[Row], int, s
 
     Returns:
         The rows of `build_status_table`, error code 0 and None; or on an error response no rows, its error code and its
-        message.
+        message, which is None if it has none.
     """
     channel = await client.bootstrap_channel()
     cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))

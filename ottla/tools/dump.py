@@ -212,6 +212,10 @@ def _dump_producer_snapshot(disk: Disk, path: str) -> Iterator[Row]:
 def dump_file(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
     """Yield the rows of a file, whose format its name determines; with ``deep`` also those of records.
 
+    The key ``kind`` names the type of a row, on which its other keys depend: ``batch``, ``record``, ``damage``,
+    ``index``, ``timeindex``, ``aborted``, ``producer``, or the name of another file. Bytes at the end of a segment that
+    are no batch are a row of kind ``damage``, not an exception.
+
     Raises:
         CorruptFile, WireError: the file is damaged.
         ValueError: the name is not that of a file of a data directory.
