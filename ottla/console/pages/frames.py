@@ -146,7 +146,9 @@ def _find_capture(page: PageRequest) -> FrameCapture:
 def _describe_frames(exchange: CapturedExchange) -> Job[list[dict[str, object]]]:
     """Return fields and hex dump of the request and the response of an exchange, as a job.
 
-    The fields of both are numbered consecutively. A frame that was not captured has a ``problem`` that states why.
+    Keys: ``name``, ``size`` in bytes (None for a response that does not exist yet), ``fields``, ``rows`` (hex dump) and
+    ``problem``, which is empty if all is shown. The fields of both are numbered consecutively. A frame that was not
+    captured has a ``problem`` that states why.
     """
     out: list[dict[str, object]] = []
     first = 0
