@@ -17,7 +17,7 @@ main(["serve", "--data-dir", sys.argv[1], "--listen", "127.0.0.1:0"])
 for name, module in sorted(sys.modules.items()):
     print(name, getattr(module, "__file__", None) or "-")
 """
-MOST_MODULES = 201
+MOST_MODULES = 202
 """Limit without packages, which have modules of one line."""
 MOST_CODE_CHARS = 1_365_000
 """Each kilobyte of code is about three of memory. Comments and attribute descriptions take none."""
