@@ -6,8 +6,10 @@ remain for `FULL_COLLECTION_AFTER` collections of the younger generations, howev
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
+from contextlib import suppress
 
 from ottla.env.env import Env
 
@@ -30,6 +32,15 @@ def freeze_garbage_collector() -> None:
     """
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_AFTER)
+
+
+def release_free_memory() -> None:
+    """Return the free memory of the C heap to the system with glibc's ``malloc_trim``; nothing with another C library.
+
+    Importing the modules of a node leaves about half a megabyte free between objects. Takes about 1 ms.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 async def collect_as_memory_grows(env: Env) -> None:

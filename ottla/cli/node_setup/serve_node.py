@@ -28,7 +28,11 @@ from ottla.controller.storage_formatter import StorageFormatError
 from ottla.env.hosts import format_address
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.directory.log_directory import LogDirectoryInUse
-from ottla.runtime.garbage_collection import collect_as_memory_grows, freeze_garbage_collector
+from ottla.runtime.garbage_collection import (
+    collect_as_memory_grows,
+    freeze_garbage_collector,
+    release_free_memory,
+)
 from ottla.runtime.module_cache import cache_modules
 from ottla.runtime.real_env import RealEnv
 from ottla.wire.errors import WireError
@@ -138,6 +142,7 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
             on_ready(config, running.port)
         trio.lowlevel.spawn_system_task(cache_modules)
         gc.collect()
+        release_free_memory()
 
     async def watch() -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

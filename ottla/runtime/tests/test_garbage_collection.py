@@ -49,3 +49,15 @@ def test_full_collection_follows_growth_of_the_resident_memory(monkeypatch: pyte
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     assert collections == [14, 9]
+
+
+def test_release_free_memory_calls_malloc_trim_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(garbage_collection.ctypes, "CDLL", lambda name: SimpleNamespace(malloc_trim=calls.append))
+    garbage_collection.release_free_memory()
+    assert calls == [0]
+
+
+def test_release_free_memory_without_malloc_trim_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage_collection.ctypes, "CDLL", lambda name: SimpleNamespace())
+    garbage_collection.release_free_memory()
