@@ -1,4 +1,7 @@
-"""Observers of requests and responses: request metrics, and the checks of tests and the simulator."""
+"""Interface of observers of requests and responses, and their combination to one.
+
+Observers themselves are elsewhere: request metrics, and the checks of tests and the simulator.
+"""
 
 from __future__ import annotations
 

@@ -115,7 +115,10 @@ class ClientQuotaManager(QuotaTable[Rate]):
         return 0.0 if counter is None else counter.measure(self._env.monotonic_ms())[0]
 
     def record_no_throttle(self, client: QuotaClient, client_id: str, value: float) -> None:
-        """Record a value without throttling, if the client has a quota; a negative value removes a recorded one."""
+        """Record bytes or percent of time without throttling, if there is a quota; a negative value takes one back.
+
+        The quota is that of the principal of ``client`` and of ``client_id``, the client id of the request.
+        """
         bound, now_ms = self.binding(client.principal, client_id), self._env.monotonic_ms()
         if bound.limit != UNLIMITED:
             self.counter(bound.counter_key, now_ms).record(value, now_ms)

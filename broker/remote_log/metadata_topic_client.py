@@ -44,7 +44,7 @@ MetadataRecord = tuple[int, bytes | None]
 
 
 class MetadataBatches(NamedTuple):
-    """Records of a metadata partition, the offset after them, and the error code of the partition."""
+    """Records of a metadata partition, and the next offset to read; with an error code none, and the same offset."""
 
     records: list[MetadataRecord]
     next_offset: int

@@ -455,10 +455,11 @@ class HostedPartition:
         """Append batches of the leader; return True if a flush must precede the next fetch (``flush.messages``).
 
         The high watermark is not changed. An empty log may be restarted at the leader's first batch, if its end is
-        within that batch.
+        within that batch. ``now_ms``: wall clock.
 
         Raises:
-            ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
+            ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, nothing was appended; OSError: the disk failed, batches
+                before the failed one are in the log.
         """
         assert type(self.state) is FollowerState, self.log.describe()
         log = self.log

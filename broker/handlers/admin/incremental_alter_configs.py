@@ -1,8 +1,8 @@
-"""IncrementalAlterConfigs (44), v0-1, on a broker: changes of log levels, and validation of settings.
+"""IncrementalAlterConfigs (44), v0-1: log levels of a broker or a controller; a broker forwards other changes.
 
 Behaviour: a resource of type BROKER_LOGGER must name this node; all of its changes are applied, or none; they are not
-stored. Its result follows those of the controller in the response. Log levels of a controller require CLUSTER_ACTION on
-the cluster, those of a broker ALTER_CONFIGS.
+stored. Results of BROKER_LOGGER resources come last in the response, after those of the controller. Log levels of a
+controller require CLUSTER_ACTION on the cluster, those of a broker ALTER_CONFIGS.
 
 Source: ``ConfigAdminManager.preprocess``, ``ControllerApis.handleIncrementalAlterConfigs`` (apache/kafka 4.3.1).
 From KIP-339; loggers: KIP-412.

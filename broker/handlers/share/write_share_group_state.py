@@ -25,9 +25,9 @@ from ottla.wire.messages import write_share_group_state as wire
 
 
 def _limit_batches(part: wire.PartitionData) -> Job[None]:
-    """Replace the state batches of a partition by those of the share coordinator, as a job.
+    """Convert the state batches of a partition, in place, to the class of the share coordinator, as a job.
 
-    At most one batch above the coordinator's limit is kept, by which the coordinator rejects the partition.
+    Only `MAX_WRITTEN_SHARE_BATCHES` and one more are kept; for that one the coordinator rejects the partition.
     """
     some = islice(part.state_batches, MAX_WRITTEN_SHARE_BATCHES + 1)
     made: list[Any] = yield from collect_job(

@@ -128,7 +128,8 @@ class RemotePartitionMetadataStore:
     def unassign(self, key: TopicIdPartition) -> None:
         """Stop tracking a partition and drop its remote segments; tasks that wait for its `progress` are woken.
 
-        Tasks that wait until it is `ready` are not.
+        Tasks that wait until it is `ready` are not, not even by a later `assign`: they must be cancelled. No effect if
+        it is not tracked.
         """
         assigned = self._assigned.pop(key, None)
         if assigned is None:
