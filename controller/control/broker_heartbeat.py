@@ -136,7 +136,9 @@ def _transition(
 ) -> Job[list[Message]]:
     """Return the records of a change of a broker's control state to ``state``, in Kafka's order (R-286), as a job.
 
-    UNFENCED lets the broker lead leaderless partitions; any other state removes it from all ISRs.
+    UNFENCED lets the broker lead leaderless partitions. Any other state removes it from all ISRs, except as the last
+    member if ELRs are disabled and no unclean election replaces it; partitions that it leads get another leader, or
+    none. ``static``: settings of this node's configuration.
     """
     broker_id, epoch = broker.broker_id, broker.broker_epoch
     if state is BrokerControlState.UNFENCED:
@@ -165,8 +167,9 @@ def _offline_directory_records(
 ) -> Job[list[Message]]:
     """Return the records for a broker's newly offline directories, as a job; empty if there is none (R-290).
 
-    The broker leaves the ISR of the partitions there, which get another leader, or none. ``static``: settings of this
-    node's configuration.
+    The broker leaves the ISR of the partitions there, except as the last member if ELRs are disabled and no unclean
+    election replaces it; those that it leads get another leader, or none. ``static``: settings of this node's
+    configuration.
     """
     gone = {d for d in broker.log_dirs if d in offline_dirs}
     if not gone:
@@ -182,7 +185,8 @@ def _offline_directory_records(
 def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]) -> ControllerResultSteps:
     """Return the records that fence a broker, as a job; the response is None (R-276).
 
-    The broker leaves all ISRs; partitions that it leads get another leader, or none.
+    The broker leaves all ISRs, except as the last member if ELRs are disabled and no unclean election replaces it;
+    partitions that it leads get another leader, or none.
     """
     records = yield from _transition(image, static, image.brokers[broker_id], BrokerControlState.FENCED)
     return ControllerResult(None, records)

@@ -66,7 +66,8 @@ def leader_and_isr_updates(
 ) -> Job[list[Message]]:
     """Return a PartitionChangeRecord for each affected partition that changes, as a job; the image is not changed.
 
-    A broker id of -1 stands for no broker.
+    A broker id of -1 stands for no broker. If ELRs are disabled, the last member of an ISR stays in it, unless an
+    unclean election replaces it.
 
     Args:
         image: Current metadata.

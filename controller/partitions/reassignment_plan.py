@@ -188,9 +188,10 @@ def _unload_full_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total:
 
 
 def _fill_empty_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Return a partition's replicas, some moved to brokers below the average number of replicas, rounded down.
+    """Return a partition's replicas, some moved from brokers above the average number of replicas to brokers below it.
 
-    ``total``: number of all replicas. ``brokers`` is updated.
+    The average is ``total``, the number of all replicas, by that of brokers, rounded down. The first replica may move
+    too; the replicas stay in at least as many racks. ``brokers`` is updated.
     """
     least = total // len(brokers.racks) if brokers.racks else 0
     return _shift(brokers, replicas, least, least)

@@ -250,9 +250,10 @@ def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
 
 
 def transition_to_resigned(raft: RaftState) -> None:
-    """Resign the leadership and send EndQuorumEpoch to the other voters; no effect if this node is not the leader.
+    """Resign the leadership; no effect if this node is not the leader.
 
-    Preferred successors are in descending order of their end offsets (R-210, R-215).
+    Nothing is sent here: in the new state `request_for_voter` returns EndQuorumEpoch for each other voter, with the
+    preferred successors in descending order of their end offsets (R-210, R-215).
     """
     if isinstance(raft.state, RaftLeaderState):
         raft.transition_to(
