@@ -693,7 +693,7 @@ class PartitionLog:
     def flush(self, more: Iterable[str] = ()) -> None:
         """Flush all appended batches, waiting for the disk; no effect if all is durable.
 
-        ``more``: further files to sync.
+        ``more``: further files to sync with it; not synced if all is durable.
 
         Raises:
             OSError: the log directory must go offline.

@@ -72,10 +72,10 @@ class LeaderEpochFileCache:
         return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int, *, save: bool = True) -> None:
-        """Add leader epoch ``epoch`` with its start offset, if it is newer than the latest; write the file if changed.
+        """Add leader epoch ``epoch`` with its start offset, if it is newer than the latest; write unsaved changes.
 
         Entries that start at or above ``start_offset`` are removed then. With ``save`` False the file is written by the
-        next call that saves.
+        next call that saves, even if that changes nothing.
 
         Raises:
             OSError: the file could not be written; the next call with any epoch writes it again.
@@ -124,9 +124,9 @@ class LeaderEpochFileCache:
         return self.entries[at - 1][0] if at else UNDEFINED_EPOCH
 
     def truncate_from_end(self, offset: int, *, save: bool = True) -> None:
-        """Remove epochs that start at or after ``offset``, and write the file if changed.
+        """Remove epochs that start at or after ``offset``, and write unsaved changes to the file.
 
-        With ``save`` False the next change writes it.
+        With ``save`` False the file is written by the next call that saves, even if that changes nothing.
 
         Raises:
             OSError: the file could not be written.
@@ -139,7 +139,7 @@ class LeaderEpochFileCache:
             self.save()
 
     def truncate_from_start(self, offset: int) -> None:
-        """Remove epochs that end at or below ``offset``, and write the file if changed.
+        """Remove epochs that end at or below ``offset``, and write unsaved changes to the file.
 
         The epoch that contains the offset starts there afterwards.
 
