@@ -95,7 +95,7 @@ class CodecGenerator:
         return name
 
     def parameters(self) -> str:
-        """Return the parameter list of the generated functions as source text."""
+        """Return the parameters of the generated functions as source text, separated by commas, without parentheses."""
         raise AssertionError
 
     def generate_body(self, cls: type[Message]) -> None:

@@ -44,7 +44,7 @@ class DecoderGenerator(CodecGenerator):
         }
 
     def parameters(self) -> str:
-        """Return the parameter list of the generated functions as source text."""
+        """Return the parameters of the generated functions as source text, separated by commas, without parentheses."""
         return "buf, pos, end, budget" if self.sliced else "buf, pos, end"
 
     def generate_body(self, cls: type[Message]) -> None:

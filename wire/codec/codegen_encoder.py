@@ -13,7 +13,7 @@ class EncoderGenerator(CodecGenerator):
     direction = "encode"
 
     def parameters(self) -> str:
-        """Return the parameter list of the generated functions as source text."""
+        """Return the parameters of the generated functions as source text, separated by commas, without parentheses."""
         return "m, write"
 
     def generate_body(self, cls: type[Message]) -> None:

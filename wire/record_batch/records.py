@@ -1,9 +1,10 @@
 """Records of a batch: encoding, decoding, checks and look-up by timestamp.
 
-Used where single records are needed: by clients, internal topics and ListOffsets. Produce and Fetch use headers only.
+Used where single records are needed: by clients, internal topics, compaction and ListOffsets. Fetch uses headers only,
+Produce too, unless a topic's settings need more: then `ottla.log.log_validator` validates the records, not this module.
 Source: ``DefaultRecord.java``, ``MemoryRecordsBuilder.java`` (apache/kafka 4.3.1).
 
-Headers: KIP-82.
+Record headers: KIP-82.
 """
 
 from __future__ import annotations
