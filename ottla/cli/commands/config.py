@@ -159,7 +159,8 @@ async def _alter(client: ClusterClient, options: argparse.Namespace, changes: di
     ``changes``: new value of each setting; None deletes it.
 
     Raises:
-        CommandFailed: the resource or a setting is unknown, or the broker refused the change.
+        CommandFailed: the resource or a setting is unknown (as far as `_check_names` checks it), or the broker refused
+            the change.
     """
     resource, channel = await _find(client, options)
     await _check_names(client, resource, channel, changes)

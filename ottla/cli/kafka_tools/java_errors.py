@@ -93,7 +93,7 @@ def message_text(error: Exception) -> str:
 
 
 def java_text(error: Exception) -> str:
-    """Return ``toString`` of the exception that the Java tool catches: its class for an error code, and its message."""
+    """Return ``toString`` of the exception that the Java tool catches: ``class: message``; without a code its text."""
     if isinstance(error, ProtocolError):
         return f"{java_class(error.code)}: {message_text(error)}"
     return str(error)

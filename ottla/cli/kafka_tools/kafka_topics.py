@@ -164,9 +164,12 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
 async def _topics(client: ClusterClient, options: argparse.Namespace) -> list[Any]:
     """Return the Metadata rows of the topics that the options select, sorted by name.
 
+    ``--topic-id`` counts only with ``--describe``, and takes precedence over ``--topic``. Without both, all are
+    selected.
+
     Raises:
-        ToolFailed: the regular expression is invalid, or no topic matches and neither ``--if-exists`` nor ``--list`` is
-            set.
+        ToolFailed: the regular expression is invalid, or no topic matches a ``--topic`` or ``--topic-id`` and neither
+            ``--if-exists`` nor ``--list`` is set.
         ValueError: ``--topic-id`` is not the id of a topic in Kafka's base64 form.
     """
     pattern = re.sub(r"^[\"']+|[\"']+$", "", (options.topic or "").strip().replace(",", "|").replace(" ", ""))
