@@ -135,9 +135,9 @@ class Console:
     # ------------------------------------------------------------------ sessions
 
     def session_of(self, request: HttpRequest) -> Session:
-        """Return the session of a request's cookie, or a new one.
+        """Return the session of a request's cookie; one with a new id if it is malformed or its login has ended.
 
-        Without a login its principal is that of the client certificate; without both it is anonymous.
+        Only logins are stored. Without a login its principal is that of the client certificate; without both anonymous.
         """
         session = self.sessions.find(read_cookie(request.headers.get("cookie", ""), self._cookie))
         if session.is_logged_in or request.certificate_subject is None:

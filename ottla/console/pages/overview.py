@@ -58,6 +58,8 @@ def count_partitions(topics: Sequence[md.MetadataResponseTopic]) -> Job[TopicTot
 async def fetch_cluster_state(page: PageRequest) -> ClusterState:
     """Request brokers, partitions and quorum of the cluster.
 
+    Error codes are not raised: ``quorum`` is None then, other responses are left as they are.
+
     Raises:
         OSError: no response; WireError: a malformed one.
     """
