@@ -70,7 +70,7 @@ class _SettingsFile:
         return line.value if line is not None else ""
 
     def number(self, key: str) -> int:
-        """Return the value or default of a numeric setting; 0 for an invalid value, which another rule reports."""
+        """Return the value or default of a numeric setting; 0 without both, or if invalid (another rule reports it)."""
         try:
             return int(self.get(key))
         except ValueError:
