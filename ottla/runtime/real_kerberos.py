@@ -21,7 +21,8 @@ _LONGEST_CHARS = 255
 def _describe_error(error: Any) -> str:
     """Return the text of a GSS-API error in one line: the mechanism's text, or GSS-API's own if the mechanism has none.
 
-    It may contain the service name of the ticket, which the client has chosen.
+    It may contain the service name of the ticket, which the client has chosen: it is cut after 255 characters, and
+    characters that are not printable are escaped, so that it can be logged.
     """
     statuses = error.get_all_statuses(error.min_code, False) if error.min_code else []
     if not statuses or statuses[0] in _EMPTY_STATUSES:
