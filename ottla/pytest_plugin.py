@@ -165,7 +165,10 @@ def kafka_faults(kafka_broker: Broker | None) -> Iterator[Faults]:
 
 @pytest.fixture
 def kafka_clock(kafka_broker: Broker | None) -> NodeClock:
-    """Clock of the embedded broker, which stays advanced after the test; requires ``ottla.faults=true``."""
+    """Clock of the embedded broker, which stays advanced after the test; without such a broker the test is skipped.
+
+    Without ``ottla.faults=true`` it fails.
+    """
     return _with_faults(kafka_broker).clock
 
 
