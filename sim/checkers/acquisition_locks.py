@@ -3,7 +3,8 @@
 ``LockedToOne``: no other member acquires a record with a valid lock. ``HolderIsHeard``: the owner of a lock can
 acknowledge the record. ``AcceptedIsFinal``: a record whose accept was confirmed is not delivered again.
 ``share-overdelivered``: a record was delivered more often than allowed. A lock is valid on one leader of its share
-partition, in one session, for the time in the response, by that node's clock; the leader's state is read from memory.
+partition, in one session, for the lock duration that the response states (``AcquisitionLockTimeoutMs``), by that
+node's clock; the leader's state is read from memory.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Checker of delivery guarantees to clients: clients record what they send, commit and read, and it reports violations.
 
 ``lost``: an acknowledged record is missing (after a power cut only synced ones must exist). ``duplicate``: a record
-exists twice. ``disorder``: a producer's records are in another order than sent. ``hole``: offsets are not contiguous.
-``ghost``: a record was never sent. ``offset-back``: a committed offset went back.
-``OneOwnerPerPartitionPerGeneration``: two members of a group own a partition. ``StaleMemberCommit``: a member of an old
-generation committed. ``bad-crc``: bytes with an invalid checksum were served. ``out-of-order``: a producer was rejected
-without a loss. ``no-start``: the node could not start from its own data.
+exists twice. ``disorder``: a producer's records are in another order than sent. ``hole``: offsets are not contiguous,
+or, in a compacted topic, do not ascend. ``ghost``: a record was never sent, or a fetched offset never committed.
+``offset-back``: a committed offset went back. ``OneOwnerPerPartitionPerGeneration``: two members of a group own a
+partition. ``StaleMemberCommit``: a member of an old generation committed. ``bad-crc``: bytes with an invalid checksum
+were served. ``out-of-order``: a producer was rejected without a loss. ``no-start``: the node could not start from its
+own data.
 """
 
 from __future__ import annotations

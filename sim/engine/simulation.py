@@ -75,7 +75,7 @@ class Simulation:
         return found
 
     def process(self, host: str = "node") -> SimProcess:
-        """Create and return a process on a host; it runs no code yet."""
+        """Create and return a process on a host, which is created at its first use; the process runs no code yet."""
         return SimProcess(self, self.host(host))
 
     def start_soon(self, work: Callable[[], Awaitable[Any]]) -> None:

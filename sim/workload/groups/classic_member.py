@@ -78,7 +78,7 @@ class SimClassicMember(AssignedMember):
         self._joins = True
 
     async def _beat(self) -> None:
-        """Send a heartbeat, or join a new generation if one is needed; errors as `_join`."""
+        """Send a heartbeat, or join if the previous one or a new subscription requires it; errors as `_join`."""
         if self._joins:
             await self._join()
             return
