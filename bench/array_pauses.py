@@ -185,9 +185,9 @@ def measure_arrays(
 
 
 def _measure_subscriptions(start: Start) -> list[ArrayPause]:
-    """Measure and print JoinGroup of a classic member in a consumer group, with a long subscription; return the pauses.
+    """Measure and print JoinGroup of a classic member with long subscriptions of four sizes; return the pauses.
 
-    The topics are an array within the bytes of its protocol metadata.
+    The member joins a consumer group at a new node each time; the topics are an array in its protocol metadata.
     """
     pauses = []
     for letters, count in ((4, 340_000), (4, 80_000), (40, 50_000), (40, 12_000)):

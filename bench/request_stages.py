@@ -92,7 +92,10 @@ def create_partition(directory: str) -> tuple[HandlerFixture, HostedPartition]:
 
 
 def request_stages(node: HandlerFixture, replica: HostedPartition, count: int) -> dict[str, float]:
-    """Return the CPU time of each stage between the sockets (connection, request, log), in us per request, by name."""
+    """Return the CPU time of a Produce request without sockets, and of each of its stages, in us per request, by name.
+
+    Totals are of a handled and of a prepared request. Times are the least of `RUNS` runs with ``count`` requests each.
+    """
     frame = produce_frame()
 
     async def serve(repetitions: int, *, prepares: bool = True) -> None:

@@ -150,6 +150,7 @@ class HostileConnection:
 def attack(port: int, count: int, trusted: str) -> None:
     """Open ``count`` connections to ``port``, print a line, and keep them open until this process is killed.
 
+    A third sends nothing, a third an incomplete frame, a third a login in pieces; closed ones connect again.
     ``trusted``: file of trusted certificates for a listener with TLS; empty for one without.
     """
     context = client_ssl_context(trusted) if trusted else None
