@@ -193,7 +193,8 @@ def isolate_broker(run: BrokerFailureTrace, name: str) -> None:
 def trace_of(dies: Callable[[BrokerFailureTrace, str], None]) -> Callable[[], list[str]]:
     """Return a function that runs the scenario with the failure ``dies`` and returns the lines of its trace.
 
-    The scenario runs in a process with ``PYTHONHASHSEED=0``, so that the trace is always the same.
+    ``dies`` is called with the scenario and the name of the node that has to fail. The returned function must be in
+    `MAKERS`. The scenario runs in a process with ``PYTHONHASHSEED=0``, so that the trace is always the same.
     """
 
     def on_event() -> list[str]:
