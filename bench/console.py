@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import socket
 import statistics
 import tempfile
@@ -155,9 +156,9 @@ def run_rounds(
     figures: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ("off", *reversed(LIMITS))}
     names = list(figures)
     for number in range(-1, rounds):  # the first round warms up
-        for name in [*names[number % len(names) :], *names[: number % len(names)]]:  # no case always has the same turn
+        for name in random.Random(number).sample(names, len(names)):  # the disk still writes what the case before wrote
             values = figures[name]
-            node = nodes["off" if name == "off" else "console"]
+            node = nodes[name]
             with ExitStack() as stack:
                 if name == "scraped":
                     stack.enter_context(repeated_scrape(node))
@@ -182,8 +183,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as where:
         nodes = {
-            name: ConsoleBenchmarkNode(Path(where) / name, has_console=name == "console") for name in ("off", "console")
-        }
+            name: ConsoleBenchmarkNode(Path(where) / name, has_console=name != "off") for name in ("off", *LIMITS)
+        }  # a node for each case: no case deletes segments that another one has filled
         processors = sorted(os.sched_getaffinity(0))
         for node in nodes.values():
             os.sched_setaffinity(0, processors[:1])
