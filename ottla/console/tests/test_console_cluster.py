@@ -84,10 +84,20 @@ async def add_reader(running: ClusterFixture) -> None:
     client.close()
 
 
+def occupied_second_port() -> tuple[int, socket.socket]:
+    """Return a free port whose successor is occupied by the returned socket; the port after that is free, too."""
+    while True:
+        port = free_port()
+        try:
+            with socket.create_server(("127.0.0.1", port + 2)):
+                return port, socket.create_server(("127.0.0.1", port + 1))
+        except OSError:
+            continue  # used by another test
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[ClusterFixture]:
-    port = free_port()
-    occupied = socket.create_server(("127.0.0.1", port + 1))  # the second node's console
+    port, occupied = occupied_second_port()
     settings = {
         "ottla.console.listener": f"127.0.0.1:{port}",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
