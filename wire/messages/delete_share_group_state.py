@@ -38,7 +38,7 @@ class DeleteStateData(Message):
 
 
 class DeleteShareGroupStateRequest(Message):
-    """Request of a group coordinator to the share coordinator to delete the state of partitions of a share group."""
+    """Request of a group coordinator to the share coordinator to delete states of a share group."""
 
     SPEC: ClassVar[MessageSpec] = request(86, "0", "0+", "broker")
     """Flow: The group coordinator sends it to the share coordinator when a share group or its offsets are deleted."""
