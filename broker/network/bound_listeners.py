@@ -103,13 +103,17 @@ class BoundListeners:
             raise BindError(f"Socket server failed to bind to {format_address(host or '*', port)}: {why}") from None
 
     def _check_keytab(self, name: str) -> None:
-        """Check the Kerberos keytab of a listener with GSSAPI. Raises `InvalidKeytab`."""
+        """Check the Kerberos keytab of a listener with GSSAPI. Raises `BindError`."""
         protocol = self._config.security_protocol(name)
         if protocol.startswith("SASL"):
             # lazy: 16.2 ms, 349 kB
             from ottla.broker.security.authn.listener_security import check_keytab
+            from ottla.env.kerberos import InvalidKeytab
 
-            check_keytab(self._config.values, name, protocol, self._env)
+            try:
+                check_keytab(self._config.values, name, protocol, self._env)
+            except InvalidKeytab as error:
+                raise BindError(f"listener {name}: {error}") from None
 
     def _tls(self, name: str) -> TlsConfig | None:
         """Return the TLS settings of a listener; None without TLS. Raises `BindError`."""

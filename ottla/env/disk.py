@@ -165,7 +165,8 @@ class Disk(Protocol):
     def lock(self, path: str) -> File | None:
         """Create and lock the file at ``path`` without waiting; return it, or None if the lock is held already.
 
-        Closing the file, or the end of the process, releases the lock.
+        Closing the file, or the end of the process, releases the lock. Raises `OSError` if the file cannot be created,
+        or the file system has no locks.
         """
 
     def private(self) -> PrivateDisk:

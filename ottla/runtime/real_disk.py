@@ -242,6 +242,9 @@ class RealDisk:
         It is an fcntl record lock like Kafka's (Java's ``FileChannel.lock``), so that Kafka and Ottla exclude each
         other. Such a lock belongs to the process: a second one in the same process would be granted too, and closing
         any descriptor of the file releases it. So a file that this process has locked is not opened.
+
+        Raises:
+            OSError: The file cannot be created or opened, or locked for another reason (``ENOLCK``).
         """
         with _GUARD:
             if os.path.exists(path) and _identity(os.stat(path)) in _LOCKED:
@@ -249,9 +252,11 @@ class RealDisk:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
             try:
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except OSError as error:
                 os.close(fd)
-                return None
+                if error.errno in (errno.EACCES, errno.EAGAIN):
+                    return None
+                raise  # such as ENOLCK: the file system has no locks
             return LockFile(fd)
 
     def private(self) -> PrivateDisk:

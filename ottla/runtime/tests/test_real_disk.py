@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
@@ -52,6 +53,17 @@ def test_lock_two_directories_returns_two_locks(tmp_path: Path) -> None:
     for lock in locks:
         assert lock is not None
         lock.close()
+
+
+def test_lock_refused_for_another_reason_than_a_holder_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(fd: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("ottla.runtime.real_disk.fcntl.lockf", refuse)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="No locks available"):
+        RealDisk().lock(str(tmp_path / ".lock"))
+    assert len(os.listdir("/proc/self/fd")) == len(before), "the descriptor is closed"
 
 
 def test_rmtree_removes_symbolic_links_but_not_their_targets(tmp_path: Path) -> None:
