@@ -111,6 +111,7 @@ def create_metrics_page(env: Env, made: BrokerComponents, listening: BoundListen
         elections=elections,
         client_metrics=lambda: made.client_metrics_store,
         remote_log_manager=made.remote_log_manager,
+        remote_reads=made.services.remote_reads,
     )
     return MetricsPage(env, MetricsCollector(env, sources).render)
 

@@ -88,6 +88,8 @@ kafka_server_brokertopicmetrics_remotelogsizebytes | gauge | bytes | topic | Siz
 kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent | gauge | ratio | | Part of the threads for copies that is idle, from 0 to 1
 kafka_log_remote_remotestoragethreadpool_remotelogreadertaskqueuesize | gauge | reads | | Reads that wait for a thread
 kafka_log_remote_remotestoragethreadpool_remotelogreaderavgidlepercent | gauge | ratio | | Part of the threads for reads that is idle, from 0 to 1
+kafka_server_delayedremotefetchmetrics_expires_total | counter | requests | | Fetch requests that were answered before their reads of the remote store ended: remote.fetch.max.wait.ms had passed
+kafka_server_delayedremotelistoffsetsmetrics_expires_total | counter | requests | | ListOffsets requests whose reads of the remote store did not end in time
 """
 _REQUESTS = """
 kafka_network_requestmetrics_requests_total | counter | requests | request | Requests received

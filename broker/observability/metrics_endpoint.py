@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinator.shard import Shard
     from ottla.broker.observability.client_metrics_store import ClientMetricsStore
     from ottla.broker.remote_log.remote_log_manager import RemoteLogManager
+    from ottla.broker.storage.tiered.remote_reads import RemoteReads
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -71,6 +72,8 @@ class MetricSources(NamedTuple):
     """Returns the store of metrics that clients pushed; None before the first request about them."""
     remote_log_manager: RemoteLogManager | None = None
     """Manager of tiered storage; None if it is not enabled."""
+    remote_reads: RemoteReads | None = None
+    """Reads of remote segments for consumers; None if tiered storage is not enabled."""
 
 
 class MetricsCollector:
@@ -112,11 +115,11 @@ class MetricsCollector:
         page.add("ottla_open_segments", (yield from add_log_metrics(page, sources.log_dirs)))
         yield from add_replica_metrics(page, replicas)
         yield from add_traffic_metrics(page, replicas)
-        if sources.remote_log_manager is not None:
+        if sources.remote_log_manager is not None and sources.remote_reads is not None:
             # lazy: 1.0 ms, 20 kB: only with tiered storage
             from ottla.broker.observability.remote_log_metrics import add_remote_log_metrics
 
-            yield from add_remote_log_metrics(page, sources.remote_log_manager)
+            yield from add_remote_log_metrics(page, sources.remote_log_manager, sources.remote_reads)
         yield from GroupMetricsCollector(page, replicas).collect(sources.group_shards())
         ids = sum(machine.transactional_id_count for machine in active_machines(sources.transaction_shards()))
         page.add("ottla_transactional_ids", ids)

@@ -1,6 +1,7 @@
 """Samples of tiered storage, for the metrics page.
 
-Source: ``RemoteStorageMetrics.java`` (apache/kafka 4.3.1).
+Source: ``RemoteStorageMetrics.java``, ``DelayedRemoteFetch.java``, ``DelayedRemoteListOffsets.java`` (apache/kafka
+4.3.1).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ottla.jobs.job import Job
 
 if TYPE_CHECKING:
     from ottla.broker.remote_log.remote_log_manager import RemoteLogManager
+    from ottla.broker.storage.tiered.remote_reads import RemoteReads
 
 TOPICS_PER_STEP = 20
 _COUNTERS = (
@@ -38,8 +40,12 @@ _GAUGES = (
 )
 
 
-def add_remote_log_metrics(page: MetricsBuilder, manager: RemoteLogManager) -> Job[None]:
-    """Add the metrics of each tiered topic, their totals without a label, and those of the threads, as a job."""
+def add_remote_log_metrics(page: MetricsBuilder, manager: RemoteLogManager, reads: RemoteReads) -> Job[None]:
+    """Add the metrics of tiered storage, as a job.
+
+    They are those of each tiered topic, their totals without a label, those of the threads, and the requests that ended
+    before their ``reads`` did.
+    """
     counted, measured = RemoteTopicStats(), RemotePartitionGauges()
     gauges = yield from manager.gauges_by_topic_job()
     for number, topic in enumerate(sorted(manager.stats.keys() | gauges.keys()), 1):
@@ -59,6 +65,8 @@ def add_remote_log_metrics(page: MetricsBuilder, manager: RemoteLogManager) -> J
     page.add(idle, manager.copiers.idle_percent)
     page.add("kafka_log_remote_remotestoragethreadpool_remotelogreadertaskqueuesize", manager.readers.pending_count)
     page.add("kafka_log_remote_remotestoragethreadpool_remotelogreaderavgidlepercent", manager.readers.idle_percent)
+    page.add("kafka_server_delayedremotefetchmetrics_expires_total", reads.expired_fetches)
+    page.add("kafka_server_delayedremotelistoffsetsmetrics_expires_total", reads.expired_list_offsets)
 
 
 def _add(

@@ -16,7 +16,7 @@ def observers(settings: dict[str, str]) -> list[Any]:
     """Return the request observers of a node without an HTTP listener."""
     tasks: list[Any] = []
     made: Any = SimpleNamespace(
-        services=SimpleNamespace(config=NodeConfig(values=settings)),
+        services=SimpleNamespace(config=NodeConfig(values=settings), remote_reads=None),
         request_observers=[],
         controller=SimpleNamespace(subscribe=lambda callback: None),
         **dict.fromkeys(("log_dirs", "replica_manager", "cleaner", "scrubber", "acceptors", "remote_log_manager")),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import trio
 
 from ottla.broker.observability.metrics_builder import MetricsBuilder
@@ -234,7 +237,8 @@ def test_metrics_have_copies_errors_and_lag() -> None:
 
     async def samples() -> dict[str, float]:
         page = MetricsBuilder()
-        for _ in add_remote_log_metrics(page, fixture.manager):
+        reads: Any = SimpleNamespace(expired_fetches=2, expired_list_offsets=3)
+        for _ in add_remote_log_metrics(page, fixture.manager, reads):
             await trio.lowlevel.checkpoint()
         job = page.finish()
         try:
@@ -265,6 +269,8 @@ def test_metrics_have_copies_errors_and_lag() -> None:
         assert found[f"{prefix}logmetadatacount{at}"] == rolled
         assert found[f"{prefix}logsizebytes{at}"] == found[f"{prefix}copybytes_total{at}"]
         assert found["kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent"] == 1.0
+        assert found["kafka_server_delayedremotefetchmetrics_expires_total"] == 2
+        assert found["kafka_server_delayedremotelistoffsetsmetrics_expires_total"] == 3
 
     fixture.play(scenario)
 

@@ -73,7 +73,8 @@ class RemoteReads:
         """Monotonic time from which the next failure is logged."""
         self._unlogged_failures = 0
         self.expired_fetches = self.expired_list_offsets = 0
-        """Requests that ended before their reads (``DelayedRemoteFetchMetrics`` …)."""
+        """Numbers of requests that ended before their reads (``ExpiresPerSec`` of ``DelayedRemoteFetchMetrics`` and of
+        ``DelayedRemoteListOffsetsMetrics``)."""
 
     def is_throttled(self) -> bool:
         """Return whether the quota of bytes read from the store is exceeded, so that no read is started."""
