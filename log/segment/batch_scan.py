@@ -32,6 +32,10 @@ ByteRange = tuple[int, int]
 """Position of the first byte, and position after the last byte."""
 
 
+class IncompleteBatch(WireError):
+    """Raised if a segment file ends inside a batch, or with fewer bytes than a batch needs."""
+
+
 class LogOffsetPosition(NamedTuple):
     """Position and size in bytes of a batch in a segment file, and its first and last offset."""
 
@@ -101,26 +105,31 @@ def _last_offset_delta(window: bytes, at: int) -> int:
 
 
 def iterate_batches(
-    segment: ScannableSegment, position: int, *, check: bool
+    segment: ScannableSegment, position: int, *, check: bool, name: str | None = None
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield every batch from a file position on as (position, header, bytes); ``check`` verifies the checksum.
 
+    ``name``: name of the file in messages; None: the segment's path with ``.log``.
+
     Raises:
+        IncompleteBatch: the bytes at the end of the file are no whole batch; all batches before them were yielded.
         WireError: a batch is malformed or has a bad checksum; all earlier batches were yielded.
     """
-    name = f"{segment.path}.log"
+    name = name or f"{segment.path}.log"
     while position < segment.size_bytes:
         window = memoryview(segment.file.pread(_PIECE_BYTES, position))
         at = 0
         while len(window) - at >= MAGIC_PREFIX_BYTES:
             size = read_offset_and_size(window, at)[1]
-            if size < min_batch_bytes(window, at) or position + at + size > segment.size_bytes:
+            if size < min_batch_bytes(window, at):
                 raise WireError(f"{name}: batch of {size} bytes at {position + at}")
+            if position + at + size > segment.size_bytes:
+                raise IncompleteBatch(f"{name}: batch of {size} bytes at {position + at}")
             if size > len(window) - at:
                 if at == 0:
                     window = memoryview(segment.file.pread(size, position))
                     if len(window) < size:
-                        raise WireError(f"{name} ends inside the batch at {position}")
+                        raise IncompleteBatch(f"{name} ends inside the batch at {position}")
                     continue
                 break
             header = parse_any_header(window, at)
@@ -129,7 +138,7 @@ def iterate_batches(
             yield position + at, header, window[at : at + size]
             at += size
         if at == 0:
-            raise WireError(f"{name}: {segment.size_bytes - position} bytes at {position} are no batch")
+            raise IncompleteBatch(f"{name}: {segment.size_bytes - position} bytes at {position} are no batch")
         position += at
 
 

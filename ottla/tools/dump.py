@@ -22,6 +22,7 @@ from ottla.jobs.job import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile, read_properties
 from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
+from ottla.tools.segment_file import SegmentFile
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
@@ -148,11 +149,11 @@ def batch_summary(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
     }
 
 
-def dump_segment(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
+def dump_segment(segment: SegmentFile, topic: str, *, deep: bool) -> Iterator[Row]:
     """Yield a row for each batch of a segment or metadata snapshot, and with ``deep`` for each record after its batch.
 
     Args:
-        raw: content of the file.
+        segment: open file.
         topic: topic of the segment; records of internal topics are decoded.
         deep: True for rows of records, too.
 
@@ -162,12 +163,12 @@ def dump_segment(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
         WireError: a batch, or with ``deep`` a record, is malformed.
     """
     end = 0
-    for position, header in legacy_records.iterate_any_batches(raw):
-        yield batch_summary(header, position, valid=legacy_records.any_crc_matches(raw, header, position))
+    for position, header, raw in segment.batches():
+        yield batch_summary(header, position, valid=legacy_records.any_crc_matches(raw, header))
         end = position + header.size_bytes
         if not deep:
             continue
-        for record in r.iterate_records(raw, header, position):
+        for record in r.iterate_records(raw, header):
             row = {
                 "kind": "record",
                 "offset": record.offset,
@@ -181,8 +182,8 @@ def dump_segment(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
                 if topic == "__cluster_metadata" and REDACTED in repr(content):
                     row["value"] = REDACTED
             yield row
-    if end != len(raw):
-        yield {"kind": "damage", "position": end, "bytes": len(raw) - end}
+    if end != segment.size_bytes:
+        yield {"kind": "damage", "position": end, "bytes": segment.size_bytes - end}
 
 
 def _key_value(record: r.Record) -> Row:
@@ -226,9 +227,11 @@ def dump_file(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
     stem, _, suffix = name.rpartition(".")
     if suffix == "checkpoint":
         run_to_end(read_snapshot(disk, path))
-        yield from dump_segment(read_file(disk, path), "__cluster_metadata", deep=deep)
+        with SegmentFile(disk, path) as segment:
+            yield from dump_segment(segment, "__cluster_metadata", deep=deep)
     elif suffix == "log" and stem.isdigit():
-        yield from dump_segment(read_file(disk, path), topic, deep=deep)
+        with SegmentFile(disk, path) as segment:
+            yield from dump_segment(segment, topic, deep=deep)
     elif suffix == "index":
         index = OffsetIndex.unpack(int(stem), read_file(disk, path), path)
         for relative, position in zip(index.offsets, index.positions, strict=True):

@@ -15,13 +15,11 @@ from ottla.env.disk import Disk, read_file
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
 from ottla.tools.dump import dump_file
+from ottla.tools.segment_file import SegmentFile
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch import batch_header as b
 from ottla.wire.record_batch import legacy_records
 from ottla.wire.record_batch import records as r
-
-Batches = dict[int, b.BatchHeader]
-"""Batch headers of a segment by position in bytes."""
 
 
 def find_problems(disk: Disk, path: str) -> Iterator[str]:
@@ -37,14 +35,15 @@ def find_problems(disk: Disk, path: str) -> Iterator[str]:
     digits = stem.rpartition("/")[2]
     try:
         if suffix == "log" and digits.isdigit():
-            yield from _segment(read_file(disk, path), int(digits))
+            with SegmentFile(disk, path) as segment:
+                yield from _segment(segment, int(digits))
         elif suffix in ("index", "timeindex", "txnindex"):
-            raw = read_file(disk, f"{stem}.log") if disk.exists(f"{stem}.log") else None
-            if raw is None:
+            if not disk.exists(f"{stem}.log"):
                 yield "its segment is missing"
                 return
             check = {"index": _offsets, "timeindex": _times, "txnindex": _aborted}[suffix]
-            yield from check(disk, path, int(digits), raw)
+            with SegmentFile(disk, f"{stem}.log") as segment:
+                yield from check(disk, path, int(digits), segment)
         else:
             for row in dump_file(disk, path):
                 if row["kind"] == "damage" or row.get("valid") is False:
@@ -53,15 +52,15 @@ def find_problems(disk: Disk, path: str) -> Iterator[str]:
         yield str(error)
 
 
-def _segment(raw: bytes, base_offset: int) -> Iterator[str]:
+def _segment(segment: SegmentFile, base_offset: int) -> Iterator[str]:
     end, next_offset = 0, base_offset
-    for position, header in legacy_records.iterate_any_batches(raw):
+    for position, header, raw in segment.batches():
         where = f"batch of offset {header.base_offset} at {position}"
-        if not legacy_records.any_crc_matches(raw, header, position):
+        if not legacy_records.any_crc_matches(raw, header):
             yield f"{where}: bad CRC"
         else:
             try:
-                found = [x.offset for x in r.iterate_records(raw, header, position)]
+                found = [x.offset for x in r.iterate_records(raw, header)]
             except WireError as error:
                 yield f"{where}: {error}"
             else:
@@ -71,37 +70,39 @@ def _segment(raw: bytes, base_offset: int) -> Iterator[str]:
         if header.base_offset < next_offset:
             yield f"{where}: offset {next_offset} was reached before"
         end, next_offset = position + header.size_bytes, header.next_offset
-    if end != len(raw):
-        yield f"{len(raw) - end} bytes at {end} are no batch"
+    if end != segment.size_bytes:
+        yield f"{segment.size_bytes - end} bytes at {end} are no batch"
 
 
-def _batches(raw: bytes) -> Batches:
-    """Return the batches of a segment up to the first malformed one, which is reported for the segment itself."""
-    out: Batches = {}
+def _headers(segment: SegmentFile) -> Iterator[tuple[int, b.BatchHeader]]:
+    """Yield (position, header) of each batch up to the first malformed one, which is reported for the segment."""
     with contextlib.suppress(WireError):
-        out.update(legacy_records.iterate_any_batches(raw))
-    return out
+        for position, header, _ in segment.batches():
+            yield position, header
 
 
-def _offsets(disk: Disk, path: str, base: int, raw: bytes) -> Iterator[str]:
+def _offsets(disk: Disk, path: str, base: int, segment: SegmentFile) -> Iterator[str]:
     index = OffsetIndex.unpack(base, read_file(disk, path), path)
-    batches = _batches(raw)
+    indexed = set(index.positions)
+    last_offsets = {position: header.last_offset for position, header in _headers(segment) if position in indexed}
     for relative, position in zip(index.offsets, index.positions, strict=True):
-        header = batches.get(position)
-        if header is None:
+        last_offset = last_offsets.get(position)
+        if last_offset is None:
             yield f"offset {base + relative} points to {position}, where no batch begins"
-        elif header.last_offset != base + relative:
-            yield f"offset {base + relative} points to the batch that ends at {header.last_offset}"
+        elif last_offset != base + relative:
+            yield f"offset {base + relative} points to the batch that ends at {last_offset}"
 
 
-def _times(disk: Disk, path: str, base: int, raw: bytes) -> Iterator[str]:
+def _times(disk: Disk, path: str, base: int, segment: SegmentFile) -> Iterator[str]:
     index = TimeIndex.unpack(base, read_file(disk, path), path)
-    largest, at = -1, base
+    indexed = {base + relative for relative in index.offsets}
+    largest = -1
     known = {}
-    for header in _batches(raw).values():
+    for _, header in _headers(segment):
         if header.max_timestamp > largest:
-            largest, at = header.max_timestamp, header.last_offset
-            known[at] = largest
+            largest = header.max_timestamp
+            if header.last_offset in indexed:
+                known[header.last_offset] = largest
     for timestamp, relative in zip(index.timestamps, index.offsets, strict=True):
         if known.get(base + relative) != timestamp:
             found = known.get(base + relative)
@@ -110,9 +111,12 @@ def _times(disk: Disk, path: str, base: int, raw: bytes) -> Iterator[str]:
         yield f"it ends at time {index.timestamps[-1]}, the segment at {largest}"
 
 
-def _aborted(disk: Disk, path: str, base: int, raw: bytes) -> Iterator[str]:
-    markers = {x.base_offset: x for x in _batches(raw).values() if x.is_control}
-    for entry in read_txn_index(disk, path):
-        header = markers.get(entry.last_offset)
-        if header is None or header.producer_id != entry.producer_id:
+def _aborted(disk: Disk, path: str, base: int, segment: SegmentFile) -> Iterator[str]:
+    entries = read_txn_index(disk, path)
+    indexed = {entry.last_offset for entry in entries}
+    producers = {
+        x.base_offset: x.producer_id for _, x in _headers(segment) if x.is_control and x.base_offset in indexed
+    }
+    for entry in entries:
+        if producers.get(entry.last_offset) != entry.producer_id:
             yield f"no marker of producer {entry.producer_id} at offset {entry.last_offset} (segment {base})"

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ottla.cli.errors import failure_text
@@ -18,9 +17,11 @@ from ottla.cli.kafka_tools.tool_options import STDERR, ToolFailed, ToolOptions, 
 from ottla.env.disk import Disk, read_file
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.producers.producer_state_manager import ProducerStateManager
+from ottla.log.segment.batch_scan import locate_batch
 from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
 from ottla.runtime.real_disk import RealDisk
 from ottla.tools.message_json import message_to_json
+from ottla.tools.segment_file import SegmentFile
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.messages import control_records as ctl
@@ -62,7 +63,6 @@ _CONTROL_TITLES: dict[type[Message], str] = {
     ctl.KRaftVersionRecord: "KRaftVersion",
     ctl.VotersRecord: "KRaftVoters",
 }
-_Batches = list[tuple[int, BatchHeader]]
 
 
 def _parser() -> ToolOptions:
@@ -149,18 +149,20 @@ class LogDump:
             print(f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}")
         is_deep = self._options.deep_iteration or self._parse is not None
         most = self._options.max_bytes
-        raw, end = _read_segment(self._disk, path, most), 0
-        before = -1
-        for position, header in legacy_records.iterate_any_batches(raw):
-            print(_batch_text(header, position, is_valid=legacy_records.any_crc_matches(raw, header, position)))
-            end = position + header.size_bytes
-            for record in iterate_records(raw, header, position) if is_deep else ():
-                if record.offset != before + 1:
-                    self._jumps.setdefault(os.path.abspath(path), {})[before] = record.offset
-                before = record.offset
-                print(self._record_text(header, record))
-        if end < len(raw) and most is None:
-            print(f"Found {len(raw) - end} invalid bytes at the end of {name}")
+        if most is not None and most < 0:
+            raise ToolFailed(f"Invalid size: {most} in read from {path}")
+        end, before = 0, -1
+        with SegmentFile(self._disk, path, most) as segment:
+            for position, header, raw in segment.batches():
+                print(_batch_text(header, position, is_valid=legacy_records.any_crc_matches(raw, header)))
+                end = position + header.size_bytes
+                for record in iterate_records(raw, header) if is_deep else ():
+                    if record.offset != before + 1:
+                        self._jumps.setdefault(os.path.abspath(path), {})[before] = record.offset
+                    before = record.offset
+                    print(self._record_text(header, record))
+        if end < segment.size_bytes and most is None:
+            print(f"Found {segment.size_bytes - end} invalid bytes at the end of {name}")
 
     def _record_text(self, header: BatchHeader, record: Record) -> str:
         skips = self._options.skip_record_metadata
@@ -176,13 +178,16 @@ class LogDump:
 
     # ------------------------------------------------------------------ indexes
 
-    def _batches(self, path: str) -> tuple[bytes, _Batches]:
-        """Return the bytes of the segment beside an index file, and position and header of each of its batches."""
-        raw = read_file(self._disk, f"{os.path.splitext(path)[0]}.log")
-        return raw, list(legacy_records.iterate_any_batches(raw))
+    def _segment_beside(self, path: str) -> SegmentFile:
+        """Open the segment of an index file."""
+        return SegmentFile(self._disk, f"{os.path.splitext(path)[0]}.log")
 
     def _index(self, path: str, base: int) -> None:
-        _, batches = self._batches(path)
+        with self._segment_beside(path) as segment:
+            self._check_offsets(path, base, segment)
+
+    def _check_offsets(self, path: str, base: int, segment: SegmentFile) -> None:
+        """Compare the entries of an offset index with the batches of its segment, and print them if that is asked."""
         index = OffsetIndex.unpack(base, read_file(self._disk, path), path)
         if not index.offsets:
             print(f"{path} is empty.")
@@ -190,7 +195,8 @@ class LogDump:
         if self._options.index_sanity_check:
             print(f"{path} passed sanity check.")
             return
-        last = {position: header.last_offset for position, header in batches}
+        indexed = set(index.positions)
+        last = {position: header.last_offset for position, header, _ in segment.batches() if position in indexed}
         for relative, position in zip(index.offsets, index.positions, strict=True):
             offset = base + relative
             if last.get(position) != offset:
@@ -199,7 +205,11 @@ class LogDump:
                 print(f"offset: {offset} position: {position}")
 
     def _time_index(self, path: str, base: int) -> None:
-        raw, batches = self._batches(path)
+        with self._segment_beside(path) as segment:
+            self._check_times(path, base, segment)
+
+    def _check_times(self, path: str, base: int, segment: SegmentFile) -> None:
+        """Compare the entries of a time index with the batches of its segment, and print them if that is asked."""
         index = OffsetIndex.unpack(base, read_file(self._disk, f"{os.path.splitext(path)[0]}.index"), path)
         times = TimeIndex.unpack(base, read_file(self._disk, path), path)
         if self._options.index_sanity_check:
@@ -209,14 +219,16 @@ class LogDump:
         before = -1
         for timestamp, relative in zip(times.timestamps, times.offsets, strict=True):
             offset = base + relative
-            start = index.lookup(offset)
-            found = next((x for x in batches if x[0] >= start and x[1].last_offset >= offset), None)
-            if found is None or found[1].last_offset != offset:
-                at = -1 if found is None else found[1].last_offset
+            found = locate_batch(segment, offset, index.lookup(offset))
+            if found is not None and found.position + found.size_bytes > segment.size_bytes:
+                found = None  # an incomplete batch at the end
+            if found is None or found.last_offset != offset:
+                at = -1 if found is None else found.last_offset
                 text = f"Indexed offset: {offset}, found log offset: {at}"
                 errors.setdefault("The following indexed offsets are not found in :", []).append(text)
             else:
-                records = iterate_records(raw, found[1], found[0])
+                raw = segment.file.pread(found.size_bytes, found.position)
+                records = iterate_records(raw, legacy_records.parse_any_header(raw))
                 newest = max((record.timestamp_ms for record in records), default=NO_TIMESTAMP)
                 if newest != timestamp:
                     text = f"  Index timestamp: {timestamp}, log timestamp: {newest}"
@@ -281,19 +293,6 @@ class LogDump:
             yield f"Non-consecutive offsets in {path}"
             for offset, other in sorted(found.items()):
                 yield f"  {offset} is followed by {other}"
-
-
-def _read_segment(disk: Disk, path: str, most: int | None) -> bytes:
-    """Return the first ``most`` bytes of the segment at ``path``, or all of it if that is None.
-
-    Raises:
-        ToolFailed: ``most`` is negative; OSError: the file cannot be read.
-    """
-    if most is not None and most < 0:
-        raise ToolFailed(f"Invalid size: {most} in read from {path}")
-    with closing(disk.open(path, readonly=True)) as file:
-        size_bytes = file.size()
-        return file.pread(size_bytes if most is None else min(most, size_bytes), 0)
 
 
 def _timestamp_type(header: BatchHeader) -> str:

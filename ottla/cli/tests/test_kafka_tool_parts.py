@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.cli.kafka_tools import hanging_transactions, kafka_dump_log
+from ottla.cli.kafka_tools import hanging_transactions
 from ottla.cli.kafka_tools.feature_levels import dependencies_text, parse_level, parse_release, version_mapping
 from ottla.cli.kafka_tools.java_errors import default_text
 from ottla.cli.kafka_tools.kafka_reassign_partitions import replica_text
@@ -40,14 +40,13 @@ from ottla.cli.kafka_tools.tool_options import ToolFailed
 from ottla.cli.tests.command_runs import run_command
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.controller.metadata.record_serde import encode_record
-from ottla.runtime.real_disk import RealDisk
 from ottla.tools.message_json import message_to_json
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import metadata as md
 from ottla.wire.messages.metadata_records import ConfigRecord, FeatureLevelRecord, UserScramCredentialRecord
 from ottla.wire.record_batch.batch_header import BatchHeader, pack_batch
-from ottla.wire.record_batch.records import Record
+from ottla.wire.record_batch.records import NewRecord, Record, build_batch
 
 REPLICA = PartitionReplica(1, "t", 0)
 
@@ -316,9 +315,11 @@ def test_pause_of_a_producer_is_bounded(throughput: float, seconds: float) -> No
 
 def test_dump_reads_at_most_max_bytes_of_a_segment(tmp_path: Path) -> None:
     path = str(tmp_path / "00000000000000000000.log")
-    Path(path).write_bytes(bytes(100))
-    assert kafka_dump_log._read_segment(RealDisk(), path, 7) == bytes(7)
-    assert len(kafka_dump_log._read_segment(RealDisk(), path, None)) == 100
+    batch = build_batch([NewRecord(None, b"v", 1000)])
+    Path(path).write_bytes(3 * batch)
+    for max_bytes, count in ((2 * len(batch), 2), (2 * len(batch) - 1, 1), (4 * len(batch), 3)):
+        done = run_command("kafka-dump-log", "--files", path, "--max-bytes", str(max_bytes))
+        assert done.out.count(b"baseOffset: ") == count
     done = run_command("kafka-dump-log", "--files", path, "--max-bytes", "-5")
     assert (done.status, done.err.splitlines()[:1]) == (1, [f"Invalid size: -5 in read from {path}"])
 

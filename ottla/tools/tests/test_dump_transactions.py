@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from ottla.broker.tests.transaction_coordinator_fixture import A, TransactionCoordinatorNode
 from ottla.broker.transactions.coordinator import TOPIC
-from ottla.tools.dump import dump_segment
+from ottla.env.disk import write_file
+from ottla.env.memory_disk import MemoryDisk
+from ottla.tools.dump import Row, dump_segment
+from ottla.tools.segment_file import SegmentFile
 from ottla.wire.record_batch import records as r
 
 
-def contents(raw: bytes, topic: str = TOPIC) -> list[Any]:
-    return [row["content"] for row in dump_segment(raw, topic, deep=True) if row["kind"] == "record"]
+def records(raw: bytes) -> list[Row]:
+    """Return the rows of the records of a segment of ``__transaction_state``."""
+    disk = MemoryDisk(random.Random(1), lambda: 0).session()
+    disk.makedirs("/d")
+    write_file(disk, "/d/s.log", raw)
+    with SegmentFile(disk, "/d/s.log") as segment:
+        return [row for row in dump_segment(segment, TOPIC, deep=True) if row["kind"] == "record"]
+
+
+def contents(raw: bytes) -> list[Any]:
+    return [row["content"] for row in records(raw)]
 
 
 def test_dump_transaction_records_contain_state_and_partitions() -> None:
@@ -31,7 +44,6 @@ def test_dump_transaction_tombstone_unknown_and_damaged_record() -> None:
     gone = r.build_batch([r.NewRecord(b"\0\0\0\1x", None, 1)])
     assert contents(gone) == [{"id": "x", "transaction": None}]
     newer = r.build_batch([r.NewRecord(b"\0\5\0\1x", b"?", 1)])
-    rows = [row for row in dump_segment(newer, TOPIC, deep=True) if row["kind"] == "record"]
-    assert rows[0].get("content") is None
+    assert records(newer)[0].get("content") is None
     damaged = r.build_batch([r.NewRecord(b"\0\0\0\1x", b"\0\1", 1)])
     assert "unreadable" in contents(damaged)[0]

@@ -7,7 +7,8 @@ import pytest
 from ottla.controller.control.scram_credentials import parse_scram_option
 from ottla.controller.metadata.snapshot_files import SnapshotContents, encode_snapshot
 from ottla.jobs.job import run_to_end
-from ottla.tools.dump import dump_segment, redact_record
+from ottla.runtime.real_disk import RealDisk
+from ottla.tools.dump import dump_file, redact_record
 from ottla.tools.trace import format_message
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
@@ -47,10 +48,12 @@ def test_redact_record_config_hides_secret_broker_configs(name, hidden):
     assert redact_record(ConfigRecord(2, "topic", name, "value"))["value"] == "value"
 
 
-def test_dump_metadata_hides_credentials():
+def test_dump_metadata_hides_credentials(tmp_path):
     password = ConfigRecord(4, "1", "ssl.keystore.password", "b-secret")
     raw = run_to_end(encode_snapshot(SnapshotContents([ALICE, password]), 0, 0))
-    text = repr(list(dump_segment(raw, "__cluster_metadata", deep=True)))
+    path = tmp_path / "00000000000000000000-0000000000.checkpoint"
+    path.write_bytes(raw)
+    text = repr(list(dump_file(RealDisk(), str(path))))
     assert "alice" in text
     assert "secret" not in text
     assert ALICE.stored_key.hex() not in text

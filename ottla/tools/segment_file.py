@@ -1,0 +1,57 @@
+"""Sequential reads of a segment file, or a metadata snapshot, that is open by itself, without its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+
+from ottla.env.disk import Disk
+from ottla.log.segment.batch_scan import ByteRange, IncompleteBatch, iterate_batches
+from ottla.wire.record_batch.batch_header import BatchHeader
+
+
+class SegmentFile:
+    """Open segment file, which is read in windows: a segment of 1 GiB needs 1 MiB of memory, or that of a batch.
+
+    Use it as a context manager, which closes the file.
+
+    Attributes:
+        path: path of the file without ``.log``.
+        size_bytes: size when it was opened, or the limit if that is smaller.
+        damaged_ranges: always empty (interface `ScannableSegment`).
+        file: open file.
+    """
+
+    def __init__(self, disk: Disk, path: str, max_bytes: int | None = None) -> None:
+        """Open the file at ``path``, of which at most ``max_bytes`` are read; None: all.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        self._name = path
+        self.path = path.removesuffix(".log")
+        self.damaged_ranges: list[ByteRange] = []
+        self.file = disk.open(path, readonly=True)
+        size_bytes = self.file.size()
+        self.size_bytes = size_bytes if max_bytes is None else min(max_bytes, size_bytes)
+
+    def __enter__(self) -> SegmentFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.file.close()
+
+    def batches(self) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Yield every batch or old message as (position, header, bytes); stop before an incomplete one at the end.
+
+        Checksums are not verified.
+
+        Raises:
+            WireError: a batch is malformed; all earlier batches were yielded.
+        """
+        try:
+            yield from iterate_batches(self, 0, check=False, name=self._name)
+        except IncompleteBatch:
+            return
