@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ReadAhead
+from ottla.broker.storage.tiered.chunk_cache import MAX_READS_AHEAD, CachedRemoteStorage, ReadAhead
 from ottla.broker.storage.tiered.chunk_directory import ChunkCacheOptions
 from ottla.broker.storage.tiered.cloud_store import CloudStore, CloudStoreOptions, InvalidStoreError
 from ottla.broker.storage.tiered.directory_store import DirectoryStore
@@ -41,11 +41,13 @@ def store_values(settings: Mapping[str, str], prefix: str = DEFAULT_PREFIX) -> d
     return {key[len(prefix) :]: value for key, value in settings.items() if key.startswith(prefix)}
 
 
-def _integer(least: int) -> Callable[[str], int]:
+def _integer(least: int, most: int | None = None) -> Callable[[str], int]:
     def parse(text: str) -> int:
         value = int(text)
         if value < least:
             raise ValueError(f"at least {least}")
+        if most is not None and value > most:
+            raise ValueError(f"at most {most}")
         return value
 
     return parse
@@ -69,7 +71,7 @@ _CLOUD_KEYS: dict[str, tuple[str, Callable[[str], int]]] = {
 _CACHE_KEYS: dict[str, tuple[str, Callable[[str], int]]] = {
     "chunk.cache.max.bytes": ("max_bytes", _integer(0)),
     "chunk.cache.chunk.bytes": ("chunk_bytes", _integer(4096)),
-    "chunk.cache.read.ahead.chunks": ("read_ahead_chunks", _integer(0)),
+    "chunk.cache.read.ahead.chunks": ("read_ahead_chunks", _integer(0, MAX_READS_AHEAD)),
 }
 URL_KEY, VERIFY_KEY, CACHE_PATH_KEY = "url", "verify.copies", "chunk.cache.path"
 CLOUD_PREFIX, CLIENT_PREFIX = "store.", "client."

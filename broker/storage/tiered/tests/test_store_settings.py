@@ -60,6 +60,7 @@ def test_settings_with_the_prefix_are_parsed() -> None:
         ({"url": "/x", "urll": "/y"}, "unknown setting of the remote store: urll"),
         ({"url": "/x", "retries": "many"}, "invalid setting of the remote store: retries=many"),
         ({"url": "/x", "retries": "-1"}, r"retries=-1 \(at least 0\)"),
+        ({"url": "/x", "chunk.cache.read.ahead.chunks": "9"}, r"chunks=9 \(at most 8\)"),
         ({"url": "/x", "verify.copies": "maybe"}, "true or false"),
         ({"url": "/x", "upload.part.bytes": "1"}, "at least 5242880"),
         ({"url": "/x", "chunk.cache.max.bytes": "1"}, "the chunk cache has no directory: chunk.cache.path"),
