@@ -1,7 +1,7 @@
-"""Interfaces `Disk` and `File`, and helpers to read and replace small files.
+"""Interfaces `Disk` and `File`, ranges of files to send, and helpers to read, sync and replace small files.
 
-All access to files goes through a `Disk`, so the simulator can lose unsynced bytes, tear a write or fail any call.
-Methods are synchronous and raise OSError; the broker decides on which thread a slow one runs.
+A node accesses its log directories only through a `Disk`, so the simulator can lose unsynced bytes, tear a write or
+fail any call. Methods are synchronous and raise OSError; the broker decides on which thread a slow one runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, e
 
 
 def is_transient(error: OSError) -> bool:
-    """Return True for an error of the process (out of descriptors or memory), not of the disk: a retry may succeed."""
+    """Return True for an error of the process (no descriptors or memory, signal), not of the disk: a retry may help."""
     return error.errno in _TRANSIENT
 
 
@@ -163,10 +163,10 @@ class Disk(Protocol):
         """Return total and available bytes of the file system that contains ``path``."""
 
     def lock(self, path: str) -> File | None:
-        """Create and lock the file at ``path`` without waiting; return it, or None if the lock is held already.
+        """Create and lock the file at ``path`` without waiting; return it, or None if it is locked already.
 
-        Closing the file, or the end of the process, releases the lock. Raises `OSError` if the file cannot be created,
-        or the file system has no locks.
+        Usually another process holds the lock. Closing the file, or the end of the process, releases the lock; the file
+        remains. Raises `OSError` if the file cannot be created, or the file system has no locks.
         """
 
     def private(self) -> PrivateDisk:
@@ -198,7 +198,10 @@ class DiskView:
 
 
 class PrivateDisk(DiskView):
-    """Disk whose new files and directories are accessible by their owner only: they may contain credentials."""
+    """Disk whose new files and directories are accessible by their owner only: they may contain credentials.
+
+    This does not apply to lock files, nor to missing parents of a directory.
+    """
 
     def __init__(self, under: Disk, release: Callable[[], None] = lambda: None) -> None:
         """Create a view of ``under``; ``release`` is called by `close` to release reserved descriptors."""
@@ -236,8 +239,8 @@ def write_file(
     """Replace the contents of a small file atomically: write and sync ``.tmp``, rename it, sync the directory.
 
     ``sync`` False omits both syncs; ``sync_dir``, if not None, determines whether the directory is synced. ``keep`` is
-    the path to which the previous file is renamed before, so that for a moment no file is at ``path``; None to replace
-    it.
+    the path to which the previous file, which must exist, is renamed before, so that for a moment no file is at
+    ``path``; None to replace it.
 
     Raises:
         OSError: a call failed; the file has the previous or the new contents, or with ``keep`` may be missing.

@@ -1,6 +1,7 @@
-"""Interface `Env`: clock, randomness, disk, threads and network. Only its implementations access the machine itself.
+"""Interface `Env`: clock, randomness, disk, threads, processes and network, by which a node accesses the machine.
 
-So the simulator (`sim/`) can run whole nodes in virtual time from one seed, with another `Env`.
+So the simulator (`sim/`) can run whole nodes in virtual time from one seed, with another `Env`. Command line tools and
+the start of a node also use the operating system directly.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class ThreadPool(Enum):
 
 
 class ProcessStats(NamedTuple):
-    """Resource usage of the process; 0 where the system does not report a value."""
+    """Resource usage of the process; 0 where the system does not report a value (``max_descriptors``: -1, no limit)."""
 
     cpu_s: float = 0.0
     resident_bytes: int = 0
@@ -167,8 +168,8 @@ class Network(Protocol):
     ) -> StreamListener:
         """Listen on ``host`` and ``port`` (0: a free port), with TLS if ``tls`` is given.
 
-        ``buffers``: sizes of the socket buffers of accepted connections. Raises OSError if the address cannot be bound,
-        InvalidTlsConfig if keys or certificates cannot be used.
+        ``buffers``: sizes of the socket buffers of accepted connections. Raises OSError if the address cannot be bound
+        or a file of keys cannot be read, InvalidTlsConfig if keys or certificates cannot be used.
         """
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
@@ -211,9 +212,9 @@ class Env(Protocol):
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
         """Return an awaitable that runs ``work`` in a thread and returns its result or raises its exception.
 
-        ``work`` blocks or releases the interpreter lock (fsync, open). Each pool (``lane``) has its own limit of
-        threads, so that urgent work does not queue behind other work. Raises OSError EAGAIN if the system grants no
-        thread.
+        Nothing runs before it is awaited; a cancellation waits for the end of ``work``. ``work`` blocks or releases the
+        interpreter lock (fsync, open). Each pool (``lane``) has its own limit of threads, so that urgent work does not
+        queue behind other work. Awaiting raises OSError EAGAIN if the system grants no thread.
         """
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
@@ -229,7 +230,7 @@ class Env(Protocol):
         """Return an awaitable that runs a long computation (compaction) in a child process and returns its result.
 
         ``work`` is a module-level function, called with a `WorkerContext` and ``argument``. Argument and result must be
-        picklable. Raises the exceptions of ``work``, or ChildDied.
+        picklable. Awaiting raises the exceptions of ``work``, ChildDied, or OSError if the child cannot be started.
         """
 
 

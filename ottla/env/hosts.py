@@ -1,4 +1,4 @@
-"""Text form of IP addresses, as Java writes it: ACLs match hosts by this text.
+"""Text form of IP addresses, as Java writes it (ACLs match hosts by this text), and of ``host:port``.
 
 Source: ``InetAddress.getHostAddress`` as ``StandardAuthorizer.java`` uses it (apache/kafka 4.3.1).
 """
@@ -11,8 +11,8 @@ from ipaddress import IPv6Address, ip_address
 def canonical_host(address: str | bytes) -> str:
     """Return an IP address in Java's form: ``127.0.0.1``, ``0:0:0:0:0:0:0:1``, ``fe80:0:0:0:0:0:0:1%eth0``.
 
-    ``address`` is a text, or 4 or 16 bytes. An IPv4-mapped IPv6 address becomes the IPv4 address. Any other text is
-    returned unchanged.
+    ``address`` is a text, or 4 or 16 bytes. An IPv4-mapped IPv6 address becomes the IPv4 address. A text that is no
+    IPv6 address, such as a host name, is returned unchanged.
     """
     if isinstance(address, str) and ":" not in address:
         return address
@@ -35,7 +35,7 @@ def unmap_ipv4(address: str) -> str:
 
 
 def format_address(host: str, port: int) -> str:
-    """Return ``host:port``, with an IPv6 address in brackets."""
+    """Return ``host:port``, with an IPv6 address, given without them, in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -10,7 +10,7 @@ class InvalidKeytab(OSError):
 
 
 class InvalidTicket(Exception):
-    """Raised for an invalid Kerberos ticket or GSS-API token."""
+    """Raised for an invalid Kerberos ticket or GSS-API token, and by a client if the KDC issues no ticket."""
 
 
 class Keytab(NamedTuple):

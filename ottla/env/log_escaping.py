@@ -1,8 +1,9 @@
 """Escaping of control characters in log records, which may contain clients' values: a filter on each logger of a node.
 
 A log record is one line of printable characters, whatever its values contain: a transactional id with a line feed does
-not begin a new line. The filter is on the loggers, so that it applies to every handler, also those of an application
-that embeds a node, and no logging call has to escape values.
+not begin a new line. Only a traceback follows it, in indented lines. Long values are cut. The filter is on the loggers,
+so that it applies to every handler, also those of an application that embeds a node, and no logging call has to escape
+values.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ _NUMBERS = (int, float, type(None))
 
 
 def escape(text: str, longest_chars: int | None = None) -> str:
-    """Return ``text`` with non-printable characters escaped, cut to ``longest_chars`` (None: not cut)."""
+    """Return ``text`` with non-printable characters escaped; ``...`` replaces those after ``longest_chars``.
+
+    The escapes are not counted. ``longest_chars`` None: nothing is cut.
+    """
     cut = text if longest_chars is None or len(text) <= longest_chars else text[:longest_chars] + "..."
     return cut if cut.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
 
@@ -76,7 +80,7 @@ class _Escaped:
 
 
 class EscapingFilter(logging.Filter):
-    """Logging filter that escapes message, arguments and traceback of each record, and drops none."""
+    """Logging filter that escapes and cuts message, arguments and traceback of each record, and drops none."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Escape ``record`` in place before handlers get it; return True."""

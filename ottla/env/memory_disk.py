@@ -46,7 +46,10 @@ class MemoryDisk:
         return DiskSession(self)
 
     def lose_power(self) -> None:
-        """Simulate a power failure: synced names and bytes survive, unsynced ones are lost or torn at random."""
+        """Simulate a power failure: synced names and bytes survive, unsynced ones are kept, lost or torn at random.
+
+        So an unsynced removal or rename may be undone. New directories survive without a sync.
+        """
         for before, after in reversed(self.renamed_dirs):
             lost = self.random_source.random() < 0.5
             if lost and after in self.dirs and before not in self.dirs:
@@ -72,7 +75,10 @@ class MemoryDisk:
         self.durable_files = dict(files)
 
     def move_dir(self, old: str, new: str) -> None:
-        """Rename directory ``old`` to ``new`` with its contents, in the current and the durable state."""
+        """Rename directory ``old`` to ``new`` with its files, in the current and the durable state.
+
+        It must not have subdirectories: they would keep their names.
+        """
         for table in (self.files, self.durable_files):
             for path in [p for p in table if p.startswith(old + "/")]:
                 table[new + path[len(old) :]] = table.pop(path)
@@ -111,7 +117,10 @@ class MemoryFile:
         return len(self.inode.data)
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Write ``data`` at ``offset``; if the process is killed or the call fails, a random part of it is written."""
+        """Write ``data`` at ``offset``; if the call fails or kills the process, a random prefix of it is written.
+
+        Nothing is written if the process was dead or the file closed before.
+        """
         try:
             self._enter("pwrite")
         except (ProcessKilled, OSError):
@@ -276,7 +285,7 @@ class DiskSession:
             self.disk.dirs["/".join(parts[:end])] = None
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or a directory with its contents atomically, replacing an existing file.
+        """Rename a file, or a directory with its files, atomically, replacing an existing file.
 
         A power failure may undo it until the parent directory is synced.
         """
