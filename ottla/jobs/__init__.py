@@ -1,1 +1,1 @@
-"""Cooperative scheduling (jobs that yield to the event loop), supervision of tasks, and replicated state machines."""
+"""Cooperative scheduling (jobs that yield to the event loop), supervision of tasks, interface of state machines."""

@@ -1,4 +1,4 @@
-"""Future of a request to a state machine: request, and response or error; the waiting caller may be cancelled."""
+"""Future of a request to the controller or Raft: request, response or error; the waiting caller may be cancelled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class PendingRequest:
             self._done.set()
 
     async def wait(self) -> Any:
-        """Wait until the records of the response are committed; return the response.
+        """Wait for `complete` or `fail`, by the controller after the commit of the records; return the response.
+
+        A cancelled wait does not cancel the request.
 
         Raises:
             ProtocolError: NOT_CONTROLLER: leadership was lost; or the error of the request.

@@ -1,4 +1,4 @@
-"""Jobs over long sequences that yield to other tasks: sort, collect, find duplicates, free."""
+"""Jobs over long sequences that yield to other tasks (sort, collect, find duplicates, free), and views of sequences."""
 
 from __future__ import annotations
 

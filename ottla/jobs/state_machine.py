@@ -1,8 +1,8 @@
-"""Interface of replicated state machines: ``handle`` generates records, ``replay`` applies the records of the log.
+"""Interface of the coordinators' state machines: ``handle`` generates records, ``replay`` applies those of the log.
 
 ``handle`` does not change replayed state. It returns `Effects`: records to append, responses to send once these records
 are committed, timers to set. The runtime appends and replays the records, waits for the high watermark and then sends
-the responses, so that no client gets a state that could be lost.
+the responses, so that no client gets a state that could be lost. Controller and Raft have interfaces of their own.
 
 ``on_commit_outcome`` is for state that is not replayed (pending requests, timers) but depends on the outcome: the
 runtime passes it back once the records are committed or failed. ``continuation`` is for work that exceeds a time slice:
@@ -109,10 +109,10 @@ class Effects(Generic[R]):
             self.continuation = _split_records(rest, txn)
 
     def continue_with(self, job: Iterator[Effects[R] | None], rows: int) -> None:
-        """Add the effects that ``job`` yields: at once up to `RECORDS_PER_STEP` ``rows``, else as ``continuation``.
+        """Add the effects that ``job`` yields: all at once if ``rows`` is small, else all as ``continuation``.
 
-        ``rows``: measure of the work of the job, such as the number of members that it visits. If they are added
-        at once, only their records, replies and timers are.
+        ``rows``: measure of the work of the job, such as the number of members that it visits; up to `RECORDS_PER_STEP`
+        is small. If they are added at once, only their records, replies and timers are.
         """
         if rows > RECORDS_PER_STEP:
             self.continuation = chain(self.continuation or (), job)

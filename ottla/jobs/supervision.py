@@ -1,4 +1,4 @@
-"""Supervision of background tasks: failures are logged and the task is restarted.
+"""Supervision of background tasks: failures are logged, and by `supervise` the task is restarted.
 
 A failed assertion is not caught: it stops the node.
 """
