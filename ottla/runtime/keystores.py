@@ -1,7 +1,7 @@
-"""Key stores and trust stores in PEM, PKCS12 (by the ``cryptography`` library) and Java's JKS format.
+"""Reading of key stores and trust stores in PEM, PKCS12 (by the ``cryptography`` library) and Java's JKS format.
 
-The first bytes of a store determine its format, not the setting, as in Java. A JKS file encrypts its keys with a scheme
-based on SHA-1 (``sun.security.provider.KeyProtector``); its integrity is verified with the password.
+The contents of a store determine its format, not the setting. A JKS file encrypts its keys with a scheme based on SHA-1
+(``sun.security.provider.KeyProtector``); its integrity is verified with the password, if one is set.
 
 Source: ``DefaultSslEngineFactory.java`` (apache/kafka 4.3.1); the JKS format as the JDK documents it.
 """
@@ -35,10 +35,11 @@ def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]
     """Return the first key of a key store with its certificates as PEM, and the password of the key in this PEM.
 
     The password is None if the key is not encrypted, as for PKCS12 and JKS. PEM is returned as it is, unchecked.
+    ``key_password`` (``ssl.key.password``) is not used for PKCS12; empty for JKS: the password of the store.
 
     Raises:
-        InvalidTlsConfig: the store is malformed, has no key, or the password is wrong; OSError: the file cannot be
-        read.
+        InvalidTlsConfig: the store is malformed, has no key, its password is missing, wrong or given with PEM, or the
+        library for PKCS12 is missing; OSError: the file cannot be read.
     """
     raw = _raw(store)
     if _is_pem(raw):
@@ -60,8 +61,11 @@ def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]
 def load_certificates_pem(store: TlsStore) -> str:
     """Return the certificates of a trust store as PEM, one after the other; PEM is returned as it is, unchecked.
 
+    Of JKS those of the entries for trusted certificates, not the chains of keys; empty without any.
+
     Raises:
-        InvalidTlsConfig: the store is malformed, or the password is wrong; OSError: the file cannot be read.
+        InvalidTlsConfig: the store is malformed, the password is wrong, or the library for PKCS12 is missing;
+        OSError: the file cannot be read.
     """
     raw = _raw(store)
     if _is_pem(raw):

@@ -1,4 +1,4 @@
-"""Resource usage of the process, read from ``/proc``.
+"""Resource usage of the process, read from ``/proc``, and with ``getrusage`` and ``getrlimit``.
 
 Source: ``proc(5)``; the metrics are those of the Prometheus client libraries.
 """
@@ -34,7 +34,10 @@ def _boot_time_s() -> float:
 
 
 def read_process_stats() -> ProcessStats:
-    """Return the current resource usage of this process; 0 for values that ``/proc`` does not have."""
+    """Return the current resource usage of this process; 0 for values that ``/proc`` does not have.
+
+    CPU time is of the process and its threads, without child processes. ``max_descriptors`` is the soft limit.
+    """
     usage = resource.getrusage(resource.RUSAGE_SELF)
     fields = _read("/proc/self/stat").rpartition(")")[2].split()
     started_s = resident = virtual = 0.0

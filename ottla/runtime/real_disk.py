@@ -49,7 +49,10 @@ class RealFile:
         return os.pread(self._fd, size_bytes, offset)
 
     def pread_cached(self, size_bytes: int, offset: int) -> bytes | None:
-        """Return ``size_bytes`` bytes from the page cache; None if it does not have them, or cannot tell (tmpfs)."""
+        """Return ``size_bytes`` bytes from the page cache; None if it does not have all, or cannot tell (tmpfs).
+
+        None, too, if the file ends before, or the disk fails.
+        """
         buffer = bytearray(size_bytes)
         try:
             count = os.preadv(self._fd, [buffer], offset, os.RWF_NOWAIT)
@@ -237,7 +240,7 @@ class RealDisk:
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, path: str) -> File | None:
-        """Create the file at ``path`` if it is missing, and lock it; return it, or None if it is locked already.
+        """Create the file at ``path`` if it is missing, and lock it; return it, or None if it is or cannot be locked.
 
         It is an fcntl record lock like Kafka's (Java's ``FileChannel.lock``), so that Kafka and Ottla exclude each
         other. Such a lock belongs to the process: a second one in the same process would be granted too, and closing
@@ -299,7 +302,7 @@ class DescriptorReserve:
 
     @property
     def is_full(self) -> bool:
-        """True if all descriptors of the reserve are open, so that none has been released."""
+        """True if no descriptor of the reserve is missing at present, or the reserve is closed."""
         return len(self._held) == self._count
 
     def close(self) -> None:

@@ -96,7 +96,8 @@ class RealListener:
         again after a pause. Connections that were reset already are skipped, yielding in between: there may be many.
 
         Raises:
-            OSError: the listening socket failed. trio.ClosedResourceError: it was closed.
+            OSError: the listening socket failed, or was closed before. trio.ClosedResourceError: it was closed during
+            the wait.
         """
         while True:
             try:
@@ -164,7 +165,8 @@ class RealNetwork:
         Accepted connections get the sizes of ``buffers``.
 
         Raises:
-            OSError: the address cannot be bound; InvalidTlsConfig: keys or certificates cannot be used.
+            OSError: the address cannot be bound, or a file cannot be read; InvalidTlsConfig: keys or certificates
+                cannot be used.
         """
         context = None
         if tls is not None:
@@ -187,6 +189,8 @@ class RealNetwork:
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
         """Open a connection, with TLS if ``tls`` is given. If all addresses of a host fail, the first error is raised.
+
+        Only the TLS handshake has a timeout here, 30 s.
 
         Raises:
             OSError: the connection failed, or the certificate is not trusted; InvalidTlsConfig: keys or certificates
@@ -280,9 +284,9 @@ class RealEnv(SystemEnv):
         return trio.move_on_after(seconds)
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """Run ``work`` in a worker thread, once the pool ``lane`` has a free one, and return its result.
+        """Return an awaitable that runs ``work`` in a worker thread, once the pool ``lane`` has a free one.
 
-        Once ``work`` has begun, a cancelled task waits for its end.
+        It returns the result of ``work``. Once that has begun, a cancelled task waits for its end.
 
         Raises:
             OSError: EAGAIN, the system starts no more threads.
@@ -290,7 +294,7 @@ class RealEnv(SystemEnv):
         return _in_thread(work, self._limits[lane])
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Run ``work`` in a child process and return its result, as `run_in_child_process`."""
+        """Return an awaitable that runs ``work`` in a child process and returns its result (`run_in_child_process`)."""
         # lazy: 0.5 ms, 8 kB: only for the log cleaner
         from ottla.runtime.child_process import run_in_child_process
 

@@ -72,7 +72,10 @@ class _GssContext:
 
 
 class RealGssInitiator(_GssContext):
-    """Client side of a context. Tickets obtained with a keytab are cached in this process's memory and renewed."""
+    """Client side of a context. Tickets obtained with a keytab are cached and renewed.
+
+    The cache is in this process's memory, unless the identity names a file for it.
+    """
 
     def __init__(self, identity: KerberosIdentity, service: str) -> None:
         """Create a context with ``service`` (``kafka@host``), loading the client's credentials.

@@ -134,7 +134,10 @@ class RealStream:
             left -= done
 
     def _has_thread(self) -> bool:
-        """Return True if a sender thread is free; sends never wait for one: slow peers may occupy all threads."""
+        """Return True if the peer was not slow of late and a sender thread is free.
+
+        Sends never wait for a thread: slow peers may occupy all threads.
+        """
         return not self._slow_sends_remaining and self._threads is not None and self._threads.available_tokens > 0
 
     def byte_counts(self) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Creation of SSL contexts from a `TlsConfig`. Imported only if TLS is used.
+"""Creation of SSL contexts from a `TlsConfig`. A node imports it only if TLS is used.
 
 Keys that are configured as text are never written to a disk: the ssl module requires a path, and gets that of a file in
 memory.

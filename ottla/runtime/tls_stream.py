@@ -61,7 +61,7 @@ class TlsStream(RealStream):
         """Wrap a connected socket in TLS.
 
         ``name``: host name of the server for SNI and verification; None for an accepted connection. ``threads``:
-        limiter of threads that read files.
+        limiter of threads that read files; None: that of trio.
 
         Raises:
             OSError: the peer has reset the connection already.
@@ -106,7 +106,7 @@ class TlsStream(RealStream):
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         """Receive the bytes of one TLS record, or of several full ones, into ``buffer``, and return their number.
 
-        0: the peer has closed the connection, or ``timeout_s`` has expired before the first byte.
+        0: the peer has closed the connection, or nothing arrived for ``timeout_s``, which a part of a record restarts.
         """
         self._sends_until_yield += 1
         if self._sends_until_yield >= 64:
