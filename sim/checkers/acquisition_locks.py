@@ -36,7 +36,7 @@ class ServerState(NamedTuple):
 
 
 class AcquiredRecord(NamedTuple):
-    """Record acquired by a member of a share group, on a node (``host``)."""
+    """Acquisition lock of a member of a share group on records of a partition, on a node (``host``)."""
 
     member: str
     host: str
@@ -125,7 +125,7 @@ class AcquisitionLocks:
         rows: Iterable[tuple[int, int, int]],
         began_s: float,
     ) -> None:
-        """Record acquired records, and report those that were not free.
+        """Record acquired records, and report those that were not free, or were delivered too often.
 
         Args:
             hold: Member, host and lock of the acquisition.

@@ -1,9 +1,9 @@
 """Checker of client histories for anomalies, with the names of ``jepsen.tests.kafka``.
 
 `find_anomalies` returns all anomalies of a history. Some of them are allowed in Kafka and only reported: skipped or
-repeated reads of consumers in a group, and cycles that depend on the order of writes. Additional anomalies are
-``ghost`` (read, but never sent) and ``crc`` (wrong checksum for its partition). Guarantees of transactions are in
-`sim.checkers.transaction_anomalies`.
+repeated reads of consumers in a group, duplicates of producers that are not idempotent, others' writes between those of
+an operation, and cycles that depend on the order of writes. Additional anomalies are ``ghost`` (read, but never sent)
+and ``crc`` (wrong checksum for its partition). Those of transactions are from `sim.checkers.transaction_anomalies`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sim.checkers.observed_log import Anomaly, ObservedLog, partition_name
 
 
 def inconsistent_offsets(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield ``inconsistent-offsets``: offsets at which two different values were read."""
+    """Yield ``inconsistent-offsets``: offsets at which two different values were read or acknowledged."""
     for place, offsets in book.raw.items():
         for offset, values in offsets.items():
             if len(values) > 1:
@@ -79,7 +79,7 @@ def corrupt_record(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def _by_process(book: ObservedLog) -> Iterator[list[Operation]]:
-    """Yield the completed operations of each client in order, split at its restarts."""
+    """Yield the operations of each client, of any outcome, in the order of their ends, split at its restarts."""
     running: dict[str, list[Operation]] = {}
     for op in book.ops:
         if op.kind == "crash":
@@ -163,7 +163,7 @@ def send_order_within(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def cyclic_dependencies(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield cycles among operations: ``G1c`` by reads, ``G0`` by the order of writes."""
+    """Yield cycles among operations: ``G1c`` by reads, ``G0`` (no violation) by the order of writes."""
     reads: dict[int, dict[int, None]] = {}
     writes: dict[int, dict[int, None]] = {}
     for value, readers in book.readers.items():

@@ -61,7 +61,7 @@ class ClusterInvariants:
             await trio.sleep(CHECK_INTERVAL_S)
 
     def check_once(self) -> None:
-        """Check all invariants once, and report each violation."""
+        """Check all invariants once, and report each violation; subscribe to the images of nodes that are new."""
         living = self._living()
         for parts in living.values():
             if parts not in self._watched:
@@ -149,7 +149,8 @@ class ClusterInvariants:
     def enough_in_sync(self, living: LiveNodes) -> Iterator[str]:
         """Yield a text for each leader that advances its high watermark with an ISR below ``min.insync.replicas``.
 
-        Leaders that do not know the ISR of the image yet are skipped.
+        That is the cluster-wide default, not a topic's setting, and at most the number of replicas. Leaders that do not
+        know the ISR of the image yet are skipped.
         """
         for node_id, parts in living.items():
             image = parts.controller.image
@@ -172,7 +173,8 @@ class ClusterInvariants:
     def strong_isr(self, living: LiveNodes) -> Iterator[str]:
         """Yield a text for each member of an ISR that lacks records below the leader's high watermark.
 
-        Stopped nodes, and those that have not registered since their start, are skipped.
+        Stopped nodes, those that have not registered since their start, and replicas in failed log directories are
+        skipped.
         """
         image = newest_image(living)
         for name, number, registration in iterate_partitions(image):
@@ -228,6 +230,6 @@ def iterate_partitions(image: MetadataImage) -> Iterator[tuple[str, int, Partiti
 
 
 def image_difference(one: MetadataImage, other: MetadataImage) -> str:
-    """Return the fields in which two images differ, with both values cut to 600 characters, as text."""
+    """Return a text with the fields in which two images differ; each, with both values, is cut to 600 characters."""
     areas = [x for x in one.__dataclass_fields__ if getattr(one, x) != getattr(other, x)]
     return ", ".join(f"{x}: {getattr(one, x)} and {getattr(other, x)}"[:600] for x in areas)

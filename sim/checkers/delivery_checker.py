@@ -80,7 +80,10 @@ class DeliveryChecker:
         self.attempted_commits[place] = max(self.attempted_commits.get(place, 0), offset)
 
     def record_commit(self, place: LedgerPartition, offset: int, cuts: int) -> None:
-        """Record an acknowledged offset commit, below which the group must not go; ``cuts``: power cuts before it."""
+        """Record an acknowledged offset commit, below which the group must not go.
+
+        ``cuts``: number of power cuts before its request; after a further one the commit is only counted.
+        """
         self.commits += 1
         if cuts != self.power_cuts:
             return

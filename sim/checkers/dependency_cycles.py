@@ -17,6 +17,8 @@ Edges = Mapping[int, Mapping[int, None]]
 def find_cycles(ops: list[Operation], edges: Edges) -> Iterator[tuple[str, list[int]]]:
     """Yield each set of operations on cycles once, as suffix and sorted operation numbers.
 
+    A set that contains one that was yielded before is left out.
+
     ``edges`` lead from operations to those that depend on them, by index in ``ops``. The suffix names the additional
     order that closes the cycle: empty, ``-process`` or ``-realtime``.
     """

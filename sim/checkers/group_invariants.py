@@ -1,4 +1,4 @@
-"""Invariants of the groups on a node, checked in its memory.
+"""Invariants of the consumer, streams and share groups on a node, checked in its memory; classic groups are not.
 
 ``OneHolder``: a partition has one owner in a consumer group, including partitions to revoke; an active task of a
 streams group has one process, and a process has a task in one role. ``EpochsInOrder``: no member epoch exceeds the
@@ -29,7 +29,7 @@ MAX_REPORTS = 5
 
 
 class GroupInvariants:
-    """Periodic checks of group invariants in the memory of all nodes."""
+    """Periodic checks of group invariants in the memory of all running nodes."""
 
     def __init__(self, simulation: Simulation, living: Callable[[], Mapping[str, BrokerComponents]]) -> None:
         self._simulation = simulation
@@ -52,7 +52,7 @@ class GroupInvariants:
 
 
 def find_violations(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[str, str]]:
-    """Yield name and detail of each violation in a node's groups.
+    """Yield name and detail of each violation in the groups, and the led share partitions, of a node.
 
     ``whole``: no segment with records of groups was lost in a power cut; else only share partitions are checked.
     """

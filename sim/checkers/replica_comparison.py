@@ -25,6 +25,8 @@ class ReplicaCopy(NamedTuple):
 def read_replica(disk: MemoryDisk, topic: str, partition: int) -> ReplicaCopy:
     """Return the complete batches of a partition on a disk, from all log directories; empty if it is in none.
 
+    They are those that processes read, synced or not, without a check of their checksums.
+
     The first offset is that of the oldest batch; without a batch that of the oldest segment, else 0.
     """
     out: Batches = {}

@@ -1,7 +1,8 @@
 """Checks of every Fetch, ShareFetch and Produce response before a node sends it.
 
 `install` enables the checks for every node of this process; the simulator and the tests do so. An invalid response
-raises an AssertionError in its connection, which ends the node.
+raises an AssertionError in its connection, which ends the node. Not checked are fetches of the metadata log, and
+responses with file ranges that cannot be read.
 
 The properties of a response to Fetch:
 
@@ -97,7 +98,7 @@ class FetchLimits(NamedTuple):
 
 
 def check_row(row: PartitionData, offset: int, reader: FetchLimits, *, has_holes: bool) -> int:
-    """Check the records of a partition in a Fetch response; return the number of whole batches.
+    """Check the records of a partition in a Fetch response; return the number of batches, a truncated one included.
 
     Args:
         row: the partition in the response.
@@ -276,7 +277,7 @@ def _partitions(message: FetchRequest | FetchResponse, version: int) -> Iterator
 
 
 def check_produce(requested: ProduceRequest, version: int, response: ProduceResponse) -> None:
-    """Check that a Produce response has each partition as often as the request.
+    """Check that a Produce response has each partition as often as the request, each with an offset or an error.
 
     Raises:
         AssertionError: a property does not hold.

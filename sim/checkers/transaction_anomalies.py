@@ -1,12 +1,12 @@
 """Checker of transactions in a history: atomicity, and visibility only after the commit.
 
-``G1a``: read, though its transaction was aborted. ``precommitted-read``: read before its client requested the commit,
-or by the transaction that wrote it. ``torn-txn``: only a part of a transaction exists. ``lso-stuck``: read_committed
-readers were blocked for longer than any transaction may last.
+``G1a``: read, though its transaction was aborted or its send rejected. ``precommitted-read``: read before its client
+requested the commit, or by the transaction that wrote it. ``torn-txn``: only a part of a transaction exists.
+``lso-stuck``: read_committed readers were blocked for longer than any transaction may last.
 
 `check_copy` finds anomalies of a transactional copy with committed offsets: ``copy-twice``, ``copy-lost``,
-``copy-ghost`` (never in the source), ``copy-disorder``. The copiers themselves detect ``undecided-read`` (a stable
-offset fetch returned an offset while a transaction had a pending one).
+``copy-ghost`` (never in the source, or at or above the committed offset), ``copy-disorder``. The copiers themselves
+detect ``undecided-read`` (a stable offset fetch returned an offset while a transaction had a pending one).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_LSO_DELAY_S = 20.0
 
 
 def aborted_read(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield ``G1a``: reads of values whose transaction was aborted."""
+    """Yield ``G1a``: reads of values whose transaction was aborted, or whose send was rejected."""
     for place, value in book.readers:
         writer = book.writer.get((place, value))
         if writer is not None and book.ops[writer].outcome is OperationOutcome.FAIL:
