@@ -125,7 +125,7 @@ class SimStream:
         self.send_waits = self.receive_waits = 0
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive at most one piece; return its size, 0 at the end or after a timeout. Raises ConnectionResetError."""
+        """Receive a piece or what fits of it; return its size; 0: end or timeout. Raises ConnectionResetError."""
         self.receive_waits += 1
         await trio.lowlevel.checkpoint()
         deadline = trio.current_time() + timeout_s
@@ -216,7 +216,7 @@ class SimStream:
         self._network.forget(self)
 
     def close_by_kernel(self) -> None:
-        """Close as the kernel of an ended process: unread bytes cause a reset, which a cut link drops."""
+        """Close as the kernel of an ended process: unread bytes cause a reset; a cut link drops that or the close."""
         if self._out.link.open_at > self._network.now_s():
             self.vanish()
         elif self._in.held:
@@ -257,7 +257,7 @@ class SimListener:
         self.arrived = trio.Event()
 
     async def accept(self) -> AcceptedStream:
-        """Return the next incoming connection; wait for one."""
+        """Wait for the next incoming connection and return it; after `close` wait forever."""
         await trio.lowlevel.checkpoint()
         while True:
             await self._owner.wait_if_paused()
@@ -391,9 +391,9 @@ class SimHostNetwork:
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
     ) -> StreamListener:
-        """Listen at a port, without encryption."""
+        """Listen at a port, without encryption; ``buffers`` and ``tls`` have no effect."""
         return await self._network.listen(self._owner, host, port)
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Connect to a listener, without encryption."""
+        """Connect to a listener, without encryption; ``tls`` has no effect."""
         return await self._network.connect(self._owner, host, port)

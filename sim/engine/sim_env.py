@@ -91,7 +91,7 @@ class SimEnv:
         return self._clock.monotonic_s() * 1000
 
     def uuid(self) -> bytes:
-        """Return a random UUID of 16 bytes, determined by the seed."""
+        """Return a random id of 16 bytes, determined by the seed; it is no UUID of version 4."""
         return b"\x01" + self._simulation.rng.randbytes(15)
 
     def random(self) -> float:

@@ -42,7 +42,11 @@ class EventTrace:
 
 
 class Simulation:
-    """Simulated run: its seed, virtual clock, trace, hosts, network, recorded operations and violations."""
+    """Simulated run: its seed, virtual clock, trace, hosts, network, recorded operations and violations.
+
+    From its creation on, all nodes of this Python process have their responses checked (`response_checks`), and end if
+    a coordinator fails.
+    """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -107,7 +107,7 @@ class ThreadScheduler:
         self.after_step()
 
     def on_disk_call(self, call: str) -> None:
-        """Let other threads run before a disk call named ``call``, at random.
+        """Let other threads run, at random, before a disk call named ``call``, or after the change that it made.
 
         A thread yields control; the event loop makes steps of threads.
         """
