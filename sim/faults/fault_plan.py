@@ -1,4 +1,7 @@
-"""Fault plan of a simulated run, generated from its seed, and the injector of its network, clock and disk faults."""
+"""Fault plan of a simulated run, generated from its seed, and the injector of its faults of networks and machines.
+
+`sim.faults.node_lifecycle` stops the nodes, and makes their disks fail with `break_disk`.
+"""
 
 from __future__ import annotations
 
@@ -178,7 +181,7 @@ def break_disk(process: SimProcess, kind: str, hit: Callable[[], None], times: f
 
 
 class FaultInjector:
-    """Injector of network, clock, disk and process faults of a plan at random times."""
+    """Injector of network and clock faults, slow disks, and pauses of processes of a plan at random times."""
 
     def __init__(self, simulation: Simulation, fault_plan: FaultPlan, victims: list[str]) -> None:
         self._simulation = simulation

@@ -81,7 +81,7 @@ class ScriptedFaults:
                 await scene(*leader)
 
     def _leader(self) -> tuple[int, Any] | None:
-        """Return id and Raft client of the active leader if all of at least three voters are alive, else None.
+        """Return id and Raft client of the active leader if of at least three voters none has lost its disk, else None.
 
         Removing a voter while another one is lost may leave no majority.
         """

@@ -127,7 +127,7 @@ class ClusterStopPolicy(StopPolicy):
         return True
 
     def replaced_dirs(self, host: str) -> list[str]:
-        """Return log directories without the metadata log, since a static voter cannot restart without it."""
+        """Return random log directories of a broker, never that of the metadata log, which a static voter needs."""
         fault_plan = self._cluster.fault_plan
         if host not in self._cluster.brokers:
             return []
@@ -353,7 +353,7 @@ class ClusterScenario(SimulationScenario):
             self.simulation.ledger.report_violation("copies-differ", detail)
 
     def _replica_differences(self) -> list[str]:
-        """Return descriptions of batches that differ between replicas on the disks; compacted logs are left out."""
+        """Return texts of batches that differ between replicas (not compacted, not internal), or metadata logs."""
         out = []
         names = {number: name for name, number in self.numbers.items()}
         image = self.image()

@@ -182,7 +182,7 @@ class ControllerLifecycle(NodeLifecycle):
         self._number = number
 
     def create_node(self, process: SimProcess) -> Any:
-        """Create the node of a new run; before that, its disk may be wiped at random (`DynamicVoters.maybe_wipe`)."""
+        """Create the node of a new run; before that, its disk may be wiped (`maybe_wipe` of the voters)."""
         self._voters.maybe_wipe(process.host, self._number)
         return QuorumNode(process.env, self._quorum, self._settings, self._voted)
 

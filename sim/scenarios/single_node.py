@@ -1,6 +1,6 @@
 """Simulated run of a single node with the faults of a seed, its clients, and the verification at the end.
 
-Runs of several nodes inherit from it.
+Runs of clusters inherit from it, those of a quorum of controllers do not.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ SMALL_REPLICA_FETCH = {"replica.fetch.max.bytes": "400"}
 class SimulationResult(NamedTuple):
     """Result of one run: trace digest, faults by kind, violations as (name, detail), and counts of client operations.
 
-    ``acknowledged``: records; ``commits``: offset commits; ``virtual_s``: simulated seconds.
+    ``faults`` has other counts as well, such as ``moves``. ``acknowledged``: records, in a quorum settings;
+    ``commits``: offset commits; ``virtual_s``: simulated seconds.
     """
 
     seed: int
@@ -65,7 +66,7 @@ class SimulationResult(NamedTuple):
 
 
 class SimulationScenario:
-    """Simulated run of a single node with its clients; base class of runs of several nodes."""
+    """Simulated run of a single node with its clients; base class of runs of clusters."""
 
     def __init__(
         self,
@@ -199,7 +200,7 @@ def simulate_node(
 
     Args:
         seed: the seed; digests are comparable if the process runs with ``PYTHONHASHSEED=0``.
-        synced: every acknowledgement waits for an fsync.
+        synced: every acknowledgement waits for an fsync, and the only faults are power cuts.
         groups: with consumer, share and streams groups.
         listen: called with each line of the trace.
     """

@@ -79,7 +79,7 @@ class StaticVoters:
         self.format(host, number)
 
     def _may_wipe(self, number: int) -> bool:
-        """Return True if a majority of the other voters has its log, and all established voters have theirs."""
+        """Return True if the other established voters are a majority of all voters, and each of them has its log."""
         whole = [self._has_log(i) for i in self._hosts if i != number and self._is_established_voter(i)]
         return len(whole) > len(self._hosts) // 2 and all(whole)
 
