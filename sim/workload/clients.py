@@ -1,4 +1,4 @@
-"""Simulated Kafka clients: base class, idempotent producer, and functions that read partitions."""
+"""Simulated Kafka clients: base class, idempotent producer, and functions that create topics and read partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactional producers of the workload.
+"""Transactional producers of the workload, and the base class of clients with a transactional id.
 
 A client uses version 1 of the protocol, or version 2 (KIP-890). It retries every request without a response on a new
 connection, and the old request may still arrive.

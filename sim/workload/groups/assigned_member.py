@@ -1,4 +1,4 @@
-"""Members of groups with exclusive partitions: they revoke, start, consume and commit partitions.
+"""Base class of members of groups with exclusive partitions: they revoke, start, consume and commit partitions.
 
 ``StaleMemberCommit``: a commit was accepted from a member whose leave was confirmed.
 Members may be slow to revoke; they may be paused until they are fenced, and continue in their old epoch. They commit
@@ -143,7 +143,8 @@ class AssignedMember(SimGroupMember):
     def _on_epoch(self, epoch: int, began: int, cuts: int) -> None:
         """Record the member epoch in a response to a heartbeat; report ``MemberEpochBack`` if it is lower than before.
 
-        ``began``: event number of the request; ``cuts``: number of power cuts before it.
+        Nothing is reported after a power cut. ``began``: event number of the request; ``cuts``: number of power cuts
+        before it.
         """
         if self.epoch:
             self._book.on_heartbeat(self.id, began)
@@ -223,7 +224,10 @@ class AssignedMember(SimGroupMember):
                 await self._commit(place)
 
     async def _restart_partition(self, place: HistoryPartition) -> None:
-        """Read a partition from its log start offset, as a power cut removed its records. Raises RetriableError."""
+        """Set the position of a partition to its log start offset, as a power cut removed its records.
+
+        Nothing is read here. Raises RetriableError.
+        """
         self.positions[place] = await log_start_offset(self, *place)
         self.simulation.ledger.committed_to.pop(place, None)
 

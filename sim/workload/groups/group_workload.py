@@ -1,4 +1,4 @@
-"""Workload of a group of any type: topics, members, and verification of its stability."""
+"""Base classes of the workload of a group: topics, members, and verification of its stability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots of a group in a simulated run: each runs one member after the other; members leave, are killed or paused."""
+"""Slots of a group in a simulated run, which run one member after the other, with faults; base class of members."""
 
 from __future__ import annotations
 
