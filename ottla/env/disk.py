@@ -63,7 +63,7 @@ class File(Protocol):
 
 
 class FileSlice:
-    """Range of a file to send to a socket; its bytes are only read if ``sendfile`` cannot be used."""
+    """Range of a file to send to a socket; a large one by ``sendfile``, if that can be used, without reading it."""
 
     __slots__ = ("file", "offset", "size_bytes")
 

@@ -235,6 +235,6 @@ class Env(Protocol):
 
 
 def steady_env(env: Env) -> Env:
-    """Return the environment for elections and broker sessions, whose clock is never advanced by a test."""
+    """Return the environment of the controller, with elections and broker sessions: a test never advances its clock."""
     steady: Env = getattr(env, "steady", env)
     return steady
