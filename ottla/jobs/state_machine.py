@@ -139,9 +139,10 @@ class StateMachine(Protocol[R]):
     """Replicated state machine: its state is the result of replaying the records of its log."""
 
     def handle(self, now_ms: int, event: Any) -> Effects[R]:
-        """Return the effects of an event (a request or an expired timer) without changing replayed state.
+        """Return the effects of an event without changing replayed state.
 
-        ``now_ms``: wall clock in ms.
+        Events are requests, and those of the runtime, such as an expired timer or the outcome of a write. ``now_ms``:
+        wall clock in ms.
         """
 
     def replay(self, offset: int, record: R) -> None:
