@@ -1,4 +1,4 @@
-"""Configuration of Python's garbage collector for a node: full collections are rare, or triggered by memory growth.
+"""Memory of a node: full garbage collections are rare, or triggered by memory growth; release of free heap memory.
 
 A node creates no reference cycles (tests verify this). Other libraries may: without the trigger their garbage would
 remain for `FULL_COLLECTION_AFTER` collections of the younger generations, however large it is.
