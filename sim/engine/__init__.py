@@ -1,1 +1,1 @@
-"""Simulated hosts, processes, threads, disks, network and clock, all determined by the seed."""
+"""Simulated hosts, processes, threads, network, clocks and object store, all determined by the seed."""

@@ -130,7 +130,10 @@ class AssignedMember(SimGroupMember):
 
     @abstractmethod
     def _is_state_reported(self) -> bool:
-        """Return True if the coordinator knows the owned partitions."""
+        """Return False if the owned partitions have changed since they were reported.
+
+        True, too, if the full state must be sent: the next heartbeat does so in any case.
+        """
 
     @abstractmethod
     async def _leave_group(self, *, for_good: bool) -> None:
