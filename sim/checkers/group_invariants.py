@@ -87,7 +87,7 @@ def duplicate_assignments(group: ConsumerGroup) -> Iterator[tuple[str, str]]:
 
 
 def duplicate_tasks(group: StreamsGroup) -> Iterator[tuple[str, str]]:
-    """Yield ``OneHolder`` and detail of active tasks in two processes, and of tasks in two roles in a process."""
+    """Yield ``OneHolder`` and detail of active tasks in two processes, and of tasks in two roles or threads of one."""
     doers: dict[tuple[str, int], str] = {}
     roles: dict[tuple[str, str, int], str] = {}
     for member in group.members.values():

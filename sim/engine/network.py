@@ -193,7 +193,7 @@ class SimStream:
         return None
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Start a task that calls ``callback`` when the peer has disconnected, if the own process still runs then."""
+        """Start a task that calls ``callback`` when peer or `close` has disconnected, if the own process runs then."""
 
         async def watch() -> None:
             await self.wait_disconnected()

@@ -32,7 +32,7 @@ POOL_SIZES = {
 
 
 class SimDeadline:
-    """Context manager that cancels its block at a deadline, which does not count while the process is paused."""
+    """Context manager that cancels its block at a deadline, or, if the process is paused then, when it is resumed."""
 
     def __init__(self, env: SimEnv, deadline: float) -> None:
         self._env = env

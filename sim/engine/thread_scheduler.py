@@ -109,7 +109,7 @@ class ThreadScheduler:
     def on_disk_call(self, call: str) -> None:
         """Let other threads run, at random, before a disk call named ``call``, or after the change that it made.
 
-        A thread yields control; the event loop makes steps of threads.
+        A thread yields control, at an fsync for up to `slow_s`; the event loop makes steps of threads.
         """
         if self.dead:
             return

@@ -309,7 +309,7 @@ class FaultInjector:
         )
 
     def _slow(self) -> None:
-        """Make each fsync of a random node take up to a random time below `MAX_SYNC_S`, until the faults stop."""
+        """Make some fsyncs in threads of a random node last up to a random part of `MAX_SYNC_S`, until faults stop."""
         host = self._host()
         host.slow_s = self._rng.random() * MAX_SYNC_S
         for process in host.processes:
