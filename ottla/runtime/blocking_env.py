@@ -107,7 +107,7 @@ class BlockingEnv(SystemEnv):
         time.sleep(seconds)  # noqa: ASYNC251 - nothing else waits
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
-        """Return a context manager that never expires, whatever ``seconds`` is: calls of sockets have own timeouts."""
+        """Return a context manager that never expires, whatever ``seconds`` is: sockets have their own timeouts."""
         return nullcontext(_NoDeadline())
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
