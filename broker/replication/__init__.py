@@ -1,1 +1,1 @@
-"""Hosted partitions: leaders, followers, in-sync replicas; creation, maintenance and moves of their logs."""
+"""Hosted partitions: leaders, followers, fetchers, in-sync replicas; creation, maintenance, moves of their logs."""

@@ -248,7 +248,7 @@ class HostedPartition:
     def has_enough_replicas(self) -> bool:
         """Return True if the maximal ISR satisfies min.insync.replicas: the check after an acks=all append (R-337).
 
-        False if this node does not lead.
+        No more members than replicas are required. False if this node does not lead.
         """
         state = self.state
         return type(state) is LeaderState and state.has_enough_replicas(self.log.config.min_insync_replicas)
@@ -331,7 +331,7 @@ class HostedPartition:
             self._wake(self._hw_key)
 
     def notify_waiters(self) -> None:
-        """Complete waiting requests, and notify followers' fetch sessions, after a change of leadership or log ends."""
+        """Let waiting requests check the partition, and notify followers' sessions: leadership or log ends changed."""
         self._notify_listeners(more=False)
         self._wake(self._fetch_key)
         self._wake(self._end_key)
@@ -368,7 +368,7 @@ class HostedPartition:
         """Update a follower's state on its fetch at ``offset``; request an ISR expansion, advance the high watermark.
 
         ``log_start``: the follower's log start offset; ``leader_end``: the leader's log end when the fetch was
-        received (R-327). No effect for a broker without a replica, or if this node does not lead.
+        received (R-327). Both only if due; no effect for a broker without a replica, or if this node does not lead.
         """
         state = self.state
         if type(state) is not LeaderState or broker not in state.followers:

@@ -177,9 +177,10 @@ class LogCreator:
             self._in_progress[at] = False
 
     async def wait_created(self, partitions: Iterable[TopicPartition], patience_s: float) -> bool:
-        """Create the logs of some partitions first and wait for them, at most ``patience_s`` seconds.
+        """Create the pending logs of some partitions first and wait for them, at most ``patience_s`` seconds.
 
-        Return True if none is pending any more: each was created, or its creation failed or was cancelled.
+        Return True if none is pending any more: each was created, or its creation failed, was cancelled or never
+        requested.
         """
         left = [at for at in partitions if at in self]
         for at in left:

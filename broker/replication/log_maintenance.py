@@ -34,7 +34,7 @@ logger = logging.getLogger("ottla.files")
 
 
 class LogMaintenance:
-    """Maintenance of all logs: every 5 s flushes of rolled segments and checkpoints, retention, requested flushes."""
+    """Maintenance of all logs: rolled segments and checkpoints every 5 s, retention, requested flushes."""
 
     def __init__(
         self,
@@ -55,7 +55,10 @@ class LogMaintenance:
         self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
 
     async def run_retention(self) -> None:
-        """Apply retention and expire idle producer ids every ``log.retention.check.interval.ms``, until cancelled."""
+        """Apply retention and expire idle producer ids every ``log.retention.check.interval.ms``, until cancelled.
+
+        The first time is after that interval, or after `INITIAL_RETENTION_DELAY_S` if this is less.
+        """
         every_s = self._retention_every_ms / 1000
         await self._env.sleep(min(INITIAL_RETENTION_DELAY_S, every_s))
         while True:
@@ -63,7 +66,10 @@ class LogMaintenance:
             await self._env.sleep(every_s)
 
     async def run(self) -> None:
-        """Flush logs, close unused files and write checkpoints every `CHECKPOINT_INTERVAL_S`, until cancelled."""
+        """Flush rolled segments, close files and write checkpoints every `CHECKPOINT_INTERVAL_S`, until cancelled.
+
+        Active segments are flushed only if ``flush.ms`` is due or the log is idle; deleted segments' files are removed.
+        """
         while True:
             await self._env.sleep(CHECKPOINT_INTERVAL_S)
             await run_in_background(self._env, self._maintain_all())

@@ -116,9 +116,9 @@ class FollowerReplica:
         self.last_leader_end = leader_end
 
     def continue_from(self, earlier: FollowerReplica | None, leader_end: int) -> None:
-        """Copy the follower's offsets from the previous leader epoch (``Replica.resetReplicaState``).
+        """Copy offsets and broker epoch from the previous leader epoch (``Replica.resetReplicaState``), not its times.
 
-        ``earlier`` is None if the follower is new: its offsets stay unknown.
+        ``earlier`` is None if the follower is new: these stay unknown.
         """
         self.last_fetch_ms = self.caught_up_ms
         self.last_leader_end = leader_end
@@ -269,7 +269,7 @@ class LeaderState:
         return len(self._committed_state().isr) < self.effective_min_isr(min_insync_replicas)
 
     def has_enough_replicas(self, min_insync_replicas: int) -> bool:
-        """Return True if the maximal ISR satisfies min.insync.replicas: the check after an acks=all append (R-337)."""
+        """Return True if the maximal ISR has `effective_min_isr` members: check after an acks=all append (R-337)."""
         return self.effective_min_isr(min_insync_replicas) <= len(self.isr.maximal_isr)
 
     def high_watermark(

@@ -344,7 +344,10 @@ class ReplicaManager:
             doomed(path)
 
     def mark_logs_offline(self, logs: list[PartitionLog]) -> None:
-        """Stop hosting the logs of a failed directory, mark their partitions offline and complete waiting requests."""
+        """Stop hosting the logs of a failed directory, mark their partitions offline and complete waiting requests.
+
+        Moves to or from the directory are cancelled; the partition of a future log in it stays online.
+        """
         for log in logs:
             at = (log.topic, log.partition)
             if log.is_future:

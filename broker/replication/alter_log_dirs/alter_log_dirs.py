@@ -26,7 +26,7 @@ logger = logging.getLogger("ottla.moves")
 
 
 class AlterLogDirs:
-    """Handler of AlterReplicaLogDirs: creates future logs, which `FutureReplicaCopier` fills, and cancels moves."""
+    """Moves for AlterReplicaLogDirs: creates future logs, which `FutureReplicaCopier` fills, and cancels moves."""
 
     def __init__(
         self,
@@ -49,14 +49,13 @@ class AlterLogDirs:
     async def alter(self, at: TopicPartition, path: str) -> ErrorCode:
         """Move a replica to the log directory at an absolute path, once earlier calls are complete.
 
-        A move of the replica to another directory is cancelled.
-
         Returns:
-            NONE: the move has started, or is not needed.
+            NONE: the move has started, is in progress already, or is not needed. A move of the replica to another
+            directory was cancelled.
             LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT (cordoned directory), INVALID_TOPIC_EXCEPTION (the name of the
-            directory would be too long), KAFKA_STORAGE_ERROR (any directory is offline, the disk fails, or the
-            partition is offline or is removed meanwhile): no move has started.
-            REPLICA_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION: the replica will be created in this directory.
+            directory would be too long), KAFKA_STORAGE_ERROR (the directory or partition is offline; for a new move any
+            directory is; the disk fails, or the partition is removed meanwhile): no move has started.
+            REPLICA_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION: not hosted; a log will be created in this directory.
         """
         async with self._lock:
             return await self._alter(at, path)

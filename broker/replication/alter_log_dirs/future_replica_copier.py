@@ -142,7 +142,7 @@ class FutureReplicaCopier:
         move.not_before_ms = self._env.monotonic_ms() + by_ms
 
     def _is_active(self, move: LogDirMove) -> bool:
-        """Return True if the move is not cancelled: its partition is hosted, and both logs are unchanged and open."""
+        """Return True if the move is not cancelled: partition and future log are the same, and both logs are open."""
         return (
             self._replica_manager.get(*move.topic_partition) is move.replica
             and self._replica_manager.future_logs.get(move.topic_partition) is move.future_log
@@ -216,7 +216,7 @@ class FutureReplicaCopier:
     async def _copy_chunk(self, move: LogDirMove) -> None:
         """Copy a chunk to the future log, or delay the move if the node's alter-log-dirs quota is exceeded.
 
-        The chunk is read in a thread, and discarded if the move is cancelled or a log is truncated meanwhile.
+        The chunk is read in a thread, and discarded if the move is cancelled or the current log truncated meanwhile.
 
         Raises:
             ProtocolError, WireError: the current log is corrupt.

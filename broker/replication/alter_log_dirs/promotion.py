@@ -1,4 +1,4 @@
-"""Steps of the promotion of a future log, as one decision table.
+"""Decisions about future logs: the next step of a move, and what a start does with logs of an earlier process.
 
 The controller is informed first, so that it never takes a live replica for lost or a lost one for live; it has accepted
 once this node's image shows it. Only then is the current log replaced, in one step.
@@ -66,7 +66,7 @@ def decide_future_log(
         is_assigned: True if the image assigns the replica to the directory of the future log.
         newness: last leader epoch and log end offset of the future log.
         current: last leader epoch and log end offset of the current log; None without one.
-        only_here: True if the current log is missing due to a failed directory, and no other replica has its records.
+        only_here: True if a log directory has failed, and no other replica is in the ISR; no effect with a current log.
     """
     if is_assigned and not (only_here if current is None else newness < current):
         return FutureLogDecision.PROMOTE

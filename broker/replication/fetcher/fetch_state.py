@@ -102,7 +102,7 @@ class OutOfRangeOutcome(NamedTuple):
 
 
 class OffsetMovedOutcome(NamedTuple):
-    """Outcome of a Fetch at an offset in the remote store: the log must start where the leader's does (KIP-405)."""
+    """Outcome of a Fetch at an offset in the remote store: the local log must restart above it (KIP-405)."""
 
     key: PartitionKey
 

@@ -14,7 +14,7 @@ _LENGTH_AND_EPOCH = struct.Struct(">ii").unpack_from
 
 
 def split_batches(records: Buffer, leader_epoch: int) -> Iterator[memoryview]:
-    """Yield chunks of complete batches, up to the first batch of an epoch above ``leader_epoch`` (R-319).
+    """Yield chunks of the complete batches before the first batch of an epoch above ``leader_epoch`` (R-319).
 
     A chunk ends after `APPEND_CHUNK_BATCHES` batches, or with the batch that reaches `APPEND_CHUNK_BYTES`. It shares
     the memory of ``records``. An incomplete batch at the end is left out. From a batch with an invalid length on, all

@@ -1,4 +1,4 @@
-"""Connection of a fetcher to its leader, and the request versions used on it.
+"""Requests of fetchers to leaders other than Fetch, versions of both, and dependencies that all fetchers share.
 
 Source: ``BrokerBlockingSender.scala``, ``RemoteLeaderEndPoint.scala`` (apache/kafka 4.3.1).
 """
@@ -68,7 +68,7 @@ class FetcherDependencies(NamedTuple):
     env: Env
     node_id: int
     timeout_s: float
-    """``replica.socket.timeout.ms`` in seconds: timeout of connecting, and of each response."""
+    """``replica.socket.timeout.ms`` in seconds: timeout of connecting, and of each wait for bytes of a response."""
     broker_epoch: Callable[[], int]
     metadata_version: Callable[[], int]
     """Function that returns the ``metadata.version`` level of the image, which selects request versions (R-312)."""
@@ -91,7 +91,7 @@ class FetcherDependencies(NamedTuple):
 
 
 def skips_tiered_offsets(dependencies: FetcherDependencies, log: PartitionLog, leader_end: int) -> bool:
-    """Return whether an empty log is to start after the last segment that the leader has copied (KIP-1023).
+    """Return whether a log with end offset 0 is to start after the last segment that the leader has copied (KIP-1023).
 
     It is if ``follower.fetch.last.tiered.offset.enable`` is set, the topic is tiered and not compacted, and the
     leader's log is not empty.
@@ -125,7 +125,7 @@ def list_offsets_version(metadata_version: int) -> int:
 
 
 def connect_to_leader(dependencies: FetcherDependencies, leader_id: int, client_id: str) -> NodeConnection:
-    """Return an unopened connection of a fetcher to its leader, which sends no ApiVersions first (R-311)."""
+    """Return an unopened connection of a fetcher to its leader, which sends ApiVersions only before SASL (R-311)."""
     return NodeConnection(
         dependencies.env,
         client_id,

@@ -89,7 +89,7 @@ class ReplicaFetcher:
         self._wakeup.set()
 
     def remove_partition(self, replica: HostedPartition) -> None:
-        """Stop fetching a partition and drop its fetch state; a response that is in flight is ignored."""
+        """Stop fetching a partition and drop its fetch state; its row of a response in flight is ignored."""
         key = (replica.topic_id, replica.partition)
         if self._partitions.get(key) is replica:
             del self._partitions[key]
