@@ -28,7 +28,7 @@ class DelegationTokenCredentialCache:
     def __init__(self, secret: str, image: Callable[[], MetadataImage], new_salt: Callable[[], bytes]) -> None:
         """Create an empty cache.
 
-        ``secret``: ``delegation.token.secret.key``. ``image`` returns the last committed metadata image, ``new_salt``
+        ``secret``: ``delegation.token.secret.key``. ``image`` returns the listener's metadata image, ``new_salt``
         random bytes.
         """
         self._secret, self._image, self._new_salt = secret, image, new_salt

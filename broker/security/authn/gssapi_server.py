@@ -54,7 +54,7 @@ class GssapiSaslServer:
         self.authorization_id = ""
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Process a token of the client; return the response token, None for no response.
+        """Process a token of the client; return the response token, None without one, as after the last.
 
         Raises:
             SaslAuthenticationException: no valid ticket for this service, or an invalid security layer; as

@@ -44,7 +44,7 @@ def _options(jaas: str | None) -> Mapping[str, str]:
     """Return the options of a JAAS config.
 
     Raises:
-        InvalidSecurityConfig: there is no config (None), or it does not name a keytab with its principal.
+        InvalidSecurityConfig: there is no config (None), or it lacks useKeyTab, storeKey or the principal.
         InvalidJaasConfig: it is malformed.
     """
     if jaas is None:
@@ -57,7 +57,7 @@ def _options(jaas: str | None) -> Mapping[str, str]:
 
 
 def parse_keytab(jaas: str | None) -> Keytab:
-    """Return keytab path and service principal of a JAAS config.
+    """Return keytab path (empty for the library's default keytab) and service principal of a JAAS config.
 
     Raises:
         InvalidSecurityConfig, InvalidJaasConfig: the config is invalid or missing (None).
@@ -80,6 +80,8 @@ def load_kerberos_config(get: SettingLookup, jaas: str | None, env: Env) -> Kerb
 
 def find_kerberos_problems(get: SettingLookup, jaas_key: str, jaas: str | None) -> Iterator[ConfigProblem]:
     """Yield (setting name, problem) for each invalid Kerberos setting of a listener, and for a missing library.
+
+    An invalid JAAS config is the only problem reported. The keytab is not opened: see `load_kerberos_config`.
 
     ``get`` looks up its settings; ``jaas_key``: full name of the setting with the JAAS config ``jaas``, None if not
     set.

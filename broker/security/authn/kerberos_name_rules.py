@@ -30,7 +30,7 @@ _NOT_SIMPLE = re.compile(r"[/@]")
 
 
 class NoMatchingRule(Exception):
-    """Raised when no rule matches a principal, or the short name by the first matching rule is invalid."""
+    """Raised when no rule matches a principal, it is malformed, or the first matching rule gives no valid name."""
 
 
 PrincipalParts = Sequence[str]
@@ -101,7 +101,8 @@ def _default_rule(realm: str) -> KerberosRule:
 def parse_name_rules(rules: str, default_realm: str) -> KerberosNameMapper:
     """Return the function that maps a principal to its short name; ``rules`` are comma-separated, as in the setting.
 
-    The function raises NoMatchingRule. ``default_realm``: the realm to which ``DEFAULT`` applies.
+    The function raises NoMatchingRule; without rules for each principal with a realm. ``default_realm``: the realm to
+    which ``DEFAULT`` applies.
 
     Raises:
         InvalidMappingRule: a rule is malformed.

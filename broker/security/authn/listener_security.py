@@ -1,5 +1,7 @@
 """Security settings of a listener: TLS, SASL mechanisms and principal mapping. Loaded only if a listener has any.
 
+Also the checks of these settings at startup, and those of outbound connections to listeners of other nodes.
+
 A setting may have the prefix ``listener.name.<name>.``, a JAAS config also the mechanism; the most specific one applies
 (S-301). On a SASL_SSL listener ``ssl.client.auth`` applies only with the listener prefix (305).
 
@@ -170,7 +172,8 @@ def build_listener_security(
     Args:
         values: settings of the node.
         listener: name of the listener.
-        protocol: security protocol of the listener, such as ``SASL_SSL``.
+        protocol: security protocol of the listener, such as ``SASL_SSL``. Enabled mechanisms that are not supported are
+            left out.
         keys_of: lookup of SCRAM credentials.
         env: required for OAUTHBEARER and GSSAPI.
         token_of: lookup of delegation tokens.
@@ -249,7 +252,7 @@ def build_outbound_access(
 
 
 def find_listener_problems(values: Mapping[str, str], listeners: Mapping[str, str]) -> Iterator[ConfigProblem]:
-    """Yield (setting, problem) for each TLS or SASL setting that prevents a start.
+    """Yield (setting, problem) for each invalid TLS or SASL setting; keystores and keytabs are not opened.
 
     ``listeners``: security protocols by listener name. Nothing is yielded for PLAINTEXT listeners.
     """

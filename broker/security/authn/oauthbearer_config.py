@@ -95,7 +95,10 @@ def _read_integer(get: SettingLookup, name: str) -> int:
 
 
 def find_oauthbearer_problems(get: SettingLookup) -> Iterator[ConfigProblem]:
-    """Yield (setting name, problem) for each invalid OAUTHBEARER setting of a listener, and for missing libraries."""
+    """Yield (setting name, problem) for each invalid OAUTHBEARER setting of a listener, and for missing libraries.
+
+    An invalid JAAS config is the only problem reported.
+    """
     handler = get(CALLBACK_HANDLER)
     try:
         options = _options(get)

@@ -1,4 +1,4 @@
-"""Interface of the server side of a SASL authentication, common to all mechanisms.
+"""Interface and errors of the server side of a SASL authentication, common to all mechanisms.
 
 Source: ``SaslServer`` as ``SaslServerAuthenticator.java`` uses it (apache/kafka 4.3.1).
 """

@@ -105,7 +105,7 @@ class AuditLog:
         )
 
     def log_authentication(self, peer: AuditSubject, listener: str, mechanism: str) -> None:
-        """Log a successful authentication, at DEBUG; ``mechanism`` is a SASL mechanism or TLS."""
+        """Log a successful authentication, at DEBUG; ``mechanism`` is text such as ``PLAIN`` or ``a certificate``."""
         if self.logs_allowed:
             subject = f"Principal = {escape_name(peer.principal)} is Authenticated from host = {peer.host}"
             self._log(logging.DEBUG, f"{subject} at listener = {listener} by {mechanism}")

@@ -29,7 +29,7 @@ AuthorizedHandler = Callable[[A, Any], Any]
 
 
 def is_authorized_by_handler(spec: ApiSpec, *, at_controller: bool) -> bool:
-    """Return True if an API has no rule to apply before its handler, which checks its permissions itself.
+    """Return True if an API has no rule to apply before its handler, which checks its permissions, if any, itself.
 
     ``at_controller``: the rules of the controller's listener apply, else those of a broker's listener.
     """
@@ -39,6 +39,7 @@ def is_authorized_by_handler(spec: ApiSpec, *, at_controller: bool) -> bool:
 def authorize_and_handle(asking: A, request: Any, handler: AuthorizedHandler[A], *, at_controller: bool) -> Any:
     """Call the handler with the authorized part of a request; return its response, or a job that returns it.
 
+    The handler is called even if all resources in the request are denied; their error rows are added to its response.
     If the client lacks a permission for the request as a whole, the handler is not called, and an error response with
     the error of `DENIAL_ERRORS` is returned. ``at_controller``: the rules of the controller's listener apply, else
     those of a broker's listener.

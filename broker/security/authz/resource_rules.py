@@ -1,5 +1,7 @@
 """Authorization of the resources that a request names: split into authorized ones and error rows of denied ones.
 
+Also of the configs in the rows of created topics, which are hidden from clients that may not describe them.
+
 Source: ``AuthHelper.scala``, ``ControllerApis.deleteTopics``, ``ControllerApis.authorizeAlterResource``,
 ``ConfigHelper.scala`` (apache/kafka 4.3.1).
 """
