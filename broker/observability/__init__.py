@@ -1,1 +1,1 @@
-"""Metrics and health of a node: request counters, the `/metrics` page, and metrics that clients push (KIP-714)."""
+"""Metrics, traces and health of a node: request counters, `/metrics`, OTLP export, client metrics (KIP-714)."""

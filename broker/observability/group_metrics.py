@@ -1,4 +1,4 @@
-"""Samples of the groups and transactional ids that a broker coordinates, for the metrics page.
+"""Samples of the groups that a broker coordinates, for the metrics page.
 
 The lag of a partition is exported if the coordinator has a replica of it. For other partitions only the committed
 offset is exported: `kafka_topic_partition_current_offset` of the leader minus this offset is the lag.
@@ -52,7 +52,11 @@ class GroupMetricsCollector:
         self._offset_count = self._exported = 0
 
     def collect(self, shards: Iterable[Shard[Any]]) -> Job[None]:
-        """Add the samples of the groups of all loaded shards to the metrics page, as a job."""
+        """Add the samples of the groups of all loaded shards to the metrics page, as a job.
+
+        All groups are counted; at most `MAX_METRICS_GROUP_OFFSETS` groups, and as many committed offsets, get samples
+        of their own.
+        """
         for machine in active_machines(shards):
             for kind, group in _groups(machine):
                 state = group.state

@@ -1,7 +1,7 @@
 """Liveness and readiness of a node, with the reasons why it is not ready.
 
-A node is alive while its event loop responds. It is ready while it serves clients and may lead partitions: it is
-registered and not fenced, the metadata quorum has a leader, and all its log directories are usable.
+A node is alive while its event loop responds. It is ready while the metadata quorum has a known leader, all its log
+directories are usable, and, if it is a broker, it is registered, running and not fenced.
 """
 
 from __future__ import annotations

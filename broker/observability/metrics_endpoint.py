@@ -1,4 +1,4 @@
-"""The `/metrics` page of a node in the Prometheus text format.
+"""The `/metrics` page of a node in the Prometheus text format, without the HTTP server that sends it.
 
 A job collects the samples of partitions, topics and groups in time slices. `metric_families` describes the families.
 

@@ -44,7 +44,8 @@ def add_remote_log_metrics(page: MetricsBuilder, manager: RemoteLogManager, read
     """Add the metrics of tiered storage, as a job.
 
     They are those of each tiered topic, their totals without a label, those of the threads, and the requests that ended
-    before their ``reads`` did.
+    before their ``reads`` did. Only the first `MAX_METRICS_TOPICS` topics, by name, get samples of their own; the
+    totals are of all.
     """
     counted, measured = RemoteTopicStats(), RemotePartitionGauges()
     gauges = yield from manager.gauges_by_topic_job()

@@ -156,6 +156,7 @@ class RequestMetrics:
 def error_codes(response: Message) -> Iterator[int]:
     """Yield the error codes (not NONE) of a response and of its rows, of at most `MAX_COUNTED_ERROR_ROWS` messages.
 
+    Only fields named ``error_code`` are read. The order is not that of the rows.
     Of a `ResponseArray` only the rows that are not encoded yet are included.
     """
     pending: list[Any] = [response]

@@ -1,6 +1,6 @@
 """Interface of observers of requests and responses, and their combination to one.
 
-Observers themselves are elsewhere: request metrics, and the checks of tests and the simulator.
+Observers themselves are elsewhere, such as request metrics, the tracer, and the checks of tests and the simulator.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class PreparedRequestCounts(NamedTuple):
 
 
 class RequestObserver(Protocol):
-    """Interface of an observer of each request with a valid header and each response; it must not raise."""
+    """Interface of an observer of each request with a valid header and each response; it must not raise.
+
+    Requests of SASL authentication, and ApiVersions before it, are not observed.
+    """
 
     @property
     def needs_messages(self) -> bool:
