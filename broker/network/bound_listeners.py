@@ -20,7 +20,7 @@ METRICS_LISTENER_NAME = "METRICS"
 
 
 class BindError(Exception):
-    """Raised when an address cannot be bound; the message has the address and the reason."""
+    """Raised when a listener cannot be bound; the message has its address, or its name and a file, and the reason."""
 
 
 class BoundListeners:

@@ -121,7 +121,7 @@ class Connection:
         )
 
     def byte_counts(self) -> tuple[int, int] | None:
-        """Return the bytes received and sent, including the bytes of TLS; None if the system does not count them."""
+        """Return the bytes received, and those sent and acknowledged, with TLS; None if they are not counted."""
         return self._stream.byte_counts()
 
     def observe(self, observer: RequestObserver) -> Callable[[], None]:
@@ -164,7 +164,7 @@ class Connection:
         return now_ms - self._waiting_since_ms
 
     async def serve(self) -> None:
-        """Serve requests until the client disconnects, one fails, or `close` is called; raise a broken invariant."""
+        """Serve requests until disconnection, a failure without error response, or `close`; raise broken invariants."""
         try:
             while await self._receive():
                 self.has_received = True

@@ -1,8 +1,8 @@
 """Connection with TLS handshake, SASL authentication, or both.
 
-Until it is authenticated, and during re-authentication, a frame is limited to ``sasl.server.max.receive.size`` bytes;
-authentication is limited to 30 s. The response to a failed authentication is delayed, which slows down guessing. Loaded
-only for listeners with authentication.
+With SASL, until it is authenticated and during re-authentication, a frame is limited to
+``sasl.server.max.receive.size`` bytes. Authentication is limited to 30 s. The response to a failed authentication is
+delayed, which slows down guessing. Loaded only for listeners with authentication.
 
 Source: ``SaslChannelBuilder.java``, ``SslChannelBuilder.java``, ``KafkaChannel.java`` (apache/kafka 4.3.1).
 """
