@@ -52,7 +52,7 @@ class FaultClock:
             scope.deadline -= milliseconds / 1000
 
     def now_ms(self) -> int:
-        """Return the wall clock in ms since 1970."""
+        """Return the wall clock in ms since 1970, plus the time by which a fault has advanced this clock."""
         return self._env.now_ms() + self.offset_ms
 
     def monotonic_ms(self) -> float:
@@ -80,7 +80,7 @@ class FaultClock:
 
 
 class NetworkGate:
-    """State of a node's network: paused, or unable to reach some addresses."""
+    """State of a node's network: paused, or unable to reach some addresses; connections wait then, and do not fail."""
 
     def __init__(self) -> None:
         self.is_paused = False

@@ -104,7 +104,7 @@ class _RandomNumbers:
 
 
 class FaultRule:
-    """Active fault: definition, limits, and counters of the calls that matched and of those that got the fault."""
+    """Rule of a fault: definition, limits, and counters of the calls that matched and of those that got the fault."""
 
     def __init__(self, number: int, spec: FaultSpec, limits: FaultLimits) -> None:
         self.id = number
@@ -122,7 +122,9 @@ class FaultRule:
         self._random = _RandomNumbers(limits.seed)
 
     def matches(self, call: FaultCall) -> bool:
-        """Return True if API, client id, topic and directory match a call; those that the rule lacks match any.
+        """Return True if the rule matches a call; a client id, topic or directory that it lacks matches any.
+
+        The API must be that of the rule; a rule without API matches writes only.
 
         A Fetch of a follower matches only a rule that names its client id, so that faults for consumers do not stop
         replication.
@@ -167,7 +169,7 @@ class FaultRule:
 
 
 class FaultRules:
-    """The faults in force, in the order in which they were added. Threads that write files choose among them, too."""
+    """Rules that were added and not removed, in this order. Threads that write files choose among them, too."""
 
     def __init__(self) -> None:
         self._counting = threading.Lock()
@@ -219,7 +221,7 @@ class FaultRules:
             return [rule for rule in matching if rule.count_call()]
 
     def list(self) -> list[FaultRule]:
-        """Return all active faults."""
+        """Return all rules, oldest first, including those whose limits are used up."""
         return [*self._rules.values()]
 
 
