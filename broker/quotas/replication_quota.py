@@ -1,8 +1,9 @@
 """Replication quotas: limit in bytes per second for out-of-sync replicas of the throttled partitions (KIP-73).
 
 There is one for leaders and one for followers, each with a rate of the broker and a list of throttled replicas of each
-topic, as `kafka-reassign-partitions --throttle` sets them. In-sync replicas are never throttled. The quota for
-moves between log directories (`alter_log_dirs`) has only a rate.
+topic, as `kafka-reassign-partitions --throttle` sets them. The callers throttle out-of-sync replicas only: a leader
+those outside the ISR, a follower its own that lack committed records. The quota for moves between log directories
+(`alter_log_dirs`) has only a rate.
 
 Source: ``ReplicationQuotaManager.java``, ``ReplicaManager.shouldLeaderThrottle``, ``RemoteLeaderEndPoint.scala``
 (apache/kafka 4.3.1); KIP-73.
