@@ -53,7 +53,10 @@ class StreamsInternalTopics:
             self._start_in_background(partial(self._create_now, wanted, quiet_ms))
 
     def failure(self, name: str) -> str | None:
-        """Return the error message of a topic's recently failed creation, None without one."""
+        """Return the error message of a topic's recently failed creation, None without one.
+
+        TOPIC_ALREADY_EXISTS is a failure, too.
+        """
         failed = self._failures.get(name)
         return failed.error_message if failed is not None and failed.until_ms > self._now_ms() else None
 
