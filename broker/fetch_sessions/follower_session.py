@@ -57,7 +57,10 @@ class PartitionChangeListener:
 
 
 class FollowerFetchSession(FetchSession):
-    """Fetch session of a follower: never evicted for a consumer's session, and without a limit of partitions."""
+    """Fetch session of a follower, without a limit of partitions; a consumer's session evicts it only if it is idle.
+
+    That is after `MIN_FETCH_SESSION_EVICTION_MS` without a request.
+    """
 
     is_privileged = True
 
