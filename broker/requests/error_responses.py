@@ -69,9 +69,10 @@ class ErrorResultBuilder:
 def build_error_response(
     asking: RespondableRequest, request: Any, code: ErrorCode, message: str | None = None
 ) -> Job[Message]:
-    """Return the response to a whole request with one error code, in all fields and rows that can have it, as a job.
+    """Return the response to a whole request with one error code, in the fields and rows of the API's layout, as a job.
 
-    ``message`` None: no message, or the text of the error code if the API's layout has that.
+    A layout may have no rows. ``message``: its error message, None for none; some layouts have the text of the error
+    code instead, always or if it is None, others no message at all.
     """
     layout, version = asking.spec.error_response, asking.version
     if layout.message is not ErrorMessage.REASON:
@@ -135,6 +136,7 @@ def _fields_in_version(
 def contains_error(answer: Message, code: ErrorCode) -> Job[bool]:
     """Return True if a response has the error code ``code``, at the top level or in a nested row, as a job.
 
+    Only fields ``error_code`` and ``partition_error_code`` are searched, not ``acknowledge_error_code`` and others.
     Rows of a large array that are encoded already are not searched.
     """
     for name in answer.__struct_fields__:

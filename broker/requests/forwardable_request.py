@@ -29,7 +29,7 @@ class ForwardableRequest(Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """Newest committed metadata image."""
+        """Metadata image that this broker has applied last; newer ones may be committed."""
 
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client's principal is authorized for an operation on a resource."""

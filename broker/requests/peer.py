@@ -189,7 +189,7 @@ class Peer:
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Register a callback for the client's disconnection; return a function that cancels it.
 
-        The callback is called once; if the client has disconnected already, at once.
+        The callback is called once; if the client has disconnected already, at once; never for a forwarded request.
         """
         if self.is_disconnected:
             callback()
