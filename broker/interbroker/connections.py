@@ -1,4 +1,7 @@
-"""Connections to other brokers, one to each, for transactions, share groups and `__remote_log_metadata`."""
+"""Connections to other brokers for transactions, share groups, `__remote_log_metadata` and the console.
+
+Each user has a `BrokerConnections` of its own, with one connection to each broker.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class InterBrokerDependencies(Protocol):
 
 
 class BrokerConnections:
-    """Connections to other brokers, each opened by its first request; requests to a broker that leaves fail."""
+    """Connections to other brokers, each opened by its first request, with one request at a time.
+
+    Requests to a broker that leaves fail.
+    """
 
     def __init__(
         self,
