@@ -66,7 +66,7 @@ class RequestContext:
 
     @property
     def image(self) -> MetadataImage:
-        """Newest committed metadata image."""
+        """Metadata image that this broker has applied last; on a controller listener the last committed one."""
         return self.services.metadata.image
 
     def response_array(self) -> Any:
@@ -100,9 +100,9 @@ class RequestContext:
         return is_allowed
 
     def may_any(self, operation: AclOperation, resource: ResourceType) -> bool:
-        """Return True if the client is authorized for an operation on any resource of a type.
+        """Return True if the client is authorized for an operation on at least one resource of a type.
 
-        It is always True without an authorizer.
+        It is always True without an authorizer. Unlike `may` it does not write to the audit log.
         """
         authorizer = self.services.authorizer
         return authorizer is None or authorizer.may_any(self.peer, operation, resource)

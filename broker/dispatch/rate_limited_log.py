@@ -1,6 +1,6 @@
-"""Rate-limited log of protocol violations by connections: a limited number of lines per minute, then a count.
+"""Rate-limited log of messages about connections: a limited number of lines per minute, then a count.
 
-Clients may repeat violations quickly: a line for each would fill the disk and hide important lines.
+Clients may repeat protocol violations quickly: a line for each would fill the disk and hide important lines.
 """
 
 from __future__ import annotations
