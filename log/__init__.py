@@ -1,1 +1,1 @@
-"""Log of a partition on disk: segments, indexes, recovery, compaction, retention, producer state and leader epochs."""
+"""Partition logs and log directories on disk: segments, indexes, checkpoints, recovery, compaction, retention."""

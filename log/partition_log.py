@@ -70,7 +70,7 @@ class RemoteLogAuxState(NamedTuple):
 
 
 class PartitionLog:
-    """Log of a partition. Not thread-safe: all methods run on the event loop; only a `LogFlush` runs in a thread.
+    """Log of a partition. Not thread-safe: an open log is used on the event loop; a thread runs `LogFlush` or `close`.
 
     ``log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset``: first retained offset, first offset
     hidden from read_committed readers, first uncommitted offset, next offset to write. ``local_log_start_offset`` is
@@ -166,7 +166,7 @@ class PartitionLog:
         return max(unstable, self.log_start_offset)
 
     def check_offset_order(self) -> None:
-        """Assert log start <= last stable offset <= high watermark <= log end, and the local log start between them."""
+        """Assert log start <= last stable offset <= high watermark <= log end, log start <= local start <= log end."""
         assert self.log_start_offset <= self.high_watermark <= self.log_end_offset, self.describe()
         assert self.log_start_offset <= self.local_log_start_offset <= self.log_end_offset, self.describe()
         producers = self.producers
@@ -466,9 +466,9 @@ class PartitionLog:
         self.highest_remote_offset = -1
 
     def delete_segments_below_start(self, now_ms: int) -> None:
-        """Remove all segments that end at or below the local log start offset; rename their files to ``.deleted``.
+        """Remove the segments that end at or below the local log start offset; rename their files to ``.deleted``.
 
-        The files are unlinked later. ``now_ms``: wall clock.
+        The active segment stays. The files are unlinked later. ``now_ms``: wall clock.
         """
         for _ in self.delete_segments_below_start_job(now_ms):
             pass
@@ -669,7 +669,7 @@ class PartitionLog:
         return self.log_end_offset > self.recovery_point and not self.segments.active.used_since_idle_check
 
     def close_idle_files(self) -> None:
-        """Close the segment files that were not used since the previous call; reads and appends open them again."""
+        """Close segment files not used since the previous call, without unsynced records; the next use opens them."""
         self.segments.close_idle_files(self.recovery_point, self.log_end_offset)
 
     def start_flush(self, end: int, more: Iterable[str] = ()) -> LogFlush:

@@ -8,8 +8,9 @@ timestamp has precedence over the file's: a machine that writes before its clock
 By size the oldest segments are deleted while the rest is at least ``retention.bytes``. If the active segment has
 expired too, the log is rolled first.
 
-With tiered storage (KIP-405) the limits are ``local.retention.ms`` and ``local.retention.bytes``. Only segments that
-are in the remote store, with committed metadata, or that lie below the log start offset are deleted then.
+If segments are copied to a remote store (KIP-405), the limits are ``local.retention.ms`` and ``local.retention.bytes``.
+Only segments that are in the remote store, with committed metadata, or that lie below the log start offset are deleted
+then.
 
 Source: ``UnifiedLog.deleteOldSegments`` (apache/kafka 4.3.1).
 """

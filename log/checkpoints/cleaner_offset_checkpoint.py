@@ -1,7 +1,7 @@
 """``cleaner-offset-checkpoint`` of a log directory: the offset up to which each log is compacted.
 
 After a power failure the file must have either its last or its previous contents: gaps in a compacted log would
-otherwise count as damage. It is therefore always written to a temporary file and synced before the rename. So that the
+otherwise count as damage. Offsets are therefore written to a temporary file and synced before the rename. So that the
 event loop is not blocked, a thread writes the temporary file (`CleanerCheckpointWrite`); it then replaces the
 checkpoint unless that was written meanwhile.
 

@@ -1,4 +1,4 @@
-"""``log-start-offset-checkpoint`` of a log directory, written without a sync.
+"""``log-start-offset-checkpoint`` of a log directory; its regular writes are not synced.
 
 A power failure may tear an unsynced write. The last synced file is therefore kept as a backup until a newer one is
 durable: otherwise a torn write after one DeleteRecords would restore all deleted records of the directory.
@@ -65,7 +65,7 @@ class LogStartOffsetCheckpoint:
         return self._disk.exists(self._path) and self._disk.stat(self._path).size_bytes > 0
 
     def needs_write(self, starts: Mapping[TopicPartition, int]) -> bool:
-        """Return True if the file, or the backup that a power failure may restore, differs from ``starts``."""
+        """Return True if the file differs from ``starts``, or a power failure may restore a backup with entries."""
         return starts != self.offsets or not self._is_file_current or bool(self.backup_partitions)
 
     def write(

@@ -66,7 +66,11 @@ class CleanedTransactionMetadata:
 
 
 def control_batch_type(header: BatchHeader, raw: Buffer) -> int:
-    """Return the `ControlRecordType` of a control batch's first record; -1 if it has none or cannot be read."""
+    """Return the `ControlRecordType` of a control batch's first record; -1 if it has no record or no type in the key.
+
+    Raises:
+        WireError: the records are malformed.
+    """
     first = next(iter(iterate_records(raw, header)), None)
     kind = None if first is None else read_control_type(first)
     return -1 if kind is None else kind

@@ -127,10 +127,11 @@ def run_compaction(disk: Disk, plan: CompactionPlan) -> CompactionResult:
 
 
 def build_offset_map(plan: CompactionPlan, sources: list[LogSegment], stats: CleanerStats) -> OffsetMap:
-    """Read the dirty section of a log and return the map of each key to its last offset there.
+    """Return the map of each key in the dirty section of a log to its last offset there.
 
-    If the map becomes full it covers the beginning of the section only, up to its ``latest_offset``. The number of keys
-    is set in ``stats``; the files of ``sources`` that were read are closed.
+    The clean segments before are read too, for the transactions open in them. If the map becomes full it covers the
+    beginning of the section only, up to its ``latest_offset``. The number of keys is set in ``stats``; the files of
+    ``sources`` that were read are closed.
 
     Raises:
         WireError: a batch is damaged, or has an old message format.
@@ -363,9 +364,9 @@ def _empty_batch(header: BatchHeader) -> bytes:
 
 
 def delete_unfinished_files(disk: Disk, directory: str) -> None:
-    """Delete the ``.cleaned`` and ``.swap`` files in a partition's directory after an interrupted compaction.
+    """Delete the ``.cleaned`` and ``.swap`` files in a partition's directory: the result of a pass is discarded.
 
-    No effect if the directory does not exist.
+    Called while the log is open: after a crash, recovery completes the swap instead. No effect without the directory.
     """
     if disk.exists(directory):
         for name in disk.list_files(directory):

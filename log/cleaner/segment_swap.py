@@ -1,7 +1,7 @@
 """Replacement of segments by compacted ones, safe against a power failure at any point.
 
 Until a directory is synced, its renames may become durable in any order. So there are three steps, each followed by a
-sync of the directory in a thread:
+sync of the directory in a thread (the second only if it renamed files):
 
 1. `add_swap_suffix`: the new segments are renamed to ``.swap``. From now on `recovery` completes the replacement after
    a crash: each ``.swap`` segment replaces all segments within its offset range.

@@ -1,1 +1,1 @@
-"""Log directory of a node: ``meta.properties``, lock, checkpoints, partition logs and future logs."""
+"""Log directory of a node: ``meta.properties``, lock, checkpoints, partition logs, future logs, offline recovery."""

@@ -81,7 +81,7 @@ class CheckpointStore:
     # ------------------------------------------------------------------ start
 
     def load(self, has_logs: Callable[[], bool]) -> None:
-        """Read the checkpoint files at start; a corrupt one counts as missing, which means more recovery.
+        """Read the checkpoint files at start; a corrupt one counts as missing, without an error.
 
         Without recovery points every log that was not closed cleanly is recovered from its start.
 
@@ -123,8 +123,9 @@ class CheckpointStore:
     def prepare_truncation(self, log: PartitionLog, offset: int) -> None:
         """Write and sync the checkpoints before a truncation to ``offset``, if one may have a higher offset of the log.
 
-        After a power failure recovery would otherwise trust records appended after the truncation without reading them,
-        or would accept a gap between them as compacted.
+        The offsets of ``log`` are lowered already, its files are not truncated yet. After a power failure recovery
+        would otherwise trust records appended after the truncation without reading them, or would accept a gap between
+        them as compacted.
 
         Raises:
             OSError: as `write`.
@@ -156,7 +157,8 @@ class CheckpointStore:
     def write_job(self) -> Iterator[None]:
         """Write recovery points, log start offsets and high watermarks, unsynced, if one changed, as a job.
 
-        It yields every `LOGS_PER_STEP` logs; the last step corrects the entries of logs that changed meanwhile.
+        It yields every `LOGS_PER_STEP` logs; the last step corrects the entries of logs that were truncated, removed or
+        created, or whose log start offset was raised, meanwhile.
 
         Raises:
             OSError: the disk failed.
@@ -263,7 +265,10 @@ class CheckpointStore:
     # ------------------------------------------------------------------ cleaner offsets
 
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
-        """Return the offset below which each log is compacted, by partition, without logs never compacted."""
+        """Return the cleaner offset of each log for which it is above 0, by partition.
+
+        Also of a log that is not compacted: after a start it is the first base offset.
+        """
         return {at: log.cleaner_offset for at, log in self._logs.items() if log.cleaner_offset > 0}
 
     def is_cleaner_offset_synced(self, log: PartitionLog) -> bool:

@@ -1,6 +1,6 @@
-"""Listing of the subdirectories of a log directory by kind (partition, deleted, future, stray, foreign), and deletion.
+"""Listing of the entries of a log directory by kind (partition, deleted, future, stray, foreign), and deletion.
 
-Kinds are recognised by name (`ottla.log.file_names`).
+Kinds are recognised by name (`ottla.log.file_names`). The error of an unusable log directory is here, too.
 
 Source: ``LogManager.loadLogs``, ``LogManager.deleteLogs``, ``Utils.delete`` (apache/kafka 4.3.1).
 """

@@ -174,9 +174,10 @@ def replace_current_with_future_log(
 ) -> None:
     """Make the future log, which has caught up, the partition's log: it adopts offsets, settings and producer state.
 
-    Its directory is renamed (`rename_to_current`). The producer state is adopted, since a producer's last batches may
-    be deleted from the log and verifications may be pending; last, since until then both logs are appended to, each
-    with its own state. ``now_ms``: wall clock.
+    Its directory is renamed (`rename_to_current`); that of ``current`` is not: the caller registers the log and removes
+    ``current``. The producer state is adopted, since a producer's last batches may be deleted from the log and
+    verifications may be pending; last, since until then both logs are appended to, each with its own state.
+    ``now_ms``: wall clock.
 
     Raises:
         OSError: the disk failed; the log is still a future log.

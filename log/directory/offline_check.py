@@ -37,10 +37,10 @@ class PartitionReport(NamedTuple):
 
 
 def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
-    """Recover every partition as the next start would, and rewrite indexes and snapshots; yield messages for the user.
+    """Recover every partition from its first batch on, rewriting indexes and snapshots; yield messages for the user.
 
-    It works while it is iterated. The clean shutdown file is removed, so that the next start recovers all logs. A log
-    that cannot be recovered is left unchanged. ``now_ms``: wall clock.
+    The metadata log is left out. It works while it is iterated. The clean shutdown file is removed, so that the next
+    start recovers all logs. A log that cannot be recovered is left unchanged. ``now_ms``: wall clock.
 
     Raises:
         CorruptFile: ``meta.properties`` is missing or malformed; OSError: the disk failed.
@@ -65,7 +65,7 @@ def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
 def check(disk: Disk, data_dir: str, now_ms: int, *, deep: bool = True) -> Iterator[PartitionReport]:
     """Yield a report on the dry run of each partition's recovery, from its first batch on; no file is changed.
 
-    ``deep`` also parses all records. ``now_ms``: wall clock.
+    The metadata log is left out. ``deep`` also parses all records. ``now_ms``: wall clock.
 
     Raises:
         CorruptFile: ``meta.properties`` is missing or malformed.

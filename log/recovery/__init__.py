@@ -1,1 +1,1 @@
-"""Loading, recovery and verification of logs on disk: log loader, segment split, scrubbing, dry run."""
+"""Creation, loading, recovery and verification of logs on disk, with completion of interrupted segment swaps."""

@@ -195,7 +195,7 @@ class LogSegment:
 
     @property
     def aborted_txns(self) -> list[AbortedTxn]:
-        """Aborted transactions whose marker is in this segment, by marker offset; loaded when first used."""
+        """Aborted transactions with their marker in this segment, loaded once; CorruptFile if the file is malformed."""
         if self._aborted_txns is None:
             self._aborted_txns = read_txn_index(self._disk, self.path + ".txnindex")
         return self._aborted_txns
@@ -376,7 +376,7 @@ class LogSegment:
             self._offset_index = self._time_index = self._aborted_txns = None
 
     def index_files_to_sync(self, *, sealed: bool) -> list[str]:
-        """Return the paths of index files to sync at a close: those whose loss the next start would not detect."""
+        """Return the paths of index files to sync in a flush: those whose loss the next start would not detect."""
         out = [f"{self.path}.txnindex"] if self._aborted_txns else []
         index, times = self._offset_index, self._time_index
         if sealed and (index is None or len(index.offsets) * OFFSET_ENTRY_BYTES >= MAX_UNSYNCED_INDEX_BYTES):
