@@ -1,4 +1,4 @@
-"""Error codes of responses with their texts, and which of them are retriable.
+"""Error codes of responses with their texts, which of them are retriable, and the exceptions of wire formats.
 
 Source: ``Errors.java`` (apache/kafka 4.3.1).
 """
@@ -16,7 +16,7 @@ class WireError(Exception):
 
 
 class ErrorCode(IntEnum):
-    """Error code in a response; it does not close the connection."""
+    """Error code in a response; unlike a `WireError` it does not close the connection, except a failed authentication."""
 
     UNKNOWN_SERVER_ERROR = -1
     """Error without a code of its own, mostly a fault of the server; the log of the server has the details."""

@@ -1,6 +1,6 @@
 """Request and response frames: an int32 size, a header with the correlation id, and the message.
 
-Pure functions over buffers without I/O. Source: Kafka protocol guide, "Protocol Primitives".
+No I/O; `RequestHeaderCache` is the only state. Source: Kafka protocol guide, "Protocol Primitives".
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def parse_frame_size(prefix: bytes | bytearray | memoryview, limit: int = MAX_RE
 def parse_request(frame: memoryview) -> RequestFrame:
     """Decode the header of a request frame (without its size prefix); the body is not decoded.
 
-    ApiVersions is accepted in any version and answered even if the version is unknown, so that a newer client can fall
-    back (KIP-511); its header is decoded as that of the newest known version.
+    Whether the API has the version is left to the caller to check. ApiVersions is answered even if it has not, so that
+    a newer client can fall back (KIP-511).
 
     Raises:
-        WireError: unknown API key or version, or a malformed header.
+        WireError: unknown API key, or a malformed header.
     """
     if len(frame) < 8:
         raise WireError(f"a request of {len(frame)} bytes has no header")
@@ -99,7 +99,7 @@ class RequestHeaderCache:
         If it differs from the cached header in the correlation id only, it is not decoded again.
 
         Raises:
-            WireError: unknown API key or version, or a malformed header.
+            WireError: unknown API key, or a malformed header.
         """
         body = self._body
         if frame[:4] == self._start and frame[8:body] == self._rest:

@@ -1,7 +1,7 @@
-"""Memory budget for decoding a request: array elements and strings are charged before they are allocated.
+"""Memory budget for decoding a message: array elements are charged before they are allocated, strings directly after.
 
 An array element may be a few bytes in a request and hundreds as an object. So that no request takes more memory than a
-small multiple of its size, each element is charged an estimate of its size as an object.
+fixed amount and a small multiple of its size, each element is charged an estimate of its size as an object.
 
 Sources: CVE-2026-111108 and CVE-2026-111115 (arrays and tagged fields that amplify).
 """

@@ -1,7 +1,8 @@
 """Reference codec: encodes and decodes a message field by field, as the schema language defines it.
 
 The compiled codecs are tested against it, and it shows how a message is encoded. With ``trace`` the decoder reports
-every value with its position, which ``ottla decode`` prints.
+every value with its position, which ``ottla decode`` prints. `spec_of`, `check_version` and `min_encoded_size` serve
+the compiled codecs too.
 
 Source: the schema language of apache/kafka 4.3.1 (``generator/.../MessageDataGenerator.java``, KIP-482).
 """

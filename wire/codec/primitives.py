@@ -1,6 +1,6 @@
-"""Encoding and decoding of the primitive types: integers, varints, uuids.
+"""Encoding and decoding of the primitive types: fixed-size numbers and varints; uuids as text.
 
-Functions that read take ``(buffer, position)`` and return ``(value, next position)``; functions that write return
+Functions that read take a buffer and a position, and return ``(value, next position)``; functions that write return
 bytes.
 Sources: Kafka protocol guide; ``ByteUtils.java`` (apache/kafka 4.3.1).
 """

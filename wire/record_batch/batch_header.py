@@ -1,4 +1,4 @@
-"""Header of a record batch (magic 2, 61 bytes): parsing, and changes in place.
+"""Header of a record batch (magic 2, 61 bytes): parsing, building a batch, iteration, and changes in place.
 
 Batches have the same bytes on the wire and in files. The checksum does not cover ``base_offset`` and
 ``partition_leader_epoch``, so a leader can set them without recomputing it.
@@ -54,7 +54,7 @@ class BatchHeader(NamedTuple):
     magic: int
     """Format version: 2, or 0 and 1 of messages of Kafka before 0.11 (`legacy_records.parse_any_header`)."""
     crc: int
-    """CRC-32C of all bytes from the attributes to the end of the batch."""
+    """CRC-32C of all bytes from the attributes to the end of the batch; of magic 0 and 1: CRC-32 from the magic on."""
     attributes: int
     """Bits 0 to 2: compression codec; 3: append time instead of create time; 4: transactional; 5: control batch; 6: the
     base timestamp is a delete horizon (KIP-534).
@@ -118,10 +118,10 @@ def increment_sequence(base: int, increment: int) -> int:
 
 
 def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """Return the header of the batch at ``pos``.
+    """Return the header of the batch at ``pos``; the bytes after it need not be in ``buf``, the CRC is not checked.
 
     Raises:
-        WireError: too few bytes, a magic other than 2, or a length below that of a header.
+        WireError: fewer bytes than a header, a magic other than 2, or a length below that of a header.
     """
     if len(buf) - pos < HEADER_BYTES:
         raise WireError(f"{len(buf) - pos} bytes are no batch header")
@@ -192,7 +192,7 @@ def iterate_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeade
     """Yield (position, header) of each consecutive batch in ``buf``; stop before an incomplete batch.
 
     Raises:
-        WireError: a batch header is malformed.
+        WireError: a batch header is malformed, or its magic is not 2.
     """
     end = len(buf)
     while end - pos >= LOG_OVERHEAD_BYTES:

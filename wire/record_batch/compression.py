@@ -35,7 +35,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class DecompressedSizeExceeded(WireError):
-    """Decompressed size exceeds the limit; the data up to the limit was valid."""
+    """Decompressed size exceeds the limit; of snappy data perhaps the claimed size, before anything is decompressed."""
 
     def __init__(self, codec: CompressionType, limit: int) -> None:
         super().__init__(f"{codec.name.lower()} data unpacks to more than {limit} bytes")

@@ -5,7 +5,7 @@ int64 timestamp, int32-sized key, int32-sized value. A compressed message's valu
 magic 1 offsets count from 0 and the wrapper carries the offset of the last one.
 
 Source: ``LegacyRecord.java``, ``AbstractLegacyRecordBatch.java`` (apache/kafka 4.3.1). Magic 1 brought times (KIP-32)
-and offsets that count from 0 (KIP-31).
+and offsets that count from 0 (KIP-31). The functions with ``any`` in their names accept batches of format 2 too.
 """
 
 from __future__ import annotations

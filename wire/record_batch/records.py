@@ -1,8 +1,9 @@
 """Records of a batch: encoding, decoding, checks and look-up by timestamp.
 
-Used where single records are needed: by clients, internal topics, compaction and ListOffsets. Fetch uses headers only,
-Produce too, unless a topic's settings need more: then `ottla.log.log_validator` validates the records, not this module.
-Source: ``DefaultRecord.java``, ``MemoryRecordsBuilder.java`` (apache/kafka 4.3.1).
+Used wherever single records are needed, such as by clients, for internal topics and ListOffsets; compaction scans with
+`record_scan`. Fetch uses headers only, Produce too, unless a topic's settings need more: then `ottla.log.log_validator`
+validates the records, not this module. Source: ``DefaultRecord.java``, ``MemoryRecordsBuilder.java`` (apache/kafka
+4.3.1).
 
 Record headers: KIP-82.
 """
