@@ -16,7 +16,7 @@ class WireError(Exception):
 
 
 class ErrorCode(IntEnum):
-    """Error code in a response; unlike a `WireError` it does not close the connection, except a failed authentication."""
+    """Error code in a response; unlike a `WireError` it closes no connection, but that of a failed authentication."""
 
     UNKNOWN_SERVER_ERROR = -1
     """Error without a code of its own, mostly a fault of the server; the log of the server has the details."""

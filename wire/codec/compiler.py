@@ -96,7 +96,7 @@ def _job_codec(cls: type[Message], version: int, direction: str) -> Callable[...
 
 
 def _as_generator(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``function`` wrapped as a job that never yields, for messages without arrays (an encoder: but of numbers)."""
+    """Return ``function`` wrapped as a job that never yields, for messages without arrays (encoders: of structs)."""
 
     def run(*arguments: Any) -> Generator[None, None, Any]:
         return function(*arguments)
