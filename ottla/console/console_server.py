@@ -84,7 +84,8 @@ async def run_with_console(
         stop: event that stops the console, after its pending requests, and then the node; None: it is not stopped so.
 
     Raises:
-        ConfigException: ``ottla.console.listener`` is invalid. Others as `Node.run`.
+        ConfigException: ``ottla.console.listener`` or ``ottla.console.schema.registry`` is invalid. Others as
+            `Node.run`.
     """
     console_listener, node_stop = ConsoleListener(config), trio.Event()
     if config.client_listeners:

@@ -1,7 +1,8 @@
 """Capture of the frames of a connection or of an API: the newest requests and responses, with the time of each stage.
 
 Connections are observed only while a page shows their frames. The frames stay for the pages of single frames, until
-newer captures replace them. Secrets are left out when they are shown, as in ``ottla trace``.
+newer captures replace them. They are stored as they are; secrets are left out when they are shown, as in ``ottla
+trace``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fields of a captured frame with their bytes: byte range, value and explanation of each, and a hex dump.
 
-Secrets and the records of batches are hidden, in the values and in the bytes.
+Hidden, in the values and in the bytes, are secrets, keys, values and header values of records, and compressed records.
 """
 
 from __future__ import annotations

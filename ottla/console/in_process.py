@@ -189,7 +189,7 @@ class LocalNode:
 
         Raises:
             ProtocolError: TOPIC_AUTHORIZATION_FAILED, before the second request.
-            OSError: as `call`, or the other broker cannot be reached.
+            OSError: the other broker cannot be reached.
             WireError: as `call`, or the response of the other broker is malformed.
         """
         response = await self.call(principal, request, version)
@@ -278,11 +278,11 @@ class SessionClient(ClusterClient):
         return sorted(self._brokers)
 
     def find_leader_id(self, topic: str, partition: int) -> int:
-        """Return the leader of a partition in the last metadata response; -1 without one."""
+        """Return the leader of a partition in the metadata responses so far; -1 without one. Nothing is requested."""
         return self._leaders.get((topic, partition), -1)
 
     async def leader(self, topic: str, partition: int) -> Channel:
-        """Return a channel to the leader of a partition; the metadata is requested if the partition is not in it.
+        """Return a channel to the leader of a partition; metadata is requested if no response so far had the partition.
 
         Raises:
             ProtocolError: LEADER_NOT_AVAILABLE, the partition has no leader or does not exist.

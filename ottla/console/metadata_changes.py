@@ -42,7 +42,7 @@ class MetadataChanges:
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Store texts of the changes in ``delta``; called after each change of the image.
 
-        After `MAX_LISTED` of them, a text states that there are further ones, and these are left out.
+        After `MAX_LISTED` of them, a text states that there may be further ones, and these are left out.
 
         The first call is ignored: its delta contains the whole image.
         """

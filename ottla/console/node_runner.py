@@ -20,7 +20,8 @@ async def run_node(node: Node, config: NodeConfig, ready: Callable[[Node], None]
     Without the libraries of the console a warning is logged, and the node runs without a console.
 
     Raises:
-        ConfigException: ``ottla.console.listener`` is invalid. Others as `Node.run`.
+        ConfigException: ``ottla.console.listener`` or ``ottla.console.schema.registry`` is invalid. Others as
+            `Node.run`.
     """
     if not config.values.get(CONSOLE_LISTENER):
         await node.run(ready, stop)

@@ -120,7 +120,7 @@ def check(code: int, message: str | None, subject: str) -> None:
     """Check an error code of a response; do nothing if it is 0.
 
     Raises:
-        ProtocolError: the code is not 0. The text is ``subject: message``, or Kafka's text of the code for None.
+        ProtocolError: the code is not 0. The text is ``subject: message``, without a message that of the code.
     """
     if code:
         try:

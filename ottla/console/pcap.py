@@ -40,7 +40,7 @@ class PcapFrame(NamedTuple):
 
 
 def write_pcap(frames: Iterable[PcapFrame]) -> Iterator[bytes]:
-    """Yield the parts of a pcap file: its header, then the frames in the given order, in packets of at most 16 KiB."""
+    """Yield the parts of a pcap file: its header, then the frames in the given order, in segments of 16 KiB."""
     yield struct.pack("<IHHiIII", _MAGIC_MICROSECONDS, 2, 4, 0, 0, _MAX_PACKET_BYTES, _LINKTYPE_RAW)
     sent: dict[tuple[int, bool], int] = {}
     for each in frames:

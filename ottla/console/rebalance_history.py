@@ -1,7 +1,8 @@
 """Timeline of the rebalances of groups that this node coordinates: members that joined and left, reasons, durations.
 
-Groups are compared with their last state every `SAMPLE_S` seconds; nothing is called for requests of members other than
-LeaveGroup. The memory is bounded: `MAX_CONSOLE_REBALANCES` rebalances of each of `MAX_CONSOLE_GROUPS` groups.
+Groups are compared with their last state every `SAMPLE_S` seconds; in between, events of the groups are observed only
+for the reasons why members leave. The memory is bounded: `MAX_CONSOLE_REBALANCES` rebalances of each of
+`MAX_CONSOLE_GROUPS` groups.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Scan of a topic for matching records, in steps and with limits.
 
 A scan reads each partition from a start offset to the end offset at the start of the scan. It pauses at a number of
-matches, or at the limit of bytes or time for one request; its ranges then have the offsets at which to continue.
+matches, or at the limit of bytes or time for one request; its ranges then have the offsets at which to continue. It
+reads uncommitted: records of open and aborted transactions are matched too, control records are not.
 """
 
 from __future__ import annotations

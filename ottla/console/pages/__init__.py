@@ -1,1 +1,1 @@
-"""Handlers of the web console's pages and changes: each sends Kafka requests and returns a template with values."""
+"""Handlers of the web console's pages and changes, which send Kafka requests or read the state of this node."""

@@ -70,7 +70,7 @@ async def _find_batch(page: PageRequest, topic: str, number: int, offset: int) -
 
 
 async def get_batch(page: PageRequest) -> View:
-    """Return the page of the batch that contains the query's offset; bytes and fields only of format 2.
+    """Return the page of the batch with the query's offset, or the next one; bytes and fields only of format 2.
 
     Raises:
         InvalidInput: a field is invalid, or there is no batch. ProtocolError: no such topic, or not authorized.

@@ -92,7 +92,7 @@ async def describe_replicas(page: PageRequest, state: ClusterState) -> dict[str,
 
 
 async def get_state(page: PageRequest) -> View:
-    """Return the live block of the page: nodes, quorum and replica table."""
+    """Return the live block of the page: quorum and replica table."""
     state = await fetch_cluster_state(page)
     values = {
         "quorum": state.quorum,
@@ -103,6 +103,6 @@ async def get_state(page: PageRequest) -> View:
 
 
 async def get_cluster(page: PageRequest) -> View:
-    """Return the page with the brokers, controllers and partitions of the cluster."""
+    """Return the page with voters and observers of the quorum, and the replicas of partitions by broker."""
     view = await get_state(page)
     return View("cluster.html", {"title": "Cluster", **view.values})

@@ -192,7 +192,7 @@ def _write_capture(capture: FrameCapture) -> Job[list[bytes]]:
 
 
 async def get_pcap(page: PageRequest) -> HttpResponse:
-    """Return the captured frames as a pcap file, in which secrets and records are zeros, and log the download.
+    """Return the captured frames as a pcap file, and log the download; what pages hide is zeros in it.
 
     Raises:
         ProtocolError: the session is not authorized. InvalidInput: the capture was replaced.
