@@ -34,7 +34,7 @@ class Listener(Message):
 
 
 class AddRaftVoterRequest(Message):
-    """Request to make a controller a voter of the metadata quorum, once it has caught up with the log."""
+    """Request to make a controller that has caught up with the log a voter of the metadata quorum."""
 
     SPEC: ClassVar[MessageSpec] = request(80, "0-1", "0+", "controller broker")
     """Version 0 is that of KIP-853, version 1 adds `ack_when_committed`.

@@ -46,7 +46,7 @@ class LeaderEndpoint(Message):
 
 
 class BeginQuorumEpochRequest(Message):
-    """Announcement of a new quorum leader to another voter, repeated until the voter has responded."""
+    """Announcement of a quorum leader to another voter that does not fetch from it, or not any more."""
 
     SPEC: ClassVar[MessageSpec] = request(53, "0-1", "1+", "controller")
     """Version 1 is flexible and adds the voter key of the receiver and the endpoints of the leader (KIP-853).

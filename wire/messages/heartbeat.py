@@ -1,4 +1,4 @@
-"""Heartbeat (API 12): keep a member of a classic group alive, and learn of a rebalance."""
+"""Heartbeat (API 12): keep a member alive that uses the classic protocol, and learn of a rebalance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class HeartbeatRequest(Message):
-    """Heartbeat of a member of a classic group to its coordinator, every `heartbeat.interval.ms`."""
+    """Heartbeat of a member that uses the classic protocol, every `heartbeat.interval.ms`."""
 
     SPEC: ClassVar[MessageSpec] = request(12, "0-4", "4+", "broker")
     """Version 3 adds static members (KIP-345), version 4 is flexible. Members of a consumer group that use the classic

@@ -9,7 +9,7 @@ from ottla.wire.codec.schema import Int16, Int32, Int64, Message, MessageSpec, r
 
 
 class InitProducerIdRequest(Message):
-    """First request of an idempotent or transactional producer, for its producer id and epoch."""
+    """Request of an idempotent or transactional producer for a producer id and epoch, or a higher epoch."""
 
     SPEC: ClassVar[MessageSpec] = request(22, "0-6", "2+", "broker", latest_unstable=True)
     """Version 2 is flexible, 3 lets a producer continue after an error (KIP-360), 4 brings PRODUCER_FENCED (KIP-588), 5

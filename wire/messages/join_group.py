@@ -1,4 +1,4 @@
-"""JoinGroup (API 11): join a classic group and wait for its next generation."""
+"""JoinGroup (API 11): join a group with the classic protocol and wait for its next generation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class JoinGroupRequestProtocol(Message):
 
 
 class JoinGroupRequest(Message):
-    """Request to join a classic group, or to join it again in a rebalance."""
+    """Request to join a group with the classic protocol, or to join it again in a rebalance."""
 
     SPEC: ClassVar[MessageSpec] = request(11, "0-9", "6+", "broker")
     """Version 1 adds the rebalance timeout (KIP-62). From version 4 on, a new member receives its id with
@@ -73,7 +73,7 @@ class JoinGroupResponseMember(Message):
 
 
 class JoinGroupResponse(Message):
-    """New generation of a classic group, sent when all members have joined or the time is over."""
+    """New generation of a group, in a classic one sent when all members have joined or the time is over."""
 
     SPEC: ClassVar[MessageSpec] = response(11, "0-9", "6+")
     throttle_time_ms: A[int, wire_field("int32", "2+", ignorable=True)] = 0

@@ -1,4 +1,4 @@
-"""LeaveGroup (API 13): leave a classic group, or remove its members."""
+"""LeaveGroup (API 13): leave a group that was joined with the classic protocol, or remove members."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MemberIdentity(Message):
 
 
 class LeaveGroupRequest(Message):
-    """Request of a member that leaves a classic group, or of an administrator that removes members."""
+    """Request of a member that leaves (classic protocol), or of an administrator that removes members."""
 
     SPEC: ClassVar[MessageSpec] = request(13, "0-5", "4+", "broker")
     """Version 3 takes several members, static ones as well (KIP-345), 4 is flexible, 5 adds a reason (KIP-800).

@@ -11,7 +11,7 @@ from ottla.wire.codec.schema import Int16, Int32, Message, MessageSpec, String, 
 
 
 class ListConfigResourcesRequest(Message):
-    """Request for the names of all resources of some types that can have settings."""
+    """Request for all topics and brokers, and for groups and client metrics with settings, by type."""
 
     SPEC: ClassVar[MessageSpec] = request(74, "0-1", "0+", "broker")
     """Version 0, as ListClientMetricsResources, lists client metrics subscriptions only (KIP-714). Version 1 lists all

@@ -1,7 +1,7 @@
 """Records of `__cluster_metadata` (KIP-631).
 
-The state of the cluster, written by the active controller and applied by all nodes. A record is a value without a key;
-its first bytes are its type and version.
+The state of the cluster, written by the active controller and applied by all nodes. A record is a value without a key,
+which begins with a frame version, the type and the version.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class EndTransactionRecord(Message):
 
 
 class FeatureLevelRecord(Message):
-    """Finalized level of a feature, type 12. That of `metadata.version` begins each snapshot."""
+    """Finalized level of a feature, type 12. In a snapshot that of `metadata.version` precedes the rest."""
 
     SPEC: ClassVar[MessageSpec] = data("metadata", "0", "0+", 12)
     name: String = ""

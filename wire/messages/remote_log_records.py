@@ -1,7 +1,7 @@
 """Records of `__remote_log_metadata` (KIP-405): segments in remote storage, types 0 to 3.
 
-Partition leaders write them when they copy or delete segments of topics with `remote.storage.enable=true`. All brokers
-read them to find the segments in remote storage.
+Partition leaders write them when they copy or delete segments of topics with `remote.storage.enable=true`. Brokers with
+a replica of such a topic read them to find its segments in remote storage.
 """
 
 from __future__ import annotations

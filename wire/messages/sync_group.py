@@ -1,4 +1,4 @@
-"""SyncGroup (API 14): distribute the assignment of a new generation in a classic group."""
+"""SyncGroup (API 14): distribute the assignment of a new generation, in the classic protocol."""
 
 from __future__ import annotations
 

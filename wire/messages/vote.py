@@ -23,7 +23,7 @@ from ottla.wire.codec.schema import (
 
 
 class VoteRequestPartitionData(Message):
-    """Candidate in the election of a quorum leader: id, epoch and end of its log."""
+    """Candidate in an election or pre-vote of a quorum leader: id, epoch and end of its log."""
 
     partition_index: Int32 = 0
     """Index of the partition; 0, since the log has one partition."""
@@ -63,7 +63,7 @@ class VoteRequestTopicData(Message):
 
 
 class VoteRequest(Message):
-    """Request of a candidate to a voter for its vote in the election of the quorum leader."""
+    """Request to a voter for its vote in the election of the quorum leader, or for a pre-vote."""
 
     SPEC: ClassVar[MessageSpec] = request(52, "0-2", "0+", "controller")
     """Version 1 adds voter keys (KIP-853), version 2 the pre-vote (KIP-996). All versions are flexible.
@@ -121,7 +121,7 @@ class NodeEndpoint(Message):
 
 
 class VoteResponse(Message):
-    """Vote of a voter for the candidate, granted or refused."""
+    """Vote or pre-vote of a voter for the sender, granted or refused."""
 
     SPEC: ClassVar[MessageSpec] = response(52, "0-2", "0+")
     error_code: Int16 = 0

@@ -1,6 +1,6 @@
 """WriteTxnMarkers (API 27): write the markers that end transactions (KIP-98).
 
-Sent by transaction coordinators to leaders.
+Sent by transaction coordinators to leaders, and by tools that abort a hanging transaction.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class WritableTxnMarker(Message):
 
 
 class WriteTxnMarkersRequest(Message):
-    """Request of a transaction coordinator to partition leaders to append transaction markers."""
+    """Request of a transaction coordinator or a tool to partition leaders to append transaction markers."""
 
     SPEC: ClassVar[MessageSpec] = request(27, "1-2", "1+", "broker")
     """Version 1 is flexible, version 2 adds the transaction version (KIP-1228). Version 0 was removed in Apache Kafka
