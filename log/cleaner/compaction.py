@@ -366,7 +366,7 @@ def _empty_batch(header: BatchHeader) -> bytes:
 def delete_unfinished_files(disk: Disk, directory: str) -> None:
     """Delete the ``.cleaned`` and ``.swap`` files in a partition's directory: the result of a pass is discarded.
 
-    Called while the log is open: after a crash, recovery completes the swap instead. No effect without the directory.
+    Called by the running node: after a crash, recovery completes the swap instead. No effect without the directory.
     """
     if disk.exists(directory):
         for name in disk.list_files(directory):
