@@ -48,7 +48,7 @@ class DeleteRecordsRequest(Message):
 
 
 class DeleteRecordsPartitionResult(Message):
-    """Log start offset of a partition after DeleteRecords, or its error code."""
+    """Low watermark of a partition (lowest log start offset of its replicas), or its error code."""
 
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
@@ -71,7 +71,7 @@ class DeleteRecordsTopicResult(Message):
 
 
 class DeleteRecordsResponse(Message):
-    """Response to DeleteRecords: for each partition its log start offset afterwards, or an error code."""
+    """Response to DeleteRecords: for each partition its low watermark afterwards, or an error code."""
 
     SPEC: ClassVar[MessageSpec] = response(21, "0-2", "2+")
     throttle_time_ms: Int32 = 0

@@ -47,7 +47,7 @@ class DescribeClusterBroker(Message):
 
 
 class DescribeClusterResponse(Message):
-    """Cluster id, controller and nodes of the requested type (brokers or controllers)."""
+    """Cluster id, controller (from a broker: any broker), and brokers or controllers, as requested."""
 
     SPEC: ClassVar[MessageSpec] = response(60, "0-2", "0+")
     throttle_time_ms: Int32 = 0

@@ -33,7 +33,7 @@ class GetTelemetrySubscriptionsRequest(Message):
 
 
 class GetTelemetrySubscriptionsResponse(Message):
-    """Metrics to push, interval and limits: the union of all client metrics resources that match."""
+    """Metrics of all client metrics resources that match, their shortest interval, and limits."""
 
     SPEC: ClassVar[MessageSpec] = response(71, "0", "0+")
     throttle_time_ms: Int32 = 0
