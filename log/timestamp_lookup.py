@@ -1,4 +1,4 @@
-"""Look-up of offsets by timestamp, and of the largest timestamp, for ListOffsets.
+"""Look-up of offsets by timestamp, and of the largest timestamp, for ListOffsets and new share-partitions.
 
 Source: ``UnifiedLog.fetchOffsetByTimestamp`` (apache/kafka 4.3.1).
 

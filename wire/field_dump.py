@@ -1,4 +1,4 @@
-"""Decoding of frames and record batches into a list of fields with their byte ranges, for ``ottla decode``."""
+"""Decoding of frames and record batches into fields with their byte ranges, for ``ottla decode`` and the console."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ TopicPartition = tuple[str, int]
 
 
 class CorruptFile(Exception):
-    """File of a log directory is corrupt or malformed; the message has its path and the reason."""
+    """File of a log directory, or a remote index, is corrupt or malformed; the message has its path and the reason."""
 
 
 def _read_entries(disk: Disk, path: str) -> list[str]:

@@ -4,7 +4,7 @@ A class is explained by its docstring, a field by a string directly below it (an
 history of a message's versions by the string below ``SPEC``. The string below the ``SPEC`` of a request may continue
 with two sections: ``Flow:`` (sender, receiver, when, and the receiver's action) and ``Errors:`` (lines of ``CODE: when
 it occurs``, for error codes that no field explains). The compiler drops all strings but the docstring of the class, so
-that they take no memory in a node. Only tools import this module: it parses source text.
+that they take no memory in a node. Only tools and the web console import this module: it parses source text.
 """
 
 from __future__ import annotations
