@@ -1,4 +1,4 @@
-"""First records of a controller that becomes active, and the check of metadata.version on every controller.
+"""First records of a controller that becomes active, and the check of metadata.version on every node.
 
 Source: ``ActivationRecordsGenerator.java``, ``MetadataLoader.java`` (apache/kafka 4.3.1).
 """
@@ -38,7 +38,7 @@ from ottla.wire.messages.metadata_records import (
 
 
 def check_metadata_version(image: MetadataImage) -> None:
-    """Raise IncompatibleQuorum if ``image`` has a metadata.version that this node does not support."""
+    """Raise IncompatibleQuorum if ``image`` has a metadata.version that this node does not support; none is valid."""
     level = image.features.get(METADATA_VERSION)
     if level is not None and not OLDEST_METADATA_VERSION <= level <= NEWEST_METADATA_VERSION:
         raise IncompatibleQuorum(
@@ -60,8 +60,8 @@ def activation_records(
     These abort an open metadata transaction, bootstrap a new cluster, and register this node as a controller if this
     process is not registered yet. An unnecessary batch is left out.
 
-    ``path``: metadata log directory, with the bootstrap snapshot. ``endpoints``: advertised controller listeners of
-    this node. ``incarnation_id``: id of this process in its registration.
+    ``path``: metadata log directory, which may have a bootstrap snapshot. ``endpoints``: advertised controller
+    listeners of this node. ``incarnation_id``: id of this process in its registration.
     """
     if machine.in_transaction:
         yield [AbortTransactionRecord("the controller was replaced")]
@@ -83,8 +83,8 @@ def activation_records(
 def _bootstrap(env: Env, path: str, min_isr: str) -> list[Message]:
     """Return the records that bootstrap a cluster, as one metadata transaction.
 
-    Feature levels are from the snapshot file ``path``, or the newest ones without it. If eligible leader replicas are
-    enabled, ``min_isr`` becomes the cluster's min.insync.replicas.
+    They are those of the snapshot file ``path`` (feature levels, SCRAM credentials), without it the newest feature
+    levels. If eligible leader replicas are enabled, ``min_isr`` becomes the cluster's min.insync.replicas.
     """
     levels = run_to_end(read_snapshot(env.disk, path)).records if env.disk.exists(path) else bootstrap_records()
     kept = any(isinstance(x, FeatureLevelRecord) and x.name == ELR_VERSION and x.feature_level > 0 for x in levels)

@@ -44,7 +44,7 @@ LEVEL_NEEDS = {(ELR_VERSION, 1): 23}
 
 
 class InvalidFeatureLevel(Exception):
-    """Combination of feature levels with which no cluster can start; the message is one line for the user."""
+    """Invalid release, feature or level, or a combination with which no cluster can start; message: one line."""
 
 
 def metadata_version_of_release(text: str) -> int:
@@ -73,7 +73,8 @@ def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, 
     release. ``dynamic_quorum``: True if the voters are in a VotersRecord (kraft.version 1).
 
     Raises:
-        InvalidFeatureLevel: an unknown release, feature or level, or levels that exclude each other.
+        InvalidFeatureLevel: an unknown release, feature or level, levels that exclude each other, or a release and
+            a chosen metadata.version.
     """
     if release is not None and METADATA_VERSION in chosen:
         raise InvalidFeatureLevel(

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 class ControllerStateMachine:
     """Metadata images of a controller, and its soft state: what is in memory only and not in the log.
 
-    Requests are decided on ``latest_image``, which has uncommitted records too; other components see ``image`` only,
-    with the committed records.
+    Requests are decided on ``latest_image``, which has uncommitted records too (only ListPartitionReassignments on
+    ``image``); other components see ``image`` only, with the committed records.
     """
 
     def __init__(
@@ -92,9 +92,10 @@ class ControllerStateMachine:
         return BrokerProbes()
 
     def activate(self, now_ms: float, own: int | None = None) -> None:
-        """Reset the soft state when this node becomes active controller; every unfenced broker gets a new session.
+        """Reset the soft state, except `probes`, when this node becomes active controller.
 
-        ``own``: id of the broker in this process, None without one. ``now_ms``: monotonic.
+        Every unfenced broker gets a new session, except ``own``: id of the broker in this process, None without one.
+        ``now_ms``: monotonic.
         """
         self.heartbeat_state.reset()
         self.fenced_since.reset()
@@ -105,9 +106,9 @@ class ControllerStateMachine:
     ) -> ControllerResult | ControllerResultSteps:
         """Return records and response for a request or event, or a job for them, decided on the latest image.
 
-        Image and log are not changed: the caller appends and replays the records. ``version``: API version of the
-        request. ``next_offset``: offset that the first record would have. ``now_ms``: monotonic time, as in
-        `heartbeat_tracker`. ``wall_ms``: wall clock.
+        Image and log are not changed: the caller appends and replays the records. Soft state may change, as a broker's
+        session. ``version``: API version of the request. ``next_offset``: offset that the first record would have.
+        ``now_ms``: monotonic time, as in `heartbeat_tracker`. ``wall_ms``: wall clock.
 
         Raises:
             ProtocolError: the request is rejected; a job raises it when it runs.
@@ -136,7 +137,8 @@ class ControllerStateMachine:
     def replay(self, offset: int, record: Message) -> None:
         """Replay an appended or committed record at ``offset`` into the next image; called in the order of the log.
 
-        ``offset``: -1 for a record of a snapshot. Records of a metadata transaction are replayed at its end.
+        ``offset``: -1 for a record of a snapshot. Records of a metadata transaction are replayed at its end, not at all
+        if it is aborted.
         `complete_append` makes the image visible.
         """
         match record:

@@ -25,7 +25,9 @@ class MetadataLoader:
         self._generation = 0
 
     def load_initial_snapshot(self) -> None:
-        """Replay and publish the store's newest snapshot at the start of the node, without yielding to other tasks.
+        """Replay the store's newest snapshot at the start of the node, without yielding, and make it the image.
+
+        No listener is called.
 
         Raises:
             IncompatibleQuorum: this node does not support its metadata.version.

@@ -167,11 +167,10 @@ class QuorumController:
     # ------------------------------------------------------------------ main loop
 
     def load(self) -> None:
-        """Load the newest snapshot and the voters, and create the Raft driver; called once, before `run`.
+        """Replay the snapshot that the constructor has read, and create the Raft driver; called once, before `run`.
 
         Raises:
             IncompatibleQuorum: not a member of the quorum, or the metadata.version is not supported.
-            CorruptFile, WireError: the metadata cannot be read.
         """
         self._loader.load_initial_snapshot()
         env, store = self._env, self._store
@@ -179,7 +178,10 @@ class QuorumController:
         self._request_processor = RequestProcessor(env, self.machine, self._raft, self._loader, self._publish)
 
     async def run(self) -> None:
-        """Run the Raft driver and process events until cancelled or the disk fails; unexpected errors are raised."""
+        """Run the Raft driver and process events until cancelled; unexpected errors are raised.
+
+        A failure of the disk is passed to ``fail``; no event is processed any more then, but this call does not return.
+        """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._raft.run)
@@ -230,10 +232,7 @@ class QuorumController:
                 self._fail(error)
 
     async def _wait_for_resources(self, error: OSError) -> None:
-        """Deactivate, then sleep before a retry, after a shortage of descriptors or memory, which is no disk failure.
-
-        As on a loss of leadership, uncommitted changes are discarded, and pending requests fail and are retried.
-        """
+        """Deactivate, as on a loss of leadership, and sleep before a retry: descriptors or memory were short."""
         logger.warning(
             "Controller %d is short of resources, renouncing the leadership and retrying: %s", self.node_id, error
         )
@@ -374,7 +373,7 @@ class QuorumController:
         self._fail(error)
 
     def _stop(self, why: Exception) -> None:
-        """End `run` and accept no requests: discard uncommitted changes and fail pending requests with ``why``."""
+        """Process no further events or requests: discard uncommitted changes, fail pending requests with ``why``."""
         self._stop_reason = why
         self.machine.revert()
         waiting, self._waiting = self._waiting, []

@@ -1,8 +1,8 @@
 """Routing of requests and events of the controller to the function in `control` that decides on them.
 
-A module in `control` and its messages are loaded with the first of its requests; registrations and heartbeats, which
-every node needs, are in `controller_state_machine`. Source: ``ControllerApis.scala``, ``QuorumController.java``
-(apache/kafka 4.3.1).
+Some modules in `control` and their messages are loaded with the first of their requests. Broker registrations and
+heartbeats, which every node needs, and periodic tasks are in `controller_state_machine`. Source:
+``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ RequestHandler = Callable[[ControllerStateView, Any, int], ControllerResult | Co
 def route_request(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
     """Return records and response for a request or event, or a job for them, decided on the latest image.
 
-    ``version``: API version of the request.
+    Only ListPartitionReassignments is decided on the committed image. ``version``: API version of the request.
 
     Raises:
         ProtocolError: the request is rejected; a job raises it when it runs.

@@ -1,4 +1,4 @@
-"""Formatting of log directories: ``meta.properties``, initial feature levels, and the voters of a dynamic quorum.
+"""Formatting of log directories: ``meta.properties``, bootstrap records, and the voters of a dynamic quorum.
 
 As ``StorageTool format`` (``Formatter.java``, ``DynamicVoter.java``, apache/kafka 4.3.1; R-238). meta.properties is
 written last: a directory that was formatted in part has none, and is formatted again.
@@ -36,7 +36,7 @@ BOOTSTRAP_FILE = "bootstrap.checkpoint"
 
 
 class StorageFormatError(Exception):
-    """Directory cannot be formatted; the message is one line for the user. The directory is unchanged."""
+    """Directory cannot be formatted (it is unchanged), or voters cannot be parsed; message: one line for the user."""
 
 
 class InitialVoter(NamedTuple):

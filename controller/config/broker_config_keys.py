@@ -3,9 +3,9 @@
 Settings that have an effect here are in `broker.config`.
 
 One line per setting: ``name type importance mode check default``. Mode is Kafka's update mode: ``static`` is read-only,
-``dynamic`` cluster-wide, ``own`` per broker. Check: the notation of `config_keys.ConfigKey.check`. Default: ``-`` means
-no default, a missing one the empty string. Source: ``KafkaConfig`` and the config classes it joins (apache/kafka
-4.3.1).
+``dynamic`` cluster-wide, ``own`` per broker. Check: the notation of `config_keys.ConfigKey.check`. Default: ``-`` and
+``<required>`` mean no default, a missing one the empty string. Source: ``KafkaConfig`` and the config classes it joins
+(apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 class BrokerConfigKey(NamedTuple):
     """Definition of a broker setting: type, importance, update mode, validator and default (None: no default).
 
-    The fields are the columns of the tables in this package, in their notation.
+    A default of ``<required>`` is none either. The fields are the columns of the tables in this package, in their notation.
     """
 
     type: str

@@ -30,7 +30,7 @@ _RECORDING_LEVELS = ("INFO", "DEBUG", "TRACE")
 
 
 class InvalidBrokerConfig(Exception):
-    """Setting, or combination of settings, that Kafka rejects; the message is Kafka's."""
+    """Setting, or combination of settings, that Kafka rejects; the message is mostly Kafka's."""
 
 
 class BrokerConfigValues:
@@ -69,7 +69,10 @@ class BrokerConfigValues:
         return "" if value is None else str(value)
 
     def milliseconds(self, name: str) -> int:
-        """Return a time in ms, from the setting ``name`` or its synonyms in minutes or hours, by precedence."""
+        """Return a time in ms, from the setting ``name`` or its synonyms in minutes or hours, by precedence.
+
+        A negative number is multiplied as well: -1 hour is -3,600,000.
+        """
         for other, unit in synonyms_of(name):
             value = self.get(other)
             if isinstance(value, int):
@@ -78,7 +81,7 @@ class BrokerConfigValues:
 
 
 def check_values(values: Mapping[str, str]) -> None:
-    """Check each value of a broker's known settings by itself, in the order of Kafka's definitions.
+    """Check each value of a broker's known settings without a listener prefix by itself, in Kafka's order.
 
     Raises:
         InvalidBrokerConfig: a value is invalid.

@@ -1,4 +1,6 @@
-"""Definitions of the topic and group settings of Kafka 4.3.1, and of Ottla's own settings.
+"""Definitions of the topic and group settings of Kafka 4.3.1, and of Ottla's own settings; synonyms of broker settings.
+
+The look-up `broker_key` finds the broker settings of Kafka as well, which are defined in `broker_config_keys`.
 
 Source: ``LogConfig.java``, ``GroupConfig.java``, ``ServerTopicConfigSynonyms.java`` (apache/kafka 4.3.1).
 """

@@ -38,7 +38,7 @@ _MATCH_KEYS = (
 
 
 def check_cordoned(image: MetadataImage, changes: Mapping[str, str | None]) -> None:
-    """Check that an alteration sets ``cordoned.log.dirs`` only if metadata.version supports it (KIP-1066).
+    """Check that an alteration sets or removes ``cordoned.log.dirs`` only if metadata.version supports it (KIP-1066).
 
     The static configuration of a node may contain it before; then it has an effect on that node only.
 
@@ -55,7 +55,7 @@ def check_cordoned(image: MetadataImage, changes: Mapping[str, str | None]) -> N
 def check_min_isr(image: MetadataImage, name: str, changes: Mapping[str, str | None]) -> None:
     """Check an alteration of min.insync.replicas of broker ``name`` ("": cluster default); None removes it.
 
-    With ELR enabled, it must be set as cluster default, and not for single brokers (KIP-966).
+    With ELR enabled, changes for a single broker and the removal of the cluster default are rejected (KIP-966).
 
     Raises:
         ProtocolError: INVALID_CONFIG.
@@ -144,7 +144,9 @@ def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
 
 
 def check_client_metrics(values: Mapping[str, str]) -> None:
-    """Check the settings of a client-metrics subscription: interval and match patterns.
+    """Check the settings of a client-metrics subscription: interval and match patterns, each valid by its type.
+
+    The patterns must be regular expressions of Python, not of Java.
 
     Raises:
         ProtocolError: INVALID_REQUEST for the interval, INVALID_CONFIG for a pattern.

@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs on the active controller, for all resource types.
+"""AlterConfigs and IncrementalAlterConfigs on the active controller: topics, brokers, groups and client metrics.
 
 Source: ``ConfigurationControlManager.java`` (apache/kafka 4.3.1).
 Incremental changes: KIP-339; settings of brokers: KIP-226.
@@ -186,7 +186,7 @@ def _next_value(
 def _alter_resource(
     image: MetadataImage, resource: IncrementalAlterConfigsResource, defaults: ControllerDefaults
 ) -> Job[list[Message]]:
-    """Return the ConfigRecords that change one resource, as a job; the length of values is checked first."""
+    """Return the ConfigRecords that change one resource (a broker: also unchanged values), as a job."""
     kind, name = resource.resource_type, resource.resource_name
     table = _TABLES.get(kind)
     if table is None:

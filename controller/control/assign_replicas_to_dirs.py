@@ -42,8 +42,9 @@ def assign_replicas_to_dirs(
 ) -> ControllerResultSteps:
     """Return the records and response of AssignReplicasToDirs, as a job (R-302); each partition has its own error.
 
-    If a directory is not among the broker's online ones, the broker leaves the ISR of the partitions there, which get
-    another leader, or none. A broker epoch that is not the current one gets STALE_BROKER_EPOCH for the request.
+    If a directory is not among the broker's online ones, the broker also leaves the ISR of the partitions there, except
+    as the last member if ELRs are disabled and no unclean election replaces it; those that it leads get another leader,
+    or none. A broker epoch that is not the current one gets STALE_BROKER_EPOCH for the request.
     """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
@@ -87,7 +88,7 @@ def assign_replicas_to_dirs(
 def _remove_from_isr_records(
     image: MetadataImage, static: Mapping[str, str], broker_id: int, lost: set[tuple[bytes, int]]
 ) -> Job[list[Message]]:
-    """Return the records that remove a broker from the ISR of the partitions ``lost``, as a job.
+    """Return the records that remove a broker from the ISR of ``lost``, as a job, by `leader_and_isr_updates`.
 
     ``lost``: topic id and number of the partitions that the broker has assigned to an offline directory.
     """

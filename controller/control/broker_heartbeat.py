@@ -51,7 +51,7 @@ class BrokerHeartbeatState:
     metadata_offsets: dict[int, int] = field(default_factory=dict)
     """Metadata offset that each broker has applied, from its last heartbeat."""
     registration_offsets: dict[int, int] = field(default_factory=dict)
-    """Offset of each broker's registration record."""
+    """Offset of each broker's registration record; its broker epoch if the record is from a snapshot."""
     controlled_shutdown_offsets: dict[int, int] = field(default_factory=dict)
     """Offset of the last record of the step that started a broker's controlled shutdown."""
 
@@ -183,7 +183,7 @@ def _offline_directory_records(
 
 
 def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Return the records that fence a broker, as a job; the response is None (R-276).
+    """Return the records that fence a registered broker, as a job; the response is None (R-276).
 
     The broker leaves all ISRs, except as the last member if ELRs are disabled and no unclean election replaces it;
     partitions that it leads get another leader, or none.

@@ -1,7 +1,7 @@
 """Sessions of brokers, which expire without heartbeats.
 
 A broker's session begins with its first heartbeat, not with its registration, and expires ``broker.session.timeout.ms``
-after its last one. It is in the active controller's memory: a new one gives every unfenced broker a full session.
+after its last one. It is in the active controller's memory: a new one gives every other unfenced broker a full session.
 Source: ``BrokerHeartbeatTracker.java``, ``ClusterControlManager.activate`` (apache/kafka 4.3.1).
 
 From KIP-631.

@@ -109,10 +109,11 @@ def register_broker(
 ) -> ControllerResultSteps:
     """Return the records and response of BrokerRegistration, as a job (R-270, R-271).
 
-    A new process (incarnation id) is registered as fenced, and its records first remove the broker from all ISRs, after
-    an unclean shutdown (with ELR) from the eligible leaders as well. Its broker epoch is ``next_offset``: the offset of
-    the first of these records, or of the registration record if there are none. A known process only updates its
-    registration: broker epoch and fencing stay. An invalid registration gets an error response and no records.
+    A new process (incarnation id) is registered as fenced, and its records first remove the broker from all ISRs
+    (except as the last member if ELRs are disabled and no unclean election replaces it), after an unclean shutdown with
+    ELRs from the eligible leaders as well. Its broker epoch is ``next_offset``: the offset of the first of these
+    records, or of the registration record if there are none. A known process only updates its registration: broker
+    epoch and fencing stay. An invalid registration gets an error response and no records.
     """
     wrong = yield from _registration_error(image, request, cluster)
     if wrong != ErrorCode.NONE:
@@ -182,7 +183,8 @@ def unregister_broker(
 ) -> ControllerResultSteps:
     """Return the records and response of UnregisterBroker, for a running or stopped broker, as a job (R-281).
 
-    The broker is removed from all ISRs and remains in the ELRs. BROKER_ID_NOT_REGISTERED if it is unknown.
+    The broker is removed from all ISRs, except as the last member if ELRs are disabled and no unclean election replaces
+    it, and remains in the ELRs. BROKER_ID_NOT_REGISTERED if it is unknown.
     """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None:

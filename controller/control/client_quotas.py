@@ -54,7 +54,10 @@ def _entity(rows: list[Any]) -> QuotaEntity:
 
 
 def _allowed_keys(rows: list[Any]) -> Mapping[str, int | None] | str:
-    """Return the quota keys that an entity may have, with the maximum value of each, or an error message (S-352)."""
+    """Return the quota keys that an entity may have, with the maximum value of each, or an error message (S-352).
+
+    The name of an IP entity must be an address: host names are not resolved.
+    """
     kinds = [row.entity_type for row in rows]
     if not kinds:
         return "Invalid empty client quota entity"

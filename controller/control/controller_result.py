@@ -15,8 +15,8 @@ from ottla.wire.codec.schema import Message
 class ControllerResult:
     """Decision of the active controller: records, appended as one atomic batch, and the response.
 
-    The response is sent once the records are committed. It is the response message of a request, or None or a bool for
-    internal work.
+    The response is sent once the records are committed. It is the response message of a request, or None, a bool or a
+    text (to log) for internal work.
     """
 
     response: Any

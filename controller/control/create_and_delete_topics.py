@@ -143,9 +143,10 @@ def _partitions(
 
 
 def _configs(values: Mapping[str, str], image: MetadataImage) -> list[CreatableTopicConfigs]:
-    """Return a new topic's effective configs with their sources, for the CreateTopics response.
+    """Return a new topic's configs with their sources, for the CreateTopics response.
 
-    ``values``: configs set in the request. Internal configs appear only if they are set.
+    A value is the one in ``values`` (configs set in the request), else the dynamic cluster default, else Kafka's
+    default; the node's configuration is not considered. Internal configs appear only if they are set.
     """
     wide = image.config(RESOURCE_BROKER, "")
     out = []
@@ -194,7 +195,7 @@ def _create_topic(
 
 
 def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, str]) -> ProtocolError | None:
-    """Return the error of an invalid, existing or colliding topic name, or None; ``a.b`` and ``a_b`` collide.
+    """Return the error of an invalid, prohibited, existing or colliding name, or None; ``a.b`` and ``a_b`` collide.
 
     ``flats``: names in the image by their form with dots replaced by underscores.
     """

@@ -163,7 +163,8 @@ def _elect_where(
 def balance_partition_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
     """Return the records that make preferred leaders the leaders where they are in sync and alive, as a job (R-267).
 
-    The response is True if there may be more.
+    A partition of which neither the leader nor the preferred leader is alive gets another in-sync one. Any imbalance
+    counts: there is no threshold. The response is True if there may be more.
     """
     return _elect_where(image, static, PartitionElection.PREFERRED, lambda p, rules: not has_preferred_leader(p))
 

@@ -71,7 +71,10 @@ def _check_range(name: str, level: int, node: str, low: int, high: int) -> None:
 
 
 def _check_supported(name: str, level: int, image: MetadataImage, me: FeatureUpdateContext) -> None:
-    """Raise _Refused unless this controller, all registered brokers and controllers support a level (R-283)."""
+    """Raise _Refused unless this controller, all registered brokers and controllers support a level (R-283).
+
+    Static voters must have registered.
+    """
     _check_range(name, level, f"Local controller {me.node_id}", *SUPPORTED_FEATURES.get(name, (0, 0)))
     for broker_id, broker in sorted(image.brokers.items()):
         ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in broker.features}

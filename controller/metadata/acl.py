@@ -42,7 +42,7 @@ class AclOperation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Resource type of an ACL, with Kafka's code; UNKNOWN and ANY occur in filters only."""
+    """Resource type of an ACL, with Kafka's code; ANY occurs in filters only, UNKNOWN also for undefined codes."""
 
     UNKNOWN = 0
     ANY = 1
@@ -57,7 +57,7 @@ class ResourceType(IntEnum):
 
 
 class AclPermissionType(IntEnum):
-    """Permission of an ACL, with Kafka's code: deny or allow; UNKNOWN and ANY occur in filters only."""
+    """Permission of an ACL, with Kafka's code: deny or allow; ANY is for filters, UNKNOWN also for undefined codes."""
 
     UNKNOWN = 0
     ANY = 1
@@ -66,7 +66,7 @@ class AclPermissionType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """Pattern type of an ACL's resource name, with Kafka's code; UNKNOWN, ANY and MATCH occur in filters only."""
+    """Pattern type of an ACL's name, with Kafka's code; ANY, MATCH: filters only, UNKNOWN: also undefined codes."""
 
     UNKNOWN = 0
     ANY = 1

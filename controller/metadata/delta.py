@@ -25,7 +25,7 @@ class TopicDelta:
     new: TopicImage | None
     """Topic after the change; None if it was deleted."""
     partitions: frozenset[int]
-    """Numbers of the created or changed partitions in ``new``; all of them if its topic id differs from ``old``."""
+    """Numbers of the created or changed partitions in ``new``; all if its topic id differs; empty without ``new``."""
 
     @property
     def is_same_topic(self) -> bool:

@@ -1,4 +1,4 @@
-"""Encoding of metadata records, and of the batches of ``__cluster_metadata`` with them.
+"""Encoding and decoding of metadata records, and of the batches of ``__cluster_metadata`` with them.
 
 A record's value is ``frame version, api key, version`` as varints, then the body. Source: ``MetadataRecordSerde.java``,
 ``AbstractApiMessageSerde.java`` (apache/kafka 4.3.1).
@@ -88,7 +88,7 @@ def decode_record(raw: Buffer) -> Message:
 
 
 def decode_batch(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Message]]:
-    """Yield (offset, record) of every metadata record in a batch; control batches have none.
+    """Yield (offset, record) of every metadata record in a batch; control batches have none. The CRC is not checked.
 
     Raises:
         WireError: a record cannot be decoded.

@@ -1,5 +1,6 @@
 """Changes of leaders and in-sync replicas of all partitions that an event (a broker fenced, unfenced, lost) affects.
 
+Also the topic settings and the check of leaders that any change of a partition needs.
 Source: ``ReplicationControlManager.generateLeaderAndIsrUpdates`` and its callers (apache/kafka 4.3.1).
 """
 
@@ -31,7 +32,8 @@ UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
 def effective_topic_config(image: MetadataImage, static: Mapping[str, str], topic: str, name: str, default: str) -> str:
     """Return a topic's effective setting: the topic's, the cluster-wide broker default, the node's, or ``default``.
 
-    ``static``: settings of the node's configuration. A value that is invalid is passed over.
+    ``name``: setting with the same name for topics and brokers. ``static``: settings of the node's configuration. A
+    value that is invalid is passed over.
     """
     key = topic_key(name)
     for values in (image.config(RESOURCE_TOPIC, topic), image.config(RESOURCE_BROKER, ""), static):

@@ -114,6 +114,7 @@ def manual_assignment(
 ) -> Job[list[PartitionRegistration]]:
     """Return the partitions of manual assignments (number, replicas), in ascending order of the numbers, as a job.
 
+    The numbers are not in the result; gaps in them are not rejected.
     ``factor``: required number of replicas; None for any, but the same for all.
 
     Raises:

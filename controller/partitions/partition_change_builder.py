@@ -23,11 +23,11 @@ class PartitionElection(Enum):
     """Type of leader election."""
 
     ONLINE = "online"
-    """The current leader if it is alive, else the first live in-sync replica."""
+    """The current leader if it is alive and in sync, else the first such replica (with an empty ISR: ELR member)."""
     PREFERRED = "preferred"
-    """The preferred leader (first replica), if it is in sync."""
+    """As ONLINE, but the preferred leader (first replica) comes before the current one."""
     UNCLEAN = "unclean"
-    """As ONLINE; without a candidate, any live replica."""
+    """As ONLINE; without a candidate, the first live replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,10 @@ class PartitionChangeRules:
     is_elr_enabled: bool = True
     """True if eligible leader replicas are recorded (KIP-966)."""
     allows_unclean_election: bool = False
-    """True if a replica that is not in sync may become leader when no in-sync replica is alive."""
+    """True if any replica may become leader when none in the ISR (or ELR) is alive.
+
+    With ELRs, if ISR and ELR are empty, the last known leader, if alive, is elected in any case.
+    """
 
     @property
     def default_election(self) -> PartitionElection:
@@ -126,7 +129,7 @@ class _Candidates:
     is_alive: Callable[[int], bool]
 
     def can_lead_cleanly(self, broker_id: int) -> bool:
-        """Return True if a live broker is in the ISR, or in the ELR if the ISR is empty: no data is lost (R-287)."""
+        """Return True if a broker is alive and in the ISR, or ELR if the ISR is empty: no data is lost (R-287)."""
         return broker_id in (self.isr or self.eligible) and self.is_alive(broker_id)
 
 
@@ -140,6 +143,7 @@ def _elect(
     """Return the broker id of the elected leader (-1: none), and True if the election was unclean (R-288).
 
     The order of the candidates is leader, then ``replicas``; with PREFERRED the first replica comes before the leader.
+    With ELRs, if ISR and ELR are empty, the last known leader, if alive, is elected in any case, which is unclean.
     """
     in_order = [p.leader, *replicas]
     if election is PartitionElection.PREFERRED:
@@ -165,7 +169,10 @@ def _set_isr_and_elr(
     eligible: list[int],
     rules: PartitionChangeRules,
 ) -> None:
-    """Set the record's ISR and ELR, if changed; after an unclean election the ELR is empty."""
+    """Set the record's ISR and ELR, if changed; after an unclean election the ELR is empty.
+
+    Without the ELR feature the ELR is empty as well, and an ISR never becomes empty.
+    """
     if record.isr is not None or not rules.is_elr_enabled:
         eligible = []
     if eligible != list(p.elr):

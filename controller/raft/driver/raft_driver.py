@@ -210,7 +210,7 @@ class RaftDriver:
             await self._change_event.wait()
 
     async def handle_request(self, request: RaftRequest) -> ResponseWithRecords:
-        """Process another node's Raft request; return the response with the records for it.
+        """Process a Raft request of another node or an `UpgradeKRaftVersion`; return the response with its records.
 
         A Fetch or voter change may wait long. It does not return after a disk failure, as the node stops then.
         """

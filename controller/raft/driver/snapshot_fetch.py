@@ -46,7 +46,7 @@ async def fetch_snapshot(
     FetchSnapshot to the leader. ``is_wanted``: False ends the download, for example after a change of the leader.
 
     Raises:
-        OSError: the disk failed.
+        OSError: the disk failed, or the process is short of descriptors or memory.
     """
     path = f"{directory}/{name.file_name}"
     while is_wanted():

@@ -1,7 +1,8 @@
 """Conversion of Raft requests and responses between the state machine's values and Kafka's messages.
 
 A request for another cluster or another partition than ``__cluster_metadata-0`` gets an error here and does not reach
-the state machine. A response with a leader must have its endpoint too, or a JVM controller stops (R-256).
+the state machine. A response with a leader must have its endpoint too, or a JVM controller stops (R-256). Details of
+FetchSnapshot, voter changes and ApiVersions are in `voter_message_conversion`.
 
 Source: ``RaftUtil.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996).
 """

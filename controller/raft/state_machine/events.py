@@ -297,7 +297,7 @@ class PeerConnectionRefused(NamedTuple):
 
 
 class SnapshotChunkReceived(NamedTuple):
-    """Event that a chunk of the leader's snapshot was received as requested: the leader is alive."""
+    """Event that a chunk of the leader's snapshot was received; a `ResponseReceived` for it has the same effect."""
 
 
 class SnapshotLoaded(NamedTuple):

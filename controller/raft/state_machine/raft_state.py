@@ -254,7 +254,7 @@ class RaftState:
         )
 
     def add_voted_state(self, candidate: ReplicaKey) -> None:
-        """Vote for a candidate of this epoch, as a GROWN voter, persisted in this step; restart the election timer."""
+        """Vote for a candidate of this epoch and become GROWN, persisted in this step; restart the election timer."""
         self.hard_state = HardState(self.epoch, self.hard_state.leader_id, candidate)
         assert isinstance(self.state, UnattachedState | ProspectiveState)
         self.state.deadline_ms = self.random_election_deadline_ms()

@@ -1,7 +1,7 @@
 """Storage of the metadata log, its snapshots and ``quorum-state`` of one node.
 
-At a start the newest readable snapshot is loaded. All records below its end offset were committed and flushed before it
-was written: its end offset is the log's recovery point, and only the log from there on is read. ``now_ms``: wall clock.
+The constructor loads the newest readable snapshot. All records below its end offset were committed and flushed before
+it was written: that is the log's recovery point; only the log from there on is read. ``now_ms``: wall clock.
 
 Source: ``KafkaRaftLog.java``, ``MetadataLogConfig.java``, ``Snapshots.java`` (apache/kafka 4.3.1).
 """
@@ -160,7 +160,7 @@ class MetadataStore:
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """Return the persisted hard state; GROWN with fewer than two static voters, NEWBORN for one with no files."""
+        """Return the persisted hard state: GROWN with fewer than two static voters, NEWBORN for one without files."""
         if len(quorum.static_voters) < 2:
             # no other voter has a state to lose
             return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
@@ -247,7 +247,7 @@ class MetadataStore:
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole batches from ``offset`` on for another replica, committed or not; empty only at the end (R-219).
 
-        Raises ProtocolError if a batch is damaged, OSError for a disk failure.
+        At most ``max_bytes``, or one batch. Raises ProtocolError if a batch is damaged, OSError for a disk failure.
         """
         most = min(max(0, max_bytes), MAX_READ_BYTES)
         found = self.log.read(offset, most, self.log.log_end_offset, at_least_one=True)
