@@ -1,1 +1,1 @@
-"""Development tools: generators of documentation, mutation tests, long campaigns, measures of prose."""
+"""Development tools: documentation, mutation tests, long campaigns, fuzzing, builds, measures of imports and prose."""

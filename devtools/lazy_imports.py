@@ -257,7 +257,7 @@ def main() -> int:
     """Measure and print the imports with their costs and comments; correct the comments with ``--write``.
 
     Returns:
-        Exit status: 1 if a comment is missing or wrong and was not corrected, else 0.
+        Exit status: 1 if a comment is missing or wrong without ``--write``, else 0.
     """
     parser = argparse.ArgumentParser("devtools.lazy_imports", description=__doc__)
     parser.add_argument("--write", action="store_true", help="correct the comments")

@@ -45,7 +45,7 @@ def by_module(results: list[MutantResult]) -> list[tuple[str, int, int]]:
 
 
 def write(unit: str, results: list[MutantResult], seed: int, units: Sequence[str]) -> None:
-    """Replace the unit's section of the page `PAGE`, whose sections are in the order of ``units``."""
+    """Replace or add the unit's section of the page `PAGE`; sections are in the order of ``units``, others go."""
     killed = sum(r.killed for r in results)
     part = (
         f"## {unit}\n\n{killed} of {len(results)} noticed (seed {seed}).\n\n| file | noticed | made |\n|---|---|---|\n"

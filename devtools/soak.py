@@ -1,7 +1,7 @@
 """Long campaigns, and the page of their last results: `python -m devtools.soak` runs all, `... NAME` one of them.
 
-A campaign of the simulator is divided into pieces of some seeds for all processes; one of pytest has its own. A
-campaign with a finding ends with status 1 and prints it, with the line that replays it.
+A campaign of the simulator is divided into pieces of some seeds for all processes; one of pytest has its own. Findings
+are printed, and the later campaigns run all the same; the status is 1 then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generator of the reference page of each API from its messages, its `ApiSpec` and an example frame of the encoder.
+"""Generator of the reference page of each API from its messages, its `ApiSpec` and example frames; page of error codes.
 
 Fields, version history, flow and errors come from the attribute docstrings of the message module
 (`ottla.wire.codec.explain`); versions, listeners, quota, forwarding and permissions from `ApiSpec`.
@@ -105,8 +105,9 @@ def structs_of(cls: type[Message]) -> Iterator[type[Message]]:
 def error_texts(key: ApiKey) -> dict[str, list[str]]:
     """Return the error codes of an API, each with the conditions under which it occurs, as far as they are explained.
 
-    Conditions are those of the section ``Errors`` below `SPEC`, then sentences about the code in explanations of
-    fields. A sentence that lists several codes explains none of them, except in a field of the request.
+    Those of authorization, forwarding and quotas are not among them. Conditions are those of the section ``Errors``
+    below `SPEC`, then sentences about the code in explanations of fields. A sentence that lists several codes explains
+    none of them, except in a field of the request.
     """
     request, response = request_class(key), response_class(key)
     out = {code: [text] for code, text in explain(request).errors.items()}

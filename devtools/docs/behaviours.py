@@ -83,7 +83,7 @@ def python_files() -> Iterator[Path]:
 
 
 def find_references(path: Path) -> Iterator[Reference]:
-    """Yield the identifiers in a module: markers of its tests, and comments and docstrings."""
+    """Yield the identifiers in a module: those in any line but a marker's, such as comments, then those of markers."""
     text = path.read_text()
     for number, line in enumerate(text.splitlines(), 1):
         if not line.lstrip().startswith("@pytest.mark.behaviour"):

@@ -53,7 +53,7 @@ def describe_type(name: str, kind: str) -> str:
 
 
 def describe_default(name: str, default: str | None) -> str:
-    """Return the default of a setting as Markdown, large numbers also in a readable form; ``none`` for None."""
+    """Return the default of a setting as Markdown, round times and sizes also in a larger unit; ``none`` for None."""
     if default is None:
         return "none"
     if default == "<required>":

@@ -76,7 +76,7 @@ def form_of(name: str) -> str:
 
 @cache
 def documented_limits(module: str) -> dict[str, tuple[str, str]]:
-    """Return two texts for each constant of a limits module, from its docstring: what it bounds, and the consequence.
+    """Return two texts for each documented constant of a limits module: what it bounds, and what happens beyond.
 
     ``module``: name without ``ottla.``. The second text is empty for a constant that only supports another one.
     """

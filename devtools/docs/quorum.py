@@ -24,7 +24,10 @@ def state_label(state: type[EpochState]) -> str:
 
 
 class QuorumTrace(SimulatedQuorum):
-    """Simulated quorum of three nodes that records state changes, elections and requests except Fetch."""
+    """Simulated quorum of three nodes that records state changes, and Vote, BeginQuorumEpoch, EndQuorumEpoch requests.
+
+    Also the leader's high watermark. A repeated Vote or BeginQuorumEpoch is recorded once.
+    """
 
     def __init__(self) -> None:
         super().__init__(SEED, 3, loss=0, kraft_version=1)
@@ -48,7 +51,7 @@ class QuorumTrace(SimulatedQuorum):
             self.add(number, text)
 
     def step(self, number: int, event: RaftEvent) -> None:
-        """Let node ``number`` handle an event, and add changes of its state, epoch and high watermark to the trace."""
+        """Let node ``number`` handle an event; add changes of state, epoch, and of a leader's high watermark."""
         machine = self.hosts[number].machine
         before = None if machine is None else (type(machine.state), machine.epoch, machine.high_watermark)
         super().step(number, event)

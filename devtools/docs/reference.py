@@ -159,7 +159,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def main() -> None:
-    """Write all generated pages to ``docs/reference``."""
+    """Write the pages in `PAGES` to ``docs/reference``; that of the tests by behaviour is not one of them."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     for name, page in PAGES.items():
         (WHERE / name).parent.mkdir(exist_ok=True)

@@ -134,7 +134,7 @@ class RandomRecordGenerator:
     def record(self) -> tuple[bytes | None, bytes | None]:
         """Draw key and value of a record, encoded with type and version; a null value is a tombstone.
 
-        A few do not parse, or are null keys.
+        With some seeds a few do not parse, or are null keys.
         """
         rng = self._rng
         for sample in self._samples(rng):
