@@ -1,4 +1,7 @@
-"""Log directories written without a node: batches with chosen offsets, checkpoint files, snapshots and indexes."""
+"""Log directories written without a node: batches with chosen offsets, checkpoint files, producer snapshots.
+
+Of the indexes only transaction indexes are written.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,8 @@ def write_partition(
 ) -> Path:
     """Create the directory of a partition with segments, ``partition.metadata`` and leader epochs, and return its path.
 
-    ``segments``: encoded batches by base offset. ``leader_epoch``: the only leader epoch, from offset 0 on.
+    The segments have no indexes. ``segments``: encoded batches by base offset. ``leader_epoch``: the only leader epoch,
+    from offset 0 on.
     """
     directory = log_dir / f"{topic}-{partition}"
     directory.mkdir(parents=True)
@@ -96,7 +100,7 @@ def write_partition(
 
 
 def write_checkpoint(log_dir: Path, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Write checkpoint file ``name`` of a log directory with an offset for each topic and partition."""
+    """Write checkpoint file ``name`` of a log directory with the offsets of these topics and partitions alone."""
     lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in offsets.items()]
     (log_dir / name).write_text(f"0\n{len(lines)}\n" + "".join(lines))
 

@@ -32,7 +32,7 @@ def copy_to_store(
 ) -> Path:
     """Write a segment to a store in a directory, which is created, and return the path of its object.
 
-    The other arguments are those of `copy_segment`.
+    Its files are also in ``STORE-segments`` beside. The other arguments are those of `copy_segment`.
     """
     store.mkdir(exist_ok=True)
     local = store.with_name(f"{store.name}-segments")
@@ -62,7 +62,7 @@ def copy_segment(
 
     Args:
         objects: The store.
-        local: Directory for the files of the segment; it is created.
+        local: Directory for the files of the segment, which stay there; it is created.
         batches: The batches of the segment.
         topic_id: The topic id.
         leader_epochs: Leader epochs with their first offsets up to the end of the segment; epoch 0 by default.

@@ -1,1 +1,1 @@
-"""Pipelines: ordinary spark-submit scripts, each with its input, its result in plain Python, and its display."""
+"""Pipelines: spark-submit scripts with input, result in plain Python and display, and the commands that run them."""

@@ -109,7 +109,7 @@ class SubmittedJob:
 def run_with_kills(job: SubmittedJob, spark: StandaloneSpark, nodes: ottla.Cluster) -> ResultTable:
     """Kill a worker and a broker after the first batch, the driver after the second; return the result.
 
-    All three are started again.
+    All three are started again, after the driver was killed.
 
     Raises:
         RuntimeError: the driver failed by itself, or ended before it was killed.
