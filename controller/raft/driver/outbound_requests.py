@@ -81,8 +81,8 @@ class RaftRequestSender:
     ) -> None:
         """Queue a Raft request for its destination; its outcome becomes an event of the state machine later.
 
-        ``to``: replica key of the destination, which the request names. ``also``: called with the decoded response and
-        its records; with None after an error.
+        ``to``: replica key of the destination, which Vote and BeginQuorumEpoch name. ``also``: called with the decoded
+        response and its records; with None after a failure or an error for the whole request.
         """
         peer, request = send
 

@@ -1,6 +1,6 @@
 """Elections of the controller quorum: pre-votes, votes, and the transitions to leader and from leader.
 
-Functions change the given `RaftState` and add the requests to send to its `Ready`.
+Functions change the given `RaftState`; only `send_pending_requests`, at the end of each step, adds requests to `Ready`.
 
 Source: the ``poll...`` methods of ``KafkaRaftClient.java``, ``QuorumState.java`` (apache/kafka 4.3.1).
 """
@@ -82,9 +82,9 @@ def tick(raft: RaftState) -> None:
     """Process the passing of time (``raft.now_ms``): expire delayed fetches and the fetch in flight, then the state.
 
     An expired follower starts a pre-vote (perhaps after its election delay), an unattached voter at once. An observer
-    keeps fetching; a LEARNING voter also logs once that no leader is found. A pre-vote without a result counts as lost,
-    a candidate starts a new pre-vote, a leader resigns, and a resigned node becomes unattached in the next epoch.
-    Before a state's deadline it stays as it is.
+    keeps fetching; a LEARNING voter also logs once that no leader is found. A pre-vote counts as lost unless a majority
+    has granted it, a candidate starts a new pre-vote, a leader resigns, and a resigned node becomes unattached in the
+    next epoch. Before a state's deadline it stays as it is.
     """
     raft.expire_delayed_fetches()
     if raft.requests.is_fetching and raft.now_ms >= raft.requests.fetch_deadline_ms:
@@ -167,7 +167,7 @@ def handle_leader_refused(raft: RaftState, peer: int) -> None:
 
 
 def transition_to_prospective(raft: RaftState) -> None:
-    """Become Prospective: request pre-votes from the other voters in this epoch; a sole voter goes on to Candidate."""
+    """Become Prospective, to request pre-votes in this epoch (sent later); a sole voter goes on to Candidate."""
     raft.transition_to(ProspectiveState(raft.random_election_deadline_ms(), EpochElection(raft.own_vote)))
     evaluate_votes(raft)
 
@@ -190,7 +190,10 @@ def transition_after_lost_pre_vote(raft: RaftState) -> None:
 
 
 def transition_to_candidate(raft: RaftState) -> None:
-    """Become Candidate: increment the epoch, vote for itself and request votes; a sole voter becomes leader at once."""
+    """Become Candidate: increment the epoch, vote for itself; a sole voter becomes leader at once.
+
+    The requests for votes are sent later.
+    """
     chosen = CandidateState(raft.random_election_deadline_ms(), EpochElection(raft.own_vote))
     raft.transition_to(chosen, HardState(raft.epoch + 1, NO_NODE_ID, raft.local_replica))
     evaluate_votes(raft)
@@ -226,8 +229,8 @@ def _have_all_responded(raft: RaftState, state: ProspectiveState) -> bool:
 def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
     """Become leader of the epoch: append a LeaderChangeMessage as first record of the epoch (R-229).
 
-    ``granted``: ids of the voters that granted their vote, which it lists. Initial control records of a new log
-    (kraft.version, voters) follow it in the same batch.
+    ``granted``: ids of the voters that granted their vote, which it lists. The records of `RaftState.set_first_records`
+    (kraft.version and voters that the log lacks), if any, follow it in the same batch.
     """
     entry = raft.voter_entry
     state = RaftLeaderState(
@@ -266,8 +269,8 @@ def transition_to_resigned(raft: RaftState) -> None:
 def request_for_voter(raft: RaftState, peer: int) -> RaftRequest | None:
     """Return the Raft request that the current state has to send to voter ``peer`` now, or None if there is none.
 
-    Vote, BeginQuorumEpoch, EndQuorumEpoch, or the epoch query of a voter with a lost disk. It is returned until the
-    voter has responded; nothing is sent or changed here.
+    Vote, EndQuorumEpoch, or the epoch query of a voter with a lost disk, until the voter has responded;
+    BeginQuorumEpoch while the voter has not fetched for half of the fetch timeout. Nothing is sent or changed here.
     """
     state, me, chain = raft.state, raft.local_replica, raft.log_summary
     key = raft.voters.find_voter(peer)

@@ -22,7 +22,7 @@ from ottla.wire.messages.control_records import VotersRecordVoter
 
 NO_DEADLINE_MS = float("inf")
 OBSERVER_SESSION_TIMEOUT_MS = 300_000
-"""Time without a fetch after which the leader removes an observer and DescribeQuorum does not list it."""
+"""Time without a fetch after which DescribeQuorum does not list an observer; the leader removes it for the next one."""
 MAX_OBSERVERS = 1000
 """Maximum number of observers: ids are easily forged. Kafka bounds them by time only, on DescribeQuorum."""
 

@@ -75,7 +75,7 @@ class Propose(NamedTuple):
 
 
 class LogFlushed(NamedTuple):
-    """Event that this node's log below ``end_offset`` (exclusive) is flushed."""
+    """Event that this node's log below ``end_offset`` (exclusive) is flushed, or needs no flush: it cannot vote."""
 
     end_offset: int
 
@@ -284,7 +284,7 @@ class RequestRejected(NamedTuple):
 
 
 class RequestFailed(NamedTuple):
-    """Event for a request of this node without a response: connection lost or timeout."""
+    """Event for a request of this node without a response, such as after a lost connection or a timeout."""
 
     peer: int
     request: RaftRequest

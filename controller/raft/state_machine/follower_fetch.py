@@ -27,7 +27,7 @@ from ottla.wire.errors import ErrorCode
 
 
 def maybe_send_fetch(raft: RaftState) -> None:
-    """Send the next Fetch, or a voter's join or update request that is due, unless one is in flight.
+    """Add the next Fetch, or a join or update request that is due, to `Ready`, unless one is in flight.
 
     It is sent only once the whole log is flushed, as the leader counts the fetch offset as replicated (R-225). A node
     without a known leader, or whose leader is in backoff, fetches from a bootstrap node (R-223). Nothing is sent during

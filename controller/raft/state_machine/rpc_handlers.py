@@ -53,7 +53,7 @@ from ottla.wire.errors import ErrorCode
 
 
 def handle_event(raft: RaftState, event: RequestReceived | ResponseReceived | RequestRejected | RequestFailed) -> None:
-    """Process a request of another node, or the response to a request of this node or its failure."""
+    """Process a request of another node (or `UpgradeKRaftVersion`), or the result of a request of this node."""
     match event:
         case RequestReceived(pending, request):
             handle_request(raft, pending, request)
@@ -66,7 +66,7 @@ def handle_event(raft: RaftState, event: RequestReceived | ResponseReceived | Re
 
 
 def handle_request(raft: RaftState, pending: Any, request: RaftRequest) -> None:
-    """Process a request of another node: add its response to `Ready`, and change the state as the request requires.
+    """Process a request of another node, or `UpgradeKRaftVersion`: change the state, add the response to `Ready`.
 
     A fetch or voter change may get its response in a later step. ``pending``: object of `RequestReceived` that the
     response names.

@@ -160,7 +160,7 @@ class MetadataStore:
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """Return the persisted hard state: GROWN with fewer than two static voters, NEWBORN for one without files."""
+        """Return the persisted hard state: GROWN below two static voters, else NEWBORN for a voter without files."""
         if len(quorum.static_voters) < 2:
             # no other voter has a state to lose
             return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
@@ -218,7 +218,7 @@ class MetadataStore:
         return out
 
     def first_records(self, quorum: QuorumConfig) -> tuple[Message, ...]:
-        """Return the quorum control records that this node appends first if it becomes leader (R-243)."""
+        """Return the control records that this node appends after LeaderChangeMessage if it becomes leader (R-243)."""
         return self.quorum_records.records_for_new_leader(self.local_replica, quorum.endpoints)
 
     def committed_batches(self, offset: int, upper_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -64,7 +64,7 @@ class QuorumRecords:
         return out
 
     def records_for_new_leader(self, me: ReplicaKey, endpoints: tuple[ListenerEndpoint, ...]) -> tuple[Message, ...]:
-        """Return the control records that node ``me`` appends first as a new leader (R-243); empty if none is needed.
+        """Return the control records that ``me`` appends after LeaderChangeMessage as a new leader (R-243), maybe none.
 
         These are kraft.version and voters while they are only in the bootstrap snapshot, or if this node's
         ``endpoints`` in the voters have changed.
