@@ -38,7 +38,7 @@ from ottla.wire.messages.metadata_records import (
 
 
 def check_metadata_version(image: MetadataImage) -> None:
-    """Raise IncompatibleQuorum if ``image`` has a metadata.version that this node does not support; none is valid."""
+    """Raise IncompatibleQuorum if ``image`` has a metadata.version (it may have none) that this node lacks."""
     level = image.features.get(METADATA_VERSION)
     if level is not None and not OLDEST_METADATA_VERSION <= level <= NEWEST_METADATA_VERSION:
         raise IncompatibleQuorum(

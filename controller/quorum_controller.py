@@ -158,7 +158,7 @@ class QuorumController:
         return None if found is None else (found.host, found.port)
 
     def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
-        """Call ``listener`` with the committed image now, and after each commit before the responses to its requests.
+        """Call ``listener`` now, if there is a committed image, and after each commit before the responses to requests.
 
         The contract is that of `MetadataSubscriptions.subscribe`; calling the result ends the subscription.
         """

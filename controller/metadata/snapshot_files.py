@@ -72,7 +72,7 @@ def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
 
 
 def read_snapshot(disk: Disk, path: str) -> Job[SnapshotContents]:
-    """Return the decoded contents of a snapshot file, as a job. The file is read at once, and decoded in steps.
+    """Return the decoded contents of a snapshot file, as a job: the first step reads the whole file.
 
     Raises:
         CorruptFile: a bad checksum, no footer, or a record that cannot be decoded.

@@ -61,7 +61,7 @@ def describe_request(request: Any) -> str | None:
 
 
 def describe_response(answer: Any) -> str:
-    """Return the response to a request of a transaction as text: its first error code, and epoch or offset.
+    """Return the response to a request of a transaction as text: its first error code, and epoch or offset if any.
 
     Raises:
         AssertionError: it is another response.

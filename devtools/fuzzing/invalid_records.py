@@ -245,7 +245,7 @@ class FuzzingResult:
         self.failed: Counter[str] = Counter()
         """Exceptions that failed a shard."""
         self.closed: Counter[str] = Counter()
-        """Exceptions that closed a connection."""
+        """Exceptions that closed a connection, and requests without a response in time."""
         self.invalid = 0
 
     def count_failure(self, error: errors.CoordinatorStateError, topic: str, partition: int, event: str) -> None:

@@ -94,7 +94,7 @@ def update_check_quorum(raft: RaftState, leader: RaftLeaderState, replica: Repli
     """Record a fetch by ``replica``, if it is a voter; those of a majority postpone the leader's resignation (R-228).
 
     The leader is one of the majority if it is a voter; its own fetch and those of observers have no effect. After each
-    postponement all voters have to fetch anew.
+    postponement a majority has to fetch anew.
     """
     if leader.record_fetched_voter(raft.local_replica, raft.voters, replica):
         leader.extend_check_quorum(raft.now_ms + raft.timeouts.check_quorum_ms)

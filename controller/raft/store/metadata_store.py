@@ -142,7 +142,7 @@ class MetadataStore:
         return log
 
     def _read_quorum(self) -> QuorumRecords:
-        """Return kraft.version and voters from snapshot and log; of data batches only the headers are read."""
+        """Return kraft.version and voters from snapshot and log; set `bytes_since_snapshot`, `last_timestamp_ms`."""
         seed = self.snapshot_id.end_offset - 1
         out = QuorumRecords(self.snapshot.kraft_version, self.snapshot.voters, seed)
         for header, raw in self.log.segments.batches(seed + 1):
