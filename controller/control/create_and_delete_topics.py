@@ -87,7 +87,7 @@ def topic_name_error(name: str) -> str | None:
 
 
 def topic_config_error(values: Mapping[str, str | None]) -> str | None:
-    """Return Kafka's error message for the first unknown, null or malformed config of a new topic, or None."""
+    """Return Kafka's error message for the first unknown, null or invalid config of a new topic, or None."""
     for name, value in values.items():
         key = topic_key(name)
         if key is None:

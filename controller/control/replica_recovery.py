@@ -79,9 +79,10 @@ def _rotated(replicas: tuple[int, ...], number: int) -> tuple[int, ...]:
 
 
 def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Return the records that reassign partitions of internal topics to more brokers, as a job.
+    """Return the records that reassign partitions of internal topics to more brokers, up to three, as a job.
 
-    The response is True if a reassignment is started.
+    Topics whose replication factor is set in ``static`` are left out. The response is True if a reassignment is
+    started.
     """
     brokers = _placeable_brokers(image)
     factor = min(INTERNAL_TOPIC_REPLICATION_FACTOR, len(brokers.racks))

@@ -1,4 +1,4 @@
-"""Metadata image: the state of all records of ``__cluster_metadata``, as one immutable value.
+"""Metadata image: the state of all records of ``__cluster_metadata`` but control records, as one immutable value.
 
 Images are never changed. An `ImageBuilder` replays records and builds the next image, which shares unchanged parts with
 the old one: uncommitted changes are discarded by using the older image again.

@@ -97,9 +97,9 @@ def handle_fetch_response(
 ) -> None:
     """Process a Fetch response: append its batches, truncate, start a snapshot download or back off (R-224 to R-226).
 
-    The high watermark advances to the leader's, at most to the end of this log. Truncation below the high watermark is refused and
-    logged as a protocol violation. If a node without a known leader gets the response from the leader itself, it
-    already follows it now, and the batches are appended at once (R-209).
+    The high watermark advances to the leader's, at most to the end of this log. Truncation below the high watermark is
+    refused and logged as a protocol violation. If a node without a known leader gets the response from the leader
+    itself, it already follows it now, and the batches are appended at once (R-209).
 
     ``state_before``: state when the response arrived, before it was checked for a new leader or epoch.
     """
