@@ -65,7 +65,7 @@ __all__ = ["QuorumController", "IncompatibleQuorum", "PendingRequest"]
 
 
 class QuorumController:
-    """Controller of a node: a voter or observer of the metadata quorum, and the active controller while it leads."""
+    """Controller of a node, also of a broker: voter or observer of the quorum, the active controller while it leads."""
 
     def __init__(
         self,
