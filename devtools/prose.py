@@ -116,7 +116,7 @@ def texts(name: str) -> tuple[ProseText, ...]:
 
 
 def is_test(name: str) -> bool:
-    """Return True for a module of tests or their support."""
+    """Return True for a module of tests or their support, such as all of ``spark_it``."""
     return "/tests/" in name or name.startswith(("tests/", "compat_tests/", "spark_it/", "conftest"))
 
 

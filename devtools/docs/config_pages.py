@@ -60,7 +60,7 @@ class Setting(NamedTuple):
 
 
 def broker_settings() -> Iterator[Setting]:
-    """Yield the settings of brokers and controllers: Kafka's, those of its authorizer, the quotas, and Ottla's."""
+    """Yield the settings of brokers and controllers: Kafka's but internal ones, its authorizer's, quotas, Ottla's."""
     for name, key in BROKER_KEYS.items():
         update = PER_LISTENER if KEYSTORE_KEY_PATTERN.match(name) else UPDATE_MODES[key.update_mode]
         notes = (f"Rejected values: {REJECTED[name]}.",) if name in REJECTED else ()

@@ -40,7 +40,7 @@ STEP_TEXTS = {
 
 
 def describe_request(request: Any) -> str | None:
-    """Return a request of a transaction as text; None for any other request."""
+    """Return a request of a transaction, of which only the first partition, as text; None for any other request."""
     match request:
         case ip.InitProducerIdRequest():
             return "InitProducerId"

@@ -1,4 +1,4 @@
-"""Generator of the figures in ``docs/explanation/exactly-once.md``, by the transaction coordinator's state machine.
+"""Generator of the figures in ``docs/explanation/exactly-once.md``, by the transaction coordinator and the simulator.
 
 ``python -m devtools.docs.transactions`` writes them into the blocks of the page that begin with ```` ```text NAME ````
 or ```` ```mermaid NAME ````.
