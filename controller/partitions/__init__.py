@@ -1,1 +1,1 @@
-"""Rules of the active controller for partitions: replica placement, reassignment, leaders and in-sync replicas."""
+"""Rules of the active controller for replica placement, reassignment, leaders and ISRs; reassignment plans of tools."""

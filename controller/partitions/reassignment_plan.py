@@ -1,7 +1,8 @@
 """Plans of reassignments that empty a broker or balance the cluster.
 
-A plan has the new replicas of each partition; the caller requests the reassignments. Racks take precedence over
-balance: no plan puts two replicas of a partition into one rack while another rack has a free broker.
+A plan has the new replicas of each partition that moves; the caller, a tool or the controller, requests the
+reassignments. Racks take precedence over balance: no plan moves a replica of a partition into a rack that has another
+one while another rack has a free broker.
 
 Kafka leaves this to tools. The rules are Ottla's own; Kafka's placement of new partitions is in `replica_placer`.
 """
