@@ -1,1 +1,1 @@
-"""Group coordinator (classic, consumer, share and streams groups): state machines, records and shards."""
+"""Group coordinator (classic, consumer, share and streams groups): its state machine, its records and its assignors."""

@@ -12,7 +12,10 @@ from ottla.broker.groups.records import GroupRecord
 
 
 class AssignedRecords(NamedTuple):
-    """Key and value classes of the records of one group type, and the records and tombstones built from them."""
+    """Key and value classes of the records of one group type, with functions for those that all types write alike.
+
+    Member, target assignment and current assignment records differ by type; here they have only tombstones.
+    """
 
     metadata_key: type[Any]
     metadata_value: type[Any]

@@ -1,4 +1,6 @@
-"""Committed offsets of a partition of `__consumer_offsets`: replay, lookup, records and validation for classic groups.
+"""Committed offsets of a partition of `__consumer_offsets`: replay, lookup and records, for groups of all types.
+
+Also the validation of commits to classic groups; for consumer and streams groups it is in `offset_validation`.
 
 A committed offset is stored as packed bytes under group, topic and partition: a node may hold a million of them.
 

@@ -31,7 +31,7 @@ TOPIC = "__consumer_offsets"
 class GroupCoordinator(CoordinatorRuntime[GroupRecord]):
     """Group coordinator of this broker, for all groups whose partition of `__consumer_offsets` it leads.
 
-    The modules of the group protocols are imported with the first such partition: most nodes start without one.
+    The state machine is imported with the first such partition: most nodes start without one.
     """
 
     def __init__(
@@ -89,9 +89,10 @@ class GroupCoordinator(CoordinatorRuntime[GroupRecord]):
         return GroupStateMachine(self.settings, self._image)
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Submit a new metadata image to all shards.
+        """Submit a new metadata image to all loading or active shards.
 
-        Affected groups are marked for a check at the next heartbeat; offsets of deleted topics are deleted.
+        Affected groups are marked for a check at the next heartbeat; committed offsets and share partitions of deleted
+        topics are removed.
         """
         self._image = image
         if not self._shards:

@@ -54,7 +54,7 @@ def _find_modern_group(kinds: GroupStore, group_id: str) -> ConsumerGroup | Stre
 
 
 def delete_group(kinds: GroupStore, pending: Any, group_id: str) -> GroupEffects:
-    """Return the effects that delete an empty group of any type: its tombstones, and an error code as the reply.
+    """Return the effects that delete an empty group of any type and its offsets, with an error code as the reply.
 
     The error code is NONE, NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND; on an error no record is written. The persister must
     have deleted the share state of a share group before (`start_group_deletion`). New share state may be

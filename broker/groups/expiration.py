@@ -2,8 +2,9 @@
 
 Offsets in subscribed topics are retained. `offsets.retention.minutes` start when a classic group becomes empty; for
 topics that a stable consumer group of the classic protocol no longer subscribes to, for simple consumers, and for
-consumer and streams groups, at the last commit. A classic group in a rebalance or of another protocol type retains all
-its offsets. An empty group without offsets is deleted. Share groups do not expire.
+consumer and streams groups, at the last commit. A classic group with members retains all its offsets in a rebalance, or
+if its protocol type is not ``consumer``. An offset for which the client set an expiry time (OffsetCommit up to v4)
+expires then instead. An empty group without offsets is deleted. Share groups do not expire.
 
 Source: ``ClassicGroup.offsetExpirationCondition``, ``OffsetMetadataManager.cleanupExpiredOffsets``,
 ``GroupCoordinatorShard.cleanupGroupMetadata`` (apache/kafka 4.3.1).

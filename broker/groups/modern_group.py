@@ -150,7 +150,8 @@ class ModernGroup(AssignedGroup[N, Assignment]):
     def count_subscription(self, old: N | None, new: N | None) -> None:
         """Adjust the topic counts for a member that joins (``old`` None), leaves (``new`` None) or resubscribes.
 
-        Equal subscriptions are one object, so that identity shows a change.
+        A member whose subscription stays equal keeps its object, so that identity shows a change. A large subscription
+        is counted later (`CountedSubscriptions.adjust`); regular expressions are not counted here.
         """
         if old is None or new is None or old.subscribed_topic_names is not new.subscribed_topic_names:
             for member, by in ((old, -1), (new, 1)):

@@ -20,6 +20,8 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 class CommitOffsets(NamedTuple):
     """Event: commit offsets with resolved topic ids; the reply is one error code for all of them.
 
+    If the write fails, it is a `ProtocolError` instead.
+
     ``generation`` is negative if omitted; ``retention_ms`` is negative where `offsets.retention.minutes` applies.
     """
 
@@ -55,7 +57,7 @@ class GroupLookup(Protocol):
 def commit_offsets(machine: GroupLookup, event: CommitOffsets, now_ms: int) -> GroupEffects:
     """Return the effects of a commit: its records, none if it is rejected, and one error code as the reply.
 
-    An accepted commit outside of a transaction also restarts the session timeout of a classic member.
+    An accepted commit outside of a transaction also restarts the session timeout of a member of a classic group.
     """
     fx = GroupEffects()
     group = machine.classic_groups.groups.get(event.group_id)
@@ -81,7 +83,7 @@ def commit_offsets(machine: GroupLookup, event: CommitOffsets, now_ms: int) -> G
 
 
 def _validate(machine: GroupLookup, group: ClassicGroup | None, event: CommitOffsets) -> CommitOffsets:
-    """Validate a commit by the rules of its group's type; return it with ``offsets`` that can be iterated again.
+    """Validate a commit by the rules of its group's type; return it, with ``offsets`` that can be iterated (once more).
 
     ``group``: the classic group with the id; None if there is none.
 

@@ -1,4 +1,4 @@
-"""Validation of OffsetCommit and OffsetFetch requests of members of consumer and streams groups.
+"""Validation of OffsetCommit, TxnOffsetCommit and OffsetFetch requests to consumer and streams groups.
 
 Source: ``ConsumerGroup.validateOffsetCommit``, ``StreamsGroup.validateOffsetCommit`` and their ``validateOffsetFetch``
 (apache/kafka 4.3.1), KIP-848, KIP-1071, KIP-1251.

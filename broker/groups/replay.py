@@ -183,9 +183,10 @@ REPLAYS: dict[type[Message], tuple[GroupType, Replay]] = {
 
 
 def replay_record(machine: Any, record: GroupRecord) -> Generator[None, None, Group | None]:
-    """Replay a record of a consumer, share or streams group, as a job; create the group if it does not exist.
+    """Replay a record of a consumer, share or streams group, as a job; create a missing group, unless for a tombstone.
 
-    A record (not a tombstone) of a consumer or streams group also removes a simple (classic) group with its id.
+    A record (not a tombstone) of a consumer or streams group also removes the classic group with its id from memory:
+    normally a simple one, since a classic group with a record gets a tombstone before.
 
     Args:
         machine: the `GroupStateMachine`.

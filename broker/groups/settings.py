@@ -1,4 +1,4 @@
-"""Group coordinator settings of a broker, and the bounds of the settings that a group may override.
+"""Settings of a broker for consumer, share and streams groups, with the bounds of those that a group may override.
 
 Source: ``GroupCoordinatorConfig.java``, ``GroupConfig.java``, ``GroupConfigManager.java`` (apache/kafka 4.3.1).
 """

@@ -111,8 +111,8 @@ class CountedSubscriptions:
     def adjust(self, topics: Set[str], by_name: int = 0, by_regex: int = 0) -> None:
         """Add ``by_name`` and ``by_regex`` (may be negative) to the counts of ``topics``.
 
-        A change of more than 8,000 topics is deferred until `count_pending` or ``counts`` is used.
-        A small change also does a few steps of deferred changes, so that changes after a large one do not accumulate.
+        A change of more than 8,000 topics is deferred until `count_pending` or ``counts`` is used, and so are smaller
+        ones behind it. A smaller change does a few steps of the deferred ones, so that they do not accumulate.
         """
         self._pending.append(adjust_subscription_counts_job(self._counts, topics, by_name, by_regex))
         if len(topics) <= MAX_NAMES_PER_CHANGE:

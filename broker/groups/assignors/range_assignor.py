@@ -1,4 +1,6 @@
-"""Range assignor: each topic is divided into ranges of partitions, which its subscribers receive in order of their ids.
+"""Range assignor: each topic is divided into ranges of partitions, which its subscribers receive in order.
+
+Static members precede dynamic ones: the former in order of instance ids, the latter of member ids.
 
 Source: ``RangeAssignor.java`` (apache/kafka 4.3.1).
 """

@@ -1,4 +1,6 @@
-"""Uniform assignor for equal subscriptions: an even assignment that keeps current partitions where possible.
+"""Uniform assignor: an even assignment that keeps current partitions where possible.
+
+Here for equal subscriptions; for different ones it is in `uniform_heterogeneous_assignor`.
 
 Source: ``UniformAssignor.java``, ``UniformHomogeneousAssignmentBuilder.java`` (apache/kafka 4.3.1).
 """

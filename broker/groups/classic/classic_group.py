@@ -1,6 +1,7 @@
-"""Soft state of a classic group: members and pending JoinGroup and SyncGroup requests, which are lost at failover.
+"""Soft state of a classic group: its state, its members, and their pending JoinGroup and SyncGroup requests.
 
-Hard state is in the group metadata records.
+Hard state is in the group metadata records, from which members and generation are restored after a failover; pending
+requests and unused member ids are lost. Also `subscribed_topics`.
 
 Source: ``ClassicGroup.java``, ``ClassicGroupMember.java``, ``ClassicGroupState.java`` (apache/kafka 4.3.1).
 """
@@ -50,7 +51,7 @@ class GroupRequest(NamedTuple):
     """Event: request of a group member, such as JoinGroup or ConsumerGroupHeartbeat, with its API version and client.
 
     ``new_member_id``: random UUID for a member id that the coordinator assigns: its suffix in a classic group, else the
-    whole id.
+    whole id. Empty if the request has a member id.
     """
 
     pending_request: Any

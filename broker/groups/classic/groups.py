@@ -44,7 +44,7 @@ class ClassicGroups:
         """True once the shard is loaded: records that are replayed from then on were written by this broker."""
 
     def replay(self, key: offset_records.GroupMetadataKey, value: offset_records.GroupMetadataValue | None) -> None:
-        """Replay a group metadata record as hard state; None as ``value`` is a tombstone, which removes the group."""
+        """Replay a record as hard state; a tombstone (None) also removes soft state, a conversion's record adds it."""
         if value is None:
             self.persisted_groups.pop(key.group, None)
             self.groups.pop(key.group, None)
@@ -378,7 +378,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ timers
 
     def on_timer(self, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-        """End the ``join`` or ``sync`` phase of a timer, or remove its ``session`` member; if it waits, only if new."""
+        """End a join or sync phase, or remove the unused member id or (if it waits, only a new) member of a session."""
         fx = GroupEffects()
         group = self.groups.get(key[1])
         if key[0] == "session":

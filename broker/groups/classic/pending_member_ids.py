@@ -14,7 +14,10 @@ from ottla.broker.config.limits import (
 
 
 class PendingMemberIds:
-    """Pending member ids in order of assignment, bounded for each group and in total by their number of characters."""
+    """Pending member ids of the groups of one shard in order of assignment.
+
+    They are bounded by their number of characters, for each group and in total.
+    """
 
     __slots__ = ("_all", "_chars", "_group_chars", "_groups")
 

@@ -237,7 +237,7 @@ def _propagate_assignment(
 
 
 def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
-    """Start a rebalance: fail pending SyncGroups with REBALANCE_IN_PROGRESS, then wait for all members to join."""
+    """Start a rebalance: fail pending SyncGroups (REBALANCE_IN_PROGRESS); wait for members or the initial delay."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         propagate_assignment(group, {}, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, fx)
     fx.timers.append(CancelTimer(("sync", group.id)))

@@ -33,8 +33,9 @@ def join_classic_member(groups: ConsumerGroups, group: ConsumerGroup, call: Grou
     """Return the effects that add or update the member of a JoinGroup request, with the response as the reply.
 
     From v4 on, a dynamic member without an id is not added: it gets an id (MEMBER_ID_REQUIRED) and joins again with it.
-    If the member is the last one to change to the classic protocol, the group is converted to a classic group where
-    `group.consumer.migration.policy` allows it. A long subscription is processed by the continuation of the effects.
+    If a static member is the last one to change to the classic protocol, the group is converted to a classic group
+    where `group.consumer.migration.policy` allows it; for a dynamic one, its former member has to leave first. A long
+    subscription is processed by the continuation of the effects.
 
     Raises:
         ProtocolError: the error code of the JoinGroup response; raised by the continuation if there is one.
@@ -150,7 +151,7 @@ def _updated_member(
 def _downgrade(update: MemberUpdate, fx: GroupEffects) -> Generator[None, None, None]:
     """Add to ``fx`` the conversion to a classic group, as a job.
 
-    It follows when the last member with the consumer protocol has rejoined with the classic protocol.
+    It follows when the last member with the consumer protocol is static and has rejoined with the classic protocol.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND: the group cannot be converted.

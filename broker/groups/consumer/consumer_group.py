@@ -66,7 +66,7 @@ class ConsumerGroupMember(ModernGroupMember):
 
     @property
     def uses_classic_protocol(self) -> bool:
-        """True if the member joined with the classic protocol."""
+        """True while the member uses the classic protocol; False after its first ConsumerGroupHeartbeat."""
         return self.classic_metadata is not None
 
     @property

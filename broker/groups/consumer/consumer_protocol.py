@@ -1,4 +1,4 @@
-"""Embedded consumer protocol of classic members: encoding of subscriptions and assignments.
+"""Embedded consumer protocol of classic members: decoding of subscriptions, and coding of assignments.
 
 Source: ``ConsumerProtocol.java``, ``Utils.toConsumerProtocolAssignment`` (apache/kafka 4.3.1).
 """

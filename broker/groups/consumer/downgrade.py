@@ -1,6 +1,6 @@
 """Conversion of a consumer group to a classic group when no member with the consumer protocol is left.
 
-The last one has left, or has rejoined with the classic protocol.
+The last one has left or, if it is static, has rejoined with the classic protocol.
 
 The classic group is restored from its record in state Stable, as after a restart; then a rebalance may start.
 
@@ -74,7 +74,8 @@ def downgrade(
 ) -> None:
     """Add to ``fx`` the records that convert a group to a classic group; those of a large one as a continuation.
 
-    If a member's metadata is malformed, the effects of ``instead`` are used and the group is not converted.
+    A continuation also restores the classic group, once its record is replayed, and starts a rebalance. If a member's
+    metadata is malformed, the effects of ``instead`` are used and the group is not converted.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND: the group cannot be converted and ``instead`` is None; raised by the
@@ -121,7 +122,7 @@ def _write(
 def _to_classic_group(
     groups: ConsumerGroups, back: GroupDowngrade, before: ConsumerGroupMember | None
 ) -> Generator[GroupEffects | None, None, ClassicGroup]:
-    """Return a new classic group with the members and their assignments, as a job; it is not stored.
+    """Return a new classic group with the members and their target assignments, as a job; it is not stored.
 
     ``before``: static member that ``back.joining_member`` replaces; None if there is none.
 

@@ -172,7 +172,7 @@ class MemberUpdate(NamedTuple):
     def reconcile(self, goal: tuple[int, Assignment], fx: GroupEffects) -> ConsumerGroupMember:
         """Return the member reconciled with a target assignment (epoch, partitions); unchanged if it is so already.
 
-        The record of a changed current assignment is added to ``fx``.
+        The record of a changed current assignment is added to ``fx``, and the start or end of the rebalance timeout.
 
         Raises:
             ProtocolError: FENCED_MEMBER_EPOCH, from `reconcile`.

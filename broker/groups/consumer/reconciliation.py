@@ -41,7 +41,7 @@ class ConsumerMemberTarget(NamedTuple):
 def reconcile(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> ConsumerGroupMember:
     """Return the member after its next transition towards ``goal``; unchanged while it has not revoked its partitions.
 
-    ``member`` itself is not modified.
+    If its subscription has changed, it loses the partitions of other topics even then. ``member`` is not modified.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH: the member's state is unknown, and it may still own partitions.

@@ -1,4 +1,4 @@
-"""Static members of consumer groups: they leave temporarily, and a member that rejoins inherits the assignment.
+"""Static members of consumer groups: lookup, and replacement by a joining member, which inherits the assignment.
 
 Source: ``GroupMetadataManager.getOrMaybeSubscribeStaticConsumerGroupMember``, ``replaceMember`` (apache/kafka 4.3.1),
 KIP-345, KIP-848.

@@ -1,4 +1,4 @@
-"""Error responses to requests of the classic and consumer protocols for the id of a share group.
+"""Error responses to requests of the classic and consumer protocols for the id of a share or streams group.
 
 Source: ``GroupMetadataManager.classicGroupJoin``, ``getOrMaybeCreateConsumerGroup`` (apache/kafka 4.3.1).
 """
@@ -14,7 +14,7 @@ from ottla.wire.messages import consumer_group_heartbeat, join_group
 
 
 def reject_foreign_request(call: GroupRequest) -> GroupEffects:
-    """Return effects that reply to a request of another group protocol with an error: it cannot join a share group.
+    """Return effects that reply with an error to a request of another protocol to a share or streams group.
 
     The reply is a response to a ConsumerGroupHeartbeat (GROUP_ID_NOT_FOUND), else a `ProtocolError`:
     INCONSISTENT_GROUP_PROTOCOL for a JoinGroup, UNKNOWN_MEMBER_ID for other requests.

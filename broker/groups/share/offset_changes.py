@@ -1,4 +1,6 @@
-"""AlterShareGroupOffsets, DeleteShareGroupOffsets and deletion of a share group: only while the group is empty.
+"""AlterShareGroupOffsets, DeleteShareGroupOffsets and the first step of DeleteGroups: only for empty share groups.
+
+The share state itself is changed by the persister, which the caller calls in between.
 
 Source: ``GroupMetadataManager.alterShareGroupOffsets``, ``sharePartitionsEligibleForOffsetDeletion``,
 ``shareGroupBuildPartitionDeleteRequest`` (apache/kafka 4.3.1), KIP-932.

@@ -58,7 +58,7 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
 
     @property
     def state(self) -> str:
-        """State of the group as in DescribeGroups: Empty or Stable."""
+        """State of the group as in ShareGroupDescribe: Empty or Stable."""
         return "Stable" if self.members else "Empty"
 
     @property

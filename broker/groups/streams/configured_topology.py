@@ -38,7 +38,7 @@ class ConfiguredInternalTopic(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """Subtopology with one task for each partition of its largest source topic."""
+    """Subtopology with one task for each partition of its largest source or repartition source topic."""
 
     task_count: int
     source_topics: frozenset[str]

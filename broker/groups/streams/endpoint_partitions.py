@@ -20,7 +20,8 @@ def build_endpoint_partitions(
 ) -> list[streams_group_heartbeat.EndpointToPartitions]:
     """Return ``partitions_by_user_endpoint`` of a heartbeat response: the partitions of each member with an endpoint.
 
-    The member of the request is last, in its state ``updated``. Each element is cached in the group, by member id.
+    They are those of its active and standby tasks. The member of the request is last, in its state ``updated``. Each
+    element is cached in the group, by member id.
     """
     out = []
     for member in [*(member for member in group.members.values() if member.id != updated.id), updated]:

@@ -105,7 +105,8 @@ class _StreamsHeartbeat:
     def run(self) -> None:
         """Update the member by its request, then the group; add records, timers and the response to the effects.
 
-        A new target assignment is computed by the continuation of the effects, which adds its records and the response.
+        In a large group a new target assignment is computed by the continuation of the effects, which adds its records
+        and the response.
 
         Raises:
             ProtocolError: error of the response.

@@ -1,7 +1,7 @@
 """Numbers of partitions of a Streams application's internal topics.
 
-A repartition topic has as many partitions as the largest source of the subtopologies that write to it; copartitioned
-topics have equally many.
+Unless the application sets it, a repartition topic has as many partitions as the largest source of a subtopology that
+writes to it; copartitioned topics have equally many. Changelog topics are decided in `configured_topology`.
 
 Source: ``RepartitionTopics.java``, ``CopartitionedTopicsEnforcer.java`` (apache/kafka 4.3.1), KIP-1071.
 """

@@ -20,7 +20,7 @@ class StreamsGroupStatus(IntEnum):
 
 
 class TopicConfigurationException(Exception):
-    """Existing topics are missing or do not fit a topology; ``status`` and ``message`` are returned to members."""
+    """Topics of a topology are missing or do not fit it; ``status`` and ``message`` are returned to members."""
 
     def __init__(self, status: StreamsGroupStatus, message: str) -> None:
         super().__init__(message)

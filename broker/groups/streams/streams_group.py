@@ -28,7 +28,7 @@ SUBTOPOLOGIES_PER_STEP = 200
 
 
 class TasksTuple(NamedTuple):
-    """Active, standby and warm-up tasks of a member's target."""
+    """Active, standby and warm-up tasks that are a member's target, or that it reports to own."""
 
     active: TasksBySubtopology = NO_TASKS
     standby: TasksBySubtopology = NO_TASKS
