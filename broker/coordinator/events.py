@@ -14,7 +14,7 @@ class ShardLoaded(NamedTuple):
 class ShardUnloaded(NamedTuple):
     """Event: the shard is unloaded.
 
-    Pending requests must fail with ``error``; effects other than replies are ignored.
+    Pending requests must fail with ``error``; of the effects returned for it, only ``replies`` are used.
     """
 
     error: ErrorCode
@@ -30,7 +30,8 @@ class WriteResult(NamedTuple):
     """Event: the records of an `Effects` were committed (``error`` is NONE) or their write failed or timed out.
 
     ``context`` is the value of `Effects.on_commit_outcome`. After a timeout the records may still be committed. The
-    event follows effects without records as well.
+    event follows effects without records as well. ``error`` is the code for clients (`to_client_error`), that of the
+    unloading if the shard is unloaded before the commit.
     """
 
     context: Any

@@ -1,4 +1,4 @@
-"""Pending request to a coordinator of this broker."""
+"""Pending request to a coordinator or share partition of this broker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import trio
 
 
 class PendingBrokerRequest:
-    """Future of a coordinator's reply: a message, a value, or a `ProtocolError` that is not raised."""
+    """Future of the reply to a request in this process: a message, a value, or a `ProtocolError` that is not raised."""
 
     __slots__ = ("__weakref__", "_event", "answer")
 

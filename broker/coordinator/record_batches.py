@@ -1,7 +1,7 @@
 """Record batches of a coordinator: encoding of an event's records, and replay from the log.
 
-Batches have at most ``max.message.bytes``. The records of one event in a transaction are one batch of any size; a
-transaction ends with a marker.
+Batches have at most ``max.message.bytes``, unless one record is larger. The records of an `Effects` in a transaction
+are one batch, also if it is larger; a transaction ends with a marker. The append rejects such larger batches.
 
 Source: ``CoordinatorRuntime.java``, ``CoordinatorLoaderImpl.java`` (apache/kafka 4.3.1).
 """
@@ -200,7 +200,8 @@ def replay_batch(
 ) -> Iterator[int]:
     """Replay a batch of the log into ``machine``; after each record or step, yield its work in bytes.
 
-    Records of a producer's open transaction are buffered; a control batch applies or discards them.
+    With a `TransactionalStateMachine`, records with a producer id are pending until a control batch applies or discards
+    them; with another one they are applied at once.
 
     Raises:
         WireError: a record is malformed, its offset is outside its batch, or the decompressed batch is larger than

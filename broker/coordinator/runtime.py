@@ -2,7 +2,7 @@
 
 The state of a coordinator is the replay of the partitions of an internal topic. There is a shard for each partition
 that this node leads; after an election its log is replayed in time slices, one shard after the other; after a
-resignation all pending requests fail with NOT_COORDINATOR.
+resignation all its pending requests fail with NOT_COORDINATOR.
 
 Source: ``CoordinatorRuntime.java``, ``CoordinatorLoaderImpl.java`` (apache/kafka 4.3.1).
 """

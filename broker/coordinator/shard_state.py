@@ -24,8 +24,8 @@ MIN_TRACKED_REQUESTS = 256
 class CoordinatorState(Enum):
     """State of a shard, named as in Kafka's ``CoordinatorState``.
 
-    A shard is LOADING while its log is replayed, then ACTIVE. It is FAILED after an exception, until a new shard takes
-    its place, and CLOSED once it is unloaded.
+    A shard is LOADING while its log is replayed, then ACTIVE. It is FAILED after an exception, a malformed record
+    or a disk error while loading, until a new shard takes its place, and CLOSED once it is unloaded.
     """
 
     LOADING = "Loading"
@@ -43,13 +43,17 @@ class ShardDependencies(NamedTuple):
     start_task: Callable[[Callable[[], Awaitable[None]]], None]
     write_timeout_ms: int
     acks_all: bool = False
-    """True if appends fail below ``min.insync.replicas``, as with acks=all; else they wait for the replicas."""
+    """True if appends fail below ``min.insync.replicas``, as with acks=all.
+
+    Replies wait for the high watermark in either case.
+    """
 
 
 class QueuedEvent(NamedTuple):
     """Event that waits to be processed, and its request, which fails if the shard is unloaded before.
 
-    ``timer_generation`` is 0 unless the event is an expired timer; it is ignored if the timer was set again since.
+    ``timer_generation`` is 0 unless the event is an expired timer; it is ignored if the timer was set again or
+    cancelled since.
     """
 
     event: Any

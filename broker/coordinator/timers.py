@@ -1,4 +1,4 @@
-"""Keyed one-shot timers of a node's state machines, in one heap."""
+"""Keyed one-shot timers of a node's coordinators and share partitions, in one heap."""
 
 from __future__ import annotations
 
