@@ -110,8 +110,8 @@ def acknowledge_records(
     """Change the states of a member's acquired records as acknowledged; return the changes to write.
 
     They are pending until the caller has written them and calls `complete_changes`. Batches before the start offset are
-    ignored, since their records are final. A renewal only extends the acquisition lock and returns no change.
-    ``now_ms``: time of the monotonic clock.
+    ignored, since their records are final or deleted. A renewal only extends the acquisition lock and returns no
+    change. ``now_ms``: time of the monotonic clock.
 
     Raises:
         ProtocolError: INVALID_RECORD_STATE (not acquired by the member), INVALID_REQUEST: all changes are rolled back,

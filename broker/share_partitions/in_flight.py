@@ -6,7 +6,7 @@ The record count in a batch's header is not trusted.
 |---|---|---|
 | Available | Acquired | fetched; the delivery count is incremented |
 | Acquired | Available | released, lock expired or session closed, below the delivery count limit |
-| Acquired | Archived | the same at the delivery count limit; rejected; a gap; of an aborted transaction |
+| Acquired | Archived | the same at the delivery count limit, or deleted; rejected; a gap; of an aborted transaction |
 | Acquired | Acknowledged | accepted |
 | Available | Archived | before the log start offset, or a gap |
 
@@ -165,7 +165,7 @@ class InFlightRun(NamedTuple):
 
 
 class InFlightBatch:
-    """Batch of adjacent records that were acquired together. Its memory depends on its runs, not on its records."""
+    """Batch of adjacent records that were acquired or persisted together; its memory depends on its runs only."""
 
     __slots__ = ("_run_starts", "_states", "batch_state", "first_offset", "last_offset")
 

@@ -1,7 +1,7 @@
 """Share partition: states and owners of the in-flight records of one group.
 
-In flight are the records between the *start offset* (all records before it are final) and the *end offset* (the last
-record acquired so far). Records are acquired in `ottla.broker.share_partitions.acquisition` and released in
+In flight are the records between the *start offset* (earlier records are final or deleted) and the *end offset* (the
+last record acquired so far). Records are acquired in `ottla.broker.share_partitions.acquisition` and released in
 `ottla.broker.share_partitions.acknowledgement`; this module has their common state. Pure: no clock, log or persister.
 
 Source: ``SharePartition.java`` (apache/kafka 4.3.1), KIP-932.

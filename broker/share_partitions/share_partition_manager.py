@@ -41,7 +41,7 @@ def _keys(group_id: str, places: Mapping[bytes, Iterable[int]]) -> Iterator[Shar
 class SharePartitionManager:
     """Share partitions, share sessions and share group settings of this broker.
 
-    Created with the first share request.
+    Created with the first share group, or the first led partition of `__share_group_state`.
     """
 
     def __init__(
@@ -184,9 +184,10 @@ class SharePartitionManager:
                 self._initializations.pop(group_id, None)
 
     async def delete_state(self, group_id: str, places: Mapping[bytes, Iterable[int]]) -> ProtocolError | None:
-        """Delete the persisted state of a group's partitions and stop their initialization; return the first error.
+        """Delete the persisted state of a group's partitions; return the first error.
 
-        None if all are deleted; after an error, those not yet deleted remain.
+        None if all are deleted; after an error, those not yet deleted remain. Running initializations of the group's
+        partitions are stopped, also of other ones.
         """
         for underway in self._initializations.get(group_id, ()):
             # its initialization would follow the deletion
