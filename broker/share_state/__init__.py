@@ -1,1 +1,1 @@
-"""Share coordinator (KIP-932) and its log `__share_group_state`: persisted delivery state of share partitions."""
+"""Share coordinator (KIP-932) with its log `__share_group_state`, and the persister, its client on every broker."""

@@ -1,4 +1,4 @@
-"""Encoding of `__share_group_state` records: int16 type and key; int16 version and value; a null value is a tombstone.
+"""Encoding and decoding of `__share_group_state` records: int16 type and key; int16 version and value, or null.
 
 Source: ``ShareCoordinatorRecordHelpers.java``, ``ShareCoordinatorRecordSerde.java`` (apache/kafka 4.3.1).
 """
@@ -65,7 +65,7 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> ShareR
     ``parsed``: the value, if it is decoded already.
 
     Raises:
-        WireError: a record of a known type is malformed.
+        WireError: the key has no type, or a record of a known type is malformed.
     """
     if key is None or len(key) < 2:
         raise WireError("a share state record without a key")

@@ -131,7 +131,7 @@ class SharePartitionStates:
         return self.updates_since_snapshot.get(at, 0) >= self._updates_per_snapshot
 
     def lowest_needed_offset(self) -> int | None:
-        """Return the lowest offset of the log that is needed (oldest last snapshot); None if no record is obsolete."""
+        """Return the lowest offset of the log that is needed (oldest last snapshot); None if it is 0 or unknown."""
         lowest = min(self._snapshot_offsets.values(), default=self._first_snapshot_offset)
         return lowest if lowest else None
 
