@@ -44,7 +44,7 @@ def prepare_abort_or_commit_with_epoch_bump(
     epoch. For an idle transactional id it is an empty transaction. ``fresh``: returns a new producer id.
 
     Raises:
-        ProtocolError: UNKNOWN_SERVER_ERROR for a commit with the last epoch, as in Kafka; or as `NewProducerId`.
+        ProtocolError: UNKNOWN_SERVER_ERROR for a commit with the largest epoch, as in Kafka; or as `NewProducerId`.
     """
     if txn.producer_epoch >= MAX_PRODUCER_EPOCH and commits:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)

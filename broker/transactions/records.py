@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: the last transition of each transactional id; a null value is a tombstone.
+"""Encoding and decoding of `__transaction_state` records: a transactional id and its new state; null is a tombstone.
 
 Source: ``TransactionLog.java`` (apache/kafka 4.3.1).
 """
@@ -88,7 +88,7 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> Transa
     ``parsed``: the value, if it is decoded already.
 
     Raises:
-        WireError: a record of a known version is malformed or has invalid fields.
+        WireError: the key has no type, or a record of a known version is malformed or has invalid fields.
     """
     if key is None or len(key) < _VERSION.size:
         raise WireError("a transaction record without a key")
