@@ -1,4 +1,4 @@
-"""Removal of members of consumer, share and streams groups on expired timers, retried if the write fails.
+"""Expired timers of consumer, share and streams groups: most remove a member, which is retried if the write fails.
 
 Source: ``CoordinatorTimerImpl.schedule`` with ``retry`` (apache/kafka 4.3.1).
 """

@@ -1,1 +1,1 @@
-"""Assignors: pure functions that compute the target assignment of a group from its members and topics."""
+"""Assignors of consumer and share groups: pure jobs from members and topics to a target assignment."""

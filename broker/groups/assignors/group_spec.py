@@ -24,9 +24,9 @@ AssignmentJob = Generator[None, None, dict[str, Assignment]]
 
 
 class PartitionAssignorException(Exception):
-    """Current target assignment that an assignor cannot continue from (such as a partition that does not exist).
+    """No assignor has the name, or it cannot continue from the current target (such as one with an unknown partition).
 
-    A member of the classic protocol may have brought it into the group.
+    A member of the classic protocol may have brought such a target into the group.
     """
 
 
@@ -43,7 +43,7 @@ class GroupSpec(NamedTuple):
     """Subscriptions and current target assignments of a group's members, as the input of a server-side assignor.
 
     The members are in the iteration order of Kafka's maps. ``homogeneous`` is True if all members subscribe to the same
-    topics. ``partitions`` has the number of partitions of each topic, by topic id.
+    topics. ``partitions`` has the number of partitions of each subscribed topic, by topic id.
     """
 
     members: Mapping[str, MemberSubscriptionAndAssignment]

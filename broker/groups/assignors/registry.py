@@ -13,7 +13,7 @@ def assignor_by_name(name: str) -> Callable[[GroupSpec], AssignmentJob]:
     """Return the assignor named ``uniform`` or ``range``.
 
     Raises:
-        PartitionAssignorException: the name is unknown; a member's record may contain a name no longer configured.
+        PartitionAssignorException: it is another name, such as from a member's record that a client has written.
     """
     if name == "range":
         return assign_range

@@ -259,7 +259,7 @@ def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now_ms: int,
 def maybe_prepare_rebalance_or_complete_join(
     group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Start a rebalance or, if the group is in the join phase already, end that phase once all members have joined."""
+    """Start a rebalance or, in the join phase, end that phase if all members have joined and no initial delay runs."""
     if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY):
         prepare_rebalance(group, settings, now_ms, fx)
     else:

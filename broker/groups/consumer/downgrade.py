@@ -74,8 +74,8 @@ def downgrade(
 ) -> None:
     """Add to ``fx`` the records that convert a group to a classic group; those of a large one as a continuation.
 
-    A continuation also restores the classic group, once its record is replayed, and starts a rebalance. If a member's
-    metadata is malformed, the effects of ``instead`` are used and the group is not converted.
+    A continuation also restores the classic group, once its record is replayed, and may start a rebalance. If a
+    member's metadata is malformed, the effects of ``instead`` are used and the group is not converted.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND: the group cannot be converted and ``instead`` is None; raised by the

@@ -42,7 +42,9 @@ def work_units(classic: ClassicGroup) -> int:
 
 
 def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Generator[None, None, ConsumerGroup]:
-    """Return a new consumer group with the members of the classic group, as a job; neither is changed or written.
+    """Return a new consumer group with the members of the classic group, as a job.
+
+    Nothing is written, and the classic group is unchanged.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND: it cannot be converted; UNKNOWN_SERVER_ERROR: it has no generation yet.

@@ -72,7 +72,8 @@ def alter_offsets(
 def delete_offsets(groups: ShareGroups, pending: Any, _: int, *, group_id: str, topics: list[str]) -> GroupEffects:
     """Return effects that mark topics as deleting, before the persister deletes their share state.
 
-    The reply to ``pending`` is a `ShareOffsetsToDelete`, with which the caller calls the persister.
+    The reply to ``pending`` is a `ShareOffsetsToDelete`, with which the caller calls the persister. A topic whose state
+    is only being initialized is an unknown topic.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
