@@ -88,7 +88,7 @@ class Serde(NamedTuple, Generic[R]):
     form: Callable[[bytes, bytes], Form | None]
     """Returns class and version of the message in a record's value; None if ``decode`` does not decode the value."""
     base_sequence: int = 0
-    """Base sequence of batches without a producer id: -1 in `__transaction_state`, as in Kafka."""
+    """Base sequence of batches of records, with or without a producer id: -1 in `__transaction_state`, as in Kafka."""
     encode_job: Callable[[R], Job[tuple[bytes, bytes | None]]] | None = None
     """Encodes a large record like ``encode``, as a job."""
 

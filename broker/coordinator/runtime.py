@@ -230,7 +230,7 @@ class CoordinatorRuntime(Generic[R]):
     def submit(self, key: str, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
         """Submit the event that ``event_of`` builds from a new pending request to a key's shard; return the request.
 
-        The request completes later with the reply of the state machine.
+        The request completes with the reply of the state machine, at once or later.
         On rejection (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS) the request completes with a `ProtocolError`.
         """
         return self.submit_to_partition(self.partition_for(key), event_of)
@@ -253,7 +253,7 @@ class CoordinatorRuntime(Generic[R]):
                 shard.enqueue(event)
 
     def on_disconnect(self, key: str, pending: PendingBrokerRequest) -> None:
-        """Submit to a key's shard that the client of the request ``pending`` has disconnected; ignored if answered."""
+        """Submit to a key's active shard that the client of ``pending`` has disconnected; ignored if it is answered."""
         shard = self._shards.get(self.partition_for(key))
         if shard is not None:
             shard.on_disconnect(key, pending)

@@ -1,8 +1,8 @@
 """Shard of a coordinator: state machine, partition, and replies that wait for the high watermark.
 
 For each event the state machine returns effects: records are appended and replayed, timers are set, and the replies are
-sent once all records up to them are committed. A rejected append has changed no replayed state, so that no rollback is
-needed: the replies become errors, and the state machine is notified if it requested it.
+sent once all records up to them are committed. A rejected batch has changed no replayed state, so that no rollback is
+needed (earlier batches remain): the replies become errors, and the state machine is notified if it requested it.
 
 Clients may write to internal topics, so the state that is replayed from them is not trusted. An exception of the state
 machine fails its shard only: `CoordinatorStateError`. The shard is reloaded from its log after a back-off; one that
@@ -359,7 +359,7 @@ class Shard(Generic[R]):
         self._on_failed()
 
     def fail(self) -> None:
-        """Unload the shard; all pending and later requests get NOT_COORDINATOR: its log or state is invalid."""
+        """Unload the shard as failed, without a reload; all pending and later requests get NOT_COORDINATOR."""
         self.unload()
         self.state = CoordinatorState.FAILED
         self._unanswered.fail_all(ErrorCode.NOT_COORDINATOR)  # also those that the state machine lost when it raised
