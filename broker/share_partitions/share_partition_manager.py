@@ -139,7 +139,7 @@ class SharePartitionManager:
     ) -> None:
         """Initialize the persisted state of a group's partitions at ``start_offset``; ``epoch``: state epoch.
 
-        Wait until all writes are committed.
+        Wait until all writes are committed. A ``start_offset`` of -1 leaves it to the first leaders.
 
         Raises:
             ProtocolError: the first error of the persister; not all partitions are initialized.

@@ -57,9 +57,9 @@ class ShareSession:
     def must_include(self, place: TopicIdPartition, *, brings: bool, failed: bool) -> bool:
         """Return True if the response must include a partition: it is due, ``brings`` records, or ``failed``.
 
-        A partition is due if it is new in the session, or had an error in the last response. The session is updated:
-        with records the partition moves to the end of the fetch order, after an error it is due again. A partition
-        outside of the session is not added.
+        A partition is due if it was added to the open session (`update`), or had an error in the last response. The
+        session is updated: with records the partition moves to the end of the fetch order, after an error it is due
+        again. A partition outside of the session is not added.
         """
         due = self.partitions.get(place, False)
         if place in self.partitions:
