@@ -148,7 +148,7 @@ class Persister:
         delivery_complete_count: int,
         batches: tuple[PersisterStateBatch, ...],
     ) -> Awaitable[None]:
-        """Write start offset and delivery states of a share partition; enqueued at once, after earlier calls.
+        """Write start offset and changed delivery states of a share partition; enqueued at once, after earlier calls.
 
         The result must be awaited: later calls for the share partition wait for this one.
         ``delivery_complete_count``: number of final records from the start offset on.

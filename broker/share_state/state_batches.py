@@ -1,4 +1,4 @@
-"""Combination of state batches of a share partition into the smallest list without overlaps.
+"""Combination of state batches of a share partition into one list without overlaps.
 
 The state of a share partition is a list of batches `(first, last, count, state)`; each write adds some, which may
 overlap older ones. Where two overlap, the one with the higher delivery count is newer, and at equal counts the one with
@@ -37,8 +37,8 @@ def combine_state_batches(
     """Return old and new batches as one sorted list without overlaps, from ``start_offset`` on (-1: without a limit).
 
     Where batches overlap, old or new, the one with the largest `progress` applies; adjacent batches in the same state
-    are merged. The offsets are iterated once, with the batches that contain the current offset in a heap, so that many
-    overlapping batches cost no more.
+    are merged, except where Kafka does not. The offsets are iterated once, with the batches that contain the current
+    offset in a heap, so that many overlapping batches cost no more.
     """
     every = [_trim_to_start_offset(batch, start_offset) for batch in (*old, *new) if batch.last_offset >= start_offset]
     if len(every) < 2:

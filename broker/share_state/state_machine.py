@@ -48,7 +48,7 @@ class ReadShareState(NamedTuple):
     """Event: read a state for a new leader; the reply is a `ShareGroupOffset` or a `ProtocolError`.
 
     The leader epoch is stored if it is new, so that requests with an older one are rejected (FENCED_LEADER_EPOCH). -1
-    is neither stored nor rejected.
+    is neither stored nor rejected. Without a state the reply is INVALID_REQUEST.
     """
 
     pending_request: Any
@@ -60,7 +60,8 @@ class WriteShareState(NamedTuple):
     """Event: write start offset and changed delivery states of a share partition.
 
     The reply is True or a `ProtocolError`. Start offset -1 leaves the stored one unchanged. Older epochs than stored
-    get FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH; an epoch of -1 is not checked.
+    get FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH; an epoch of -1 is not checked. Without a state, or with too many
+    batches, the reply is INVALID_REQUEST.
     """
 
     pending_request: Any
