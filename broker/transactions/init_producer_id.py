@@ -67,8 +67,8 @@ def prepare_init_producer_id(
     recovery request; None for a new producer.
 
     Raises:
-        ProtocolError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR if the epochs are exhausted and the request is not from the
-            producer with the last epoch, as in Kafka; or as `NewProducerId`.
+        ProtocolError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR if the epochs are exhausted and a recovery request has
+            another epoch than the present one, as in Kafka; or as `NewProducerId`.
     """
     producer_id, epoch, last = txn.producer_id, txn.producer_epoch + 1, NO_EPOCH
     given = None if expected is None else expected[1]
