@@ -1,4 +1,4 @@
-"""Committed offsets of a partition of `__consumer_offsets`: replay, lookup and records, for groups of all types.
+"""Committed offsets of a partition of `__consumer_offsets`: replay, lookup and records.
 
 Also the validation of commits to classic groups; for consumer and streams groups it is in `offset_validation`.
 

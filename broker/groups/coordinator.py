@@ -91,8 +91,8 @@ class GroupCoordinator(CoordinatorRuntime[GroupRecord]):
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Submit a new metadata image to all loading or active shards.
 
-        Affected groups are marked for a check at the next heartbeat; committed offsets and share partitions of deleted
-        topics are removed.
+        Affected groups are marked for a check at the next heartbeat; deleted topics are removed from committed offsets
+        and from the state partition metadata of share groups.
         """
         self._image = image
         if not self._shards:

@@ -20,9 +20,8 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 class CommitOffsets(NamedTuple):
     """Event: commit offsets with resolved topic ids; the reply is one error code for all of them.
 
-    If the write fails, it is a `ProtocolError` instead.
-
-    ``generation`` is negative if omitted; ``retention_ms`` is negative where `offsets.retention.minutes` applies.
+    A failed write replies with a `ProtocolError` instead. ``generation`` is negative if omitted; ``retention_ms`` is
+    negative where `offsets.retention.minutes` applies.
     """
 
     pending_request: Any

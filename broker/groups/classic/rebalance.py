@@ -2,7 +2,7 @@
 
 Functions with ``fx`` add records, replies and timers to these effects, and may change the group at once. Timers:
 ``("join", group)`` ends the join phase, ``("sync", group)`` the wait for SyncGroup, ``("session", group, member)``
-expires a member.
+expires a member. Also settings and effects of groups of all types: `GroupSettings`, `GroupEffects`, `ExpiredMember`.
 
 Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/kafka 4.3.1).
 
@@ -237,7 +237,7 @@ def _propagate_assignment(
 
 
 def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
-    """Start a rebalance: fail pending SyncGroups (REBALANCE_IN_PROGRESS); wait for members or the initial delay."""
+    """Start a rebalance: fail pending SyncGroups (REBALANCE_IN_PROGRESS), then start the join phase and its timer."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         propagate_assignment(group, {}, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, fx)
     fx.timers.append(CancelTimer(("sync", group.id)))

@@ -65,8 +65,8 @@ def answer_unchanged_heartbeat(
 ) -> bool:
     """Fill in ``response`` for a heartbeat that changes nothing, the usual case, and restart the session; return True.
 
-    Return False, and leave ``response`` and ``fx`` unchanged, for any other heartbeat, and for every one in a group
-    with a regular expression.
+    Return False, and leave ``response`` and ``fx`` unchanged, if it might change something: for example if it has a
+    subscription, or if the group has a regular expression.
     """
     request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
     group = groups.groups.get(request.group_id)

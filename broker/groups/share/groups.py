@@ -1,4 +1,4 @@
-"""Share groups of one partition of `__consumer_offsets`, and the initialization of their share state.
+"""Share groups of one partition of `__consumer_offsets`, and the progress of their share state's initialization.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1), KIP-932.
 """
