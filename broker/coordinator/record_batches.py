@@ -86,7 +86,7 @@ class Serde(NamedTuple, Generic[R]):
     encode: Callable[[R], tuple[bytes, bytes | None]]
     decode: Decode[R]
     form: Callable[[bytes, bytes], Form | None]
-    """Returns class and version of the message in a record's value; None if ``decode`` does not decode the value."""
+    """Returns class and version of the message in a record's value; None if it is too short or of an unknown type."""
     base_sequence: int = 0
     """Base sequence of batches of records, with or without a producer id: -1 in `__transaction_state`, as in Kafka."""
     encode_job: Callable[[R], Job[tuple[bytes, bytes | None]]] | None = None

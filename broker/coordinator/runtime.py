@@ -61,9 +61,10 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for_key(key: str, partitions: int) -> int:
-    """Return the partition (from 0) that stores a group or transactional id: its Java hash code modulo ``partitions``.
+    """Return the partition (from 0) that stores a key: its Java hash code modulo ``partitions``.
 
-    The absolute value of the hash code is used; as in ``Utils.abs``, that of the minimum int32 is 0.
+    Keys are group ids, transactional ids, and `as_coordinator_key` of share partitions. The absolute value of the hash
+    code is used; as in ``Utils.abs``, that of the minimum int32 is 0.
     """
     return (
         _cached_partition_for_key(key, partitions)
@@ -201,7 +202,7 @@ class CoordinatorRuntime(Generic[R]):
     # ------------------------------------------------------------------ requests
 
     def partition_for(self, key: str) -> int:
-        """Return the partition (from 0) of the internal topic that holds a key (group or transactional id)."""
+        """Return the partition (from 0) of the internal topic that holds a key, such as a group id."""
         topic = self._latest_image().topics.get(self._topic)
         return partition_for_key(key, self._default_partitions if topic is None else len(topic.partitions))
 
