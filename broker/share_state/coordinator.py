@@ -1,4 +1,4 @@
-"""Share coordinator of a broker: submits events about a share partition to the shard that stores its state.
+"""Share coordinator of a broker: submits events to the shard of a share partition's state, and prunes its log.
 
 Source: ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932.
 """

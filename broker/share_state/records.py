@@ -52,7 +52,7 @@ def record_classes(kind: int) -> tuple[type[Message], type[Message]] | None:
 
 
 def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
-    """Return message class and version of an encoded value; None if `decode` skips or rejects the record."""
+    """Return message class and version of an encoded value; None if key or value is too short, or the type unknown."""
     if min(len(key), len(value)) < _TYPE.size:
         return None
     classes = record_classes(_TYPE.unpack_from(key)[0])
