@@ -1,4 +1,4 @@
-"""Transaction coordinator of a broker: submits events about a transactional id to the shard that holds it.
+"""Transaction coordinator of a broker: submits events to the shard of a transactional id, runs the marker sender.
 
 Source: ``TransactionCoordinator.scala``, ``TransactionStateManager.scala`` (apache/kafka 4.3.1).
 """

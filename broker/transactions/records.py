@@ -75,7 +75,7 @@ def record_classes(kind: int) -> tuple[type[Message], type[Message]] | None:
 
 
 def form(key: bytes, value: bytes) -> tuple[type[Message], int] | None:
-    """Return message class and version of an encoded value; None if `decode` skips or rejects the record."""
+    """Return message class and version of an encoded value; None if too short, or if type or version is unknown."""
     if min(len(key), len(value)) < _VERSION.size or _VERSION.unpack_from(key) != (_KEY_TYPE,):
         return None
     (version,) = _VERSION.unpack_from(value)

@@ -92,7 +92,7 @@ class TransactionVerifierDependencies(NamedTuple):
 
 
 class TransactionVerifier:
-    """Verifier of transactional writes: asks the coordinators whether partitions belong to a transaction."""
+    """Verifier of transactional writes: has coordinators verify that partitions are in a transaction, or add them."""
 
     def __init__(self, dependencies: TransactionVerifierDependencies) -> None:
         self._dependencies = dependencies
