@@ -180,7 +180,7 @@ class CommittedOffsets:
 
 
 def offset_tombstone(group: str, topic: str, partition: int) -> GroupRecord:
-    """Return the record that deletes a group's committed offset of a partition."""
+    """Return the record that deletes a group's committed offset of a partition, and pending transactional ones."""
     return GroupRecord(offset_records.OffsetCommitKey(group, topic, partition), None)
 
 

@@ -57,5 +57,5 @@ def mutable_copy(target: Assignment) -> MutableAssignment:
 
 
 def freeze_assignment(draft: MutableAssignment) -> Assignment:
-    """Return a target assignment in its immutable form, ordered like one that is decoded from a record."""
+    """Return a target assignment in its final form: partitions, but not topics, in the order of a decoded record."""
     return {topic: iteration_order.integer_hash_set_order(partitions) for topic, partitions in draft.items()}

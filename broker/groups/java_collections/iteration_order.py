@@ -221,7 +221,7 @@ def integer_hash_set_order_job(keys: Iterable[int]) -> Generator[None, None, tup
 
 
 def timeline_hash_map_order(keys: Collection[str]) -> list[str]:
-    """Return strings in the order of Kafka's ``TimelineHashMap``: by slot, in a slot the newest first."""
+    """Return ``keys`` (oldest first) in the order of Kafka's ``TimelineHashMap``: by slot, in a slot newest first."""
     slots = 2
     while len(keys) * _LOAD_FACTOR > slots:
         slots *= 2

@@ -70,7 +70,7 @@ def current_assignment_record(group_id: str, member: ShareGroupMember) -> GroupR
 def state_partition_metadata_record(
     group_id: str, initializing: NamedPartitionsById, initialized: NamedPartitionsById, deleting: Mapping[bytes, str]
 ) -> GroupRecord:
-    """Return the record of initialized, initializing and deleting partitions (type 15)."""
+    """Return the record of initializing and initialized partitions, and of topics (id -> name) to delete (type 15)."""
 
     def rows(topics: NamedPartitionsById) -> list[share_group_records.TopicPartitionsInfo]:
         return [

@@ -48,7 +48,7 @@ class ConfiguredSubtopology(NamedTuple):
 
     @property
     def is_stateful(self) -> bool:
-        """True if the subtopology has state stores (changelog topics), and therefore standby tasks."""
+        """True if the subtopology has state stores (changelog topics), so that it may have standby tasks."""
         return bool(self.changelog_topics)
 
 
