@@ -234,7 +234,7 @@ def _cleaner_thread_problems(old: int, new: int) -> Iterator[str]:
 
 def _local_retention_problems(new: BrokerConfigValues) -> Iterator[str]:
     """Yield error messages for local retention settings above the total retention (``DynamicLogConfig``)."""
-    times = "log.retention.ms", max(new.milliseconds("log.retention.ms"), _ALL)
+    times = "log.retention.ms", new.milliseconds("log.retention.ms")
     sizes = "log.retention.bytes", new.number("log.retention.bytes")
     for (name, most), local in ((times, "log.local.retention.ms"), (sizes, "log.local.retention.bytes")):
         value = new.number(local)

@@ -71,12 +71,12 @@ class BrokerConfigValues:
     def milliseconds(self, name: str) -> int:
         """Return a time in ms, from the setting ``name`` or its synonyms in minutes or hours, by precedence.
 
-        A negative number is multiplied as well: -1 hour is -3,600,000.
+        A negative time, such as -1 hour, is -1: no limit.
         """
         for other, unit in synonyms_of(name):
             value = self.get(other)
             if isinstance(value, int):
-                return value * unit
+                return max(value * unit, -1)
         raise AssertionError(name)
 
 

@@ -58,6 +58,7 @@ def test_local_retention_is_at_most_the_retention(name: str) -> None:
 def test_local_retention_is_compared_with_the_retention_of_the_broker() -> None:
     assert problem({**TIERED, "local.retention.ms": "7200000"}, {**ENABLED, "log.retention.hours": "1"}) is not None
     assert problem({**TIERED, "local.retention.ms": "3600000"}, {**ENABLED, "log.retention.hours": "1"}) is None
+    assert problem({**TIERED, "local.retention.ms": "5"}, {**ENABLED, "log.retention.hours": "-1"}) is None, "no limit"
     assert problem({**TIERED, "retention.bytes": "5"}, {**ENABLED, "log.local.retention.bytes": "6"}) is not None
 
 
