@@ -56,7 +56,10 @@ def wait_before_encoding(rows: Sized, waits: PendingResults) -> Job[None]:
 
 
 def wait_for_results(waits: PendingResults) -> Job[None]:
-    """Wait for all pending results of ``waits``, apply them to their rows and clear the list, as a job."""
+    """Wait for all pending results of ``waits``, apply them to their rows and clear the list, as a job.
+
+    The `ProtocolError` of a failed request is applied, too, and not raised.
+    """
     for pending, take in waits:
         yield from wait_for_result(pending)
         take(pending.answer)

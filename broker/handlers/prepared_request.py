@@ -74,9 +74,10 @@ def header_behind_id(context: RequestContext, request: Message) -> bytes:
 def is_repeated(context: RequestContext, likeness: Hashable) -> bool:
     """Count a request that the handler has served; return True if the next ones are to be prepared.
 
-    On True the connection's previous prepared request is removed. ``likeness`` is the value in which similar requests
-    are equal, such as the size of the frame. Nothing is counted while there are quotas, or while each request of the
-    connection must be handled or observed.
+    True only for the `REPETITIONS`-th consecutive similar request, and again if the count starts again. Then the
+    connection's previous prepared request is removed. ``likeness`` is the value in which similar requests are equal,
+    such as the size of the frame. Nothing is counted while there are quotas, or while each request of the connection
+    must be handled or observed.
     """
     peer = context.peer
     if not peer.prepares_requests or peer.is_observed or context.services.quota_holder.quotas is not None:

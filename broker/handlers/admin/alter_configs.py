@@ -3,9 +3,9 @@
 Also the preliminary validation of IncrementalAlterConfigs (44), v0-1.
 
 Behaviour: BROKER resources are validated against this broker's own configuration and refused if they name another
-broker: a client has to send them to that broker. The remaining resources are forwarded to the controller, which
-validates topics, groups and client metrics. Deviation: results of resources refused here follow those of the controller
-in the response.
+broker: a client has to send them to that broker. The valid ones, and all other resources, are forwarded to the
+controller, which validates topics, groups and client metrics. Deviation: results of resources refused here follow those
+of the controller in the response.
 
 Source: ``ConfigAdminManager.scala``, ``KafkaApis.handleIncrementalAlterConfigsRequest`` (apache/kafka 4.3.1); KIP-339,
 KIP-226.
@@ -112,7 +112,8 @@ def _preprocess(context: RequestContext, resource: Any) -> Job[None]:
     """Validate the changes of one resource, as far as the broker does this before forwarding, as a job.
 
     For every type: no duplicate setting, and a null value only for DELETE. For BROKER also: the resource names this
-    node or is the cluster-wide default (empty name), and the broker's settings are valid with the changes. Nothing is
+    node or is the cluster-wide default (empty name), and the broker's settings are valid with the changes, which for
+    AlterConfigs replace the dynamic ones; more changes than a request may have are left to the controller. Nothing is
     applied.
 
     Raises:

@@ -1,7 +1,8 @@
-"""ApiVersions (18), v0-4: supported version ranges of the APIs in the dispatch table, and feature levels.
+"""ApiVersions (18), v0-4: supported version ranges of the APIs of the listener, and feature levels.
 
-Behaviour: the response to an unknown version is encoded as v0 with UNSUPPORTED_VERSION (35) and only the version range
-of ApiVersions itself, so that a newer client can retry with a supported version. The response header is always v0.
+Behaviour: APIs whose required setting is not set are left out. The dispatcher, not this handler, responds to an unknown
+version: encoded as v0 with UNSUPPORTED_VERSION (35) and only the version range of ApiVersions itself, so that a newer
+client can retry with a supported version. The response header is always v0.
 Below v4 supported features with minimum level 0 are left out, since older clients reject them. From v3 an invalid
 client software name or version is INVALID_REQUEST.
 

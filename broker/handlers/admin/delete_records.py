@@ -68,8 +68,9 @@ def _raise_log_start(context: RequestContext, topic: str, partition: int, offset
 def _delete_segments(context: RequestContext, rows: list[PendingDeletion]) -> Job[None]:
     """Checkpoint the new log start offsets, delete segments below them and set the rows' low watermarks, as a job.
 
-    The checkpoint of each log directory is written once, before. An I/O error fails the log directory, and its rows get
-    KAFKA_STORAGE_ERROR.
+    The checkpoint of each log directory is written once, before. An I/O error fails the log directory:
+    KAFKA_STORAGE_ERROR is in all of its rows if the checkpoint failed, else in the row whose deletion failed. The low
+    watermark is here the leader's log start offset.
     """
     storage = context.services.log_dirs
     by_directory: dict[LogDirectory, list[PartitionLog]] = {}
@@ -100,7 +101,7 @@ def _delete_segments(context: RequestContext, rows: list[PendingDeletion]) -> Jo
 
 
 class _LowWatermarkWait:
-    """Delayed DeleteRecords operation: waits until the log start offsets of all live replicas reach their targets.
+    """Delayed DeleteRecords operation: `wait` returns when the log start offsets of all live replicas reach targets.
 
     It is false if no partition is pending. A partition whose leader moves away is complete with NOT_LEADER_OR_FOLLOWER.
     """

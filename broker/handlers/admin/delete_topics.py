@@ -17,12 +17,15 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
-    """Forward the request to the controller; return an error for each topic if ``delete.topic.enable`` is false."""
+    """Forward the request to the controller; if ``delete.topic.enable`` is false only return an error for each topic.
+
+    The result is a job.
+    """
     return topic_deletion_disabled(context, request) or forward_to_controller.handle(context, request)
 
 
 def topic_deletion_disabled(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
-    """Return a response with an error for each topic if ``delete.topic.enable`` is false; otherwise None.
+    """Return a job for the response with an error for each topic if ``delete.topic.enable`` is false; otherwise None.
 
     The error is TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
     """

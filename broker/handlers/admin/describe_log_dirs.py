@@ -62,7 +62,7 @@ def _lag(context: RequestContext, future: PartitionLog) -> int:
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> ResponseJob:
-    """Describe every log directory of this broker; a directory whose disk usage cannot be read is marked as failed.
+    """Describe every log directory of this broker; one whose disk usage cannot be read fails, as by any I/O error.
 
     Partitions that have no log here are left out. A failed directory has KAFKA_STORAGE_ERROR.
     """

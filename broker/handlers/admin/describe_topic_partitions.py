@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (75), v0: topics in order of their names, a page of partitions per response.
 
-Behaviour: no topics means all. A page holds at most ``response_partition_limit`` partitions (2,000 at most);
+Behaviour: no topics means all. A page holds at most ``response_partition_limit`` partitions (1 to 2,000);
 ``next_cursor`` is the position of the next page, null after the last one. Topics before the request's cursor are left
-out.
+out. Topics that are not authorized come last.
 
 Source: ``DescribeTopicPartitionsRequestHandler.java`` (apache/kafka 4.3.1).
 From KIP-966.
@@ -53,8 +53,9 @@ def _partitions(
 def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> ResponseJob:
     """Return one page of partitions, from the cursor of the request on.
 
-    If the cursor has a negative partition, or a topic that the request does not name, every topic is INVALID_REQUEST.
-    Topics that the client may not describe are rows with an error if the request names them, otherwise left out.
+    If the cursor has a negative partition, or a topic that the request does not name, every topic that the request
+    names is INVALID_REQUEST. Topics that the client may not describe are rows with an error if the request names them,
+    otherwise left out.
     """
     image = context.image
     cursor = request.cursor

@@ -23,5 +23,6 @@ def handle(context: RequestContext, request: Message) -> ResponseJob:
 
     Raises:
         WireError: The controller does not support the API or version: the connection is closed.
+        OSError: The metadata log of this node could not be written; the node stops.
     """
     return (yield context.services.controller_forwarder.forward(context, request))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""ListConfigResources (74), v0-1: names of the resources that can have settings, by resource type.
+"""ListConfigResources (74), v0-1: names of all topics and brokers, and of groups and client metrics with settings.
 
 Behaviour: v0 lists only client metrics subscriptions; v1 the requested resource types, or all. An unknown type is
 UNSUPPORTED_VERSION.
@@ -49,7 +49,7 @@ def _names(image: MetadataImage, kind: int) -> Job[list[str]]:
 def handle(context: RequestContext, request: ListConfigResourcesRequest) -> HandlerResult:
     """Return the names of the resources of each requested type; no types: all, in v0 only client metrics.
 
-    An unknown type is UNSUPPORTED_VERSION.
+    An unknown type makes the whole response UNSUPPORTED_VERSION.
     """
     kinds = request.resource_types or (RESOURCE_TYPES if context.version >= 1 else [RESOURCE_CLIENT_METRICS])
     if any(kind not in RESOURCE_TYPES for kind in kinds):

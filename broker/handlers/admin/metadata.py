@@ -1,9 +1,10 @@
 """Metadata (3), v0-13: live brokers, and topics with leaders, replicas and ISR of their partitions.
 
 Behaviour: in v0 an empty list means all topics; from v1 null means all and an empty list none. From v12 topics can be
-requested by topic id: then names are ignored; v10 and v11 have the field but reject ids. A missing topic is created if
-both the client and ``auto.create.topics.enable`` allow it; this response still has UNKNOWN_TOPIC_OR_PARTITION. A topic
-that the request names twice is returned once. The controller id is that of a random live broker (KRaft).
+requested by topic id: then all names, and topics without an id, are ignored; v10 and v11 have the field but reject ids.
+A missing topic is created if both the client and ``auto.create.topics.enable`` allow it; this response still has
+UNKNOWN_TOPIC_OR_PARTITION. A topic that the request names twice is returned once. The controller id is that of a random
+live broker (KRaft).
 
 Source: ``KafkaApis.handleTopicMetadataRequest``, ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
 Topic ids: KIP-516; authorized operations: KIP-430; leader epochs: KIP-320.
@@ -127,8 +128,8 @@ def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[Me
 def handle(context: RequestContext, request: MetadataRequest) -> ResponseJob:
     """Return the requested topics and the live brokers of the metadata image; start the creation of missing topics.
 
-    A topic that is not authorized or missing has an error in its row. Before v12 a topic id or a null name makes the
-    whole request INVALID_REQUEST.
+    A requested topic that is not authorized or missing has an error in its row; if all are requested, topics that are
+    not authorized are left out. Before v12 a topic id or a null name makes the whole request INVALID_REQUEST.
     """
     services = context.services
     image = context.image

@@ -19,9 +19,10 @@ from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemet
 
 @with_error_response
 def handle(context: RequestContext, request: PushTelemetryRequest) -> ResponseJob:
-    """Validate and record the metrics that a client pushes, as a job; return the error code.
+    """Validate the metrics that a client pushes, store them for the metrics endpoint, if any, and return the response.
 
-    The errors are those of `ClientMetricsManager.push`, for example for a wrong subscription id or too large metrics.
+    The errors are those of `ClientMetricsManager.push`, for example for a wrong subscription id or too large metrics;
+    they are the response's error code.
     """
     services, attributes = context.services, client_attributes(context)
     yield from services.client_metrics.push(

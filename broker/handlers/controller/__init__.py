@@ -1,1 +1,1 @@
-"""Handlers of the controller listener; `CONTROLLER_APIS` in `dispatch.api_registry` lists them."""
+"""Handlers for the controller listener only; `CONTROLLER_APIS` in `dispatch.api_registry` names all that it uses."""

@@ -1,6 +1,7 @@
 """DescribeCluster (60), v0-2, on the controller listener: the controllers and the leader of the quorum.
 
-Behaviour: the endpoint type must be CONTROLLER (MISMATCHED_ENDPOINT_TYPE); in v0 the error is always INVALID_REQUEST.
+Behaviour: the endpoint type must be CONTROLLER (MISMATCHED_ENDPOINT_TYPE); v0 has no such field and is always
+INVALID_REQUEST.
 A controller is listed if it is registered and has an endpoint for the listener of the connection; the controller id is
 -1 if the leader has none.
 
@@ -26,7 +27,7 @@ _WRONG_TYPE = "The request was sent to an endpoint of type CONTROLLER, but we wa
 def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
     """Return the registered controllers from the metadata image, and the id of the active one, -1 if it is not listed.
 
-    An endpoint type other than CONTROLLER is an error (in v0 always INVALID_REQUEST).
+    An endpoint type other than CONTROLLER is an error; v0, which has no such field, is always INVALID_REQUEST.
     """
     if request.endpoint_type != CONTROLLER_ENDPOINT:
         known = request.endpoint_type == BROKER_ENDPOINT

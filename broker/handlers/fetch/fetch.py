@@ -3,10 +3,10 @@
 Behaviour: partitions are read in request order. The first batch of the first partition with records is returned whole
 even if it exceeds the limits. For the following partitions the limits are hard: a partition whose first batch does not
 fit returns no records, a later batch may be cut off. The response is delayed until ``min_bytes`` are available (at most
-as many as the limits allow), a partition has an error, or ``max_wait_ms`` has passed. A partition that is unknown or
-not authorized completes the fetch only if there is no other partition. Consumers read records below the high watermark,
-or below the last stable offset with read_committed. With tiered storage, records below the local log start offset come
-from the remote tier (`remote_fetch`).
+as many as the limits allow), a partition has an error, a diverging epoch or a preferred replica, or ``max_wait_ms`` has
+passed. A partition that is unknown or not authorized completes the fetch only if there is no other partition. Consumers
+read records below the high watermark, or below the last stable offset with read_committed. With tiered storage, records
+below the local log start offset come from the remote tier (`remote_fetch`).
 
 A request with a replica id comes from a follower: it reads up to the log end offset, and its fetch offsets update the
 follower's state on the leader, once, when the request arrives, and not when a delayed request is read again. Below the
@@ -187,9 +187,9 @@ def _out_of_range(context: RequestContext, want: CachedPartition, replica: Hoste
 def _redirect_to_preferred_replica(
     context: RequestContext, replica: HostedPartition, want: CachedPartition, reader: FetchParams, row: PartitionData
 ) -> bool:
-    """Select a replica in the consumer's rack; return False if the consumer is to read from the leader.
+    """Select a replica in the consumer's rack; return False if the consumer is to read from this broker.
 
-    Otherwise set it as the preferred read replica of the row, without records, and return True.
+    Otherwise set it as the preferred read replica of the row, without records, and return True. Only a leader selects.
     """
     state, elsewhere = replica.state, READ_FROM_LEADER
     if type(state) is LeaderState:
@@ -233,7 +233,8 @@ def _read_all(
 ) -> Job[ReadAttempt]:
     """Read the partitions in ``wanted`` and append their rows to ``rows``, as a job; None in ``wanted`` is skipped.
 
-    The limits in bytes of request, broker and quota apply. ``arrives``: see `_read_partition`.
+    The limits in bytes of request, broker and quota apply. ``arrives``: see `_read_partition`. Reads from the remote
+    tier are left to the caller, except for a request so large that its rows are encoded at once.
     """
     most = min(request.max_bytes, context.services.fetch_max_bytes)
     quotas, takes = context.services.quota_holder.quotas, None

@@ -1,4 +1,4 @@
-"""Parameters of a Fetch request: replica id, isolation level and upper limit of the readable offsets.
+"""Parameters of the reader of a Fetch, their effect on its reads, and the check of its position for divergence.
 
 Source: ``FetchParams.java``, ``FetchIsolation.java`` (apache/kafka 4.3.1).
 """
@@ -105,7 +105,9 @@ def resolve_fetch_params(
 
 
 def diverging_epoch(replica: HostedPartition, want: CachedPartition) -> EpochEndOffset | None:
-    """Return epoch and end offset at which the reader's log diverges from the log (KIP-595); None if it does not.
+    """Return the epoch and end offset of this log to which the reader has to truncate (KIP-595); None if it need not.
+
+    It is the largest epoch in the log that is not above the reader's last fetched epoch, which must not be -1.
 
     Raises:
         ProtocolError: OFFSET_OUT_OF_RANGE: the fetch offset is below the log start, or this log cannot have the

@@ -1,4 +1,4 @@
-"""Replication quota and fetch session of a follower, after a response to its Fetch.
+"""Update of the replication quota and the fetch session of a follower, once the response to its Fetch is built.
 
 Source: ``ReplicaManager.scala``, ``FetchSession.java`` (apache/kafka 4.3.1).
 """
@@ -35,8 +35,8 @@ def _register_listener(
 ) -> bool:
     """Register a follower's session for the next change of a partition that it has read to the end; return True.
 
-    Return False if the partition is not hosted here or has changed since the read, or if the follower is not in the
-    ISR.
+    Return False, with nothing registered, unless this node leads the partition, the follower is in the ISR, which has
+    no pending change, and the partition has not changed since the read.
     """
     replica = context.services.replica_manager.get(want.topic, want.partition) if want.topic is not None else None
     if replica is None:

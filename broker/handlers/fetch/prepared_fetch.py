@@ -1,7 +1,8 @@
 """Prepared Fetch: repeated requests of a consumer that differ only in correlation id, session epoch and offsets.
 
-The handler serves the request instead if a partition has no records, an error or aborted transactions, if there are
-quotas, or if the fetch session is another one.
+The handler serves the request instead, for example, if a partition is not led here, has no records, an error or aborted
+transactions, if there are quotas, or if the fetch session is another one. Requests with a rack that select a replica
+are not prepared.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ class PreparedFetch(RepeatedRequest):
 
         Returns:
             None if the handler has to serve the request: a partition is not led here, fails, or has no or aborted
-            records, or all have less than the request's ``min_bytes``.
+            records, or all together have less than the request's ``min_bytes``.
         """
         services, committed, size_bytes, total = self._services, self._read_committed, self._response_bytes, 0
         most = left = min(self._max_bytes, services.fetch_max_bytes)

@@ -29,7 +29,7 @@ class TieredPartition(NamedTuple):
 
 
 class ReadAttempt:
-    """Result of one read of all partitions of a Fetch.
+    """Result of one read of all partitions of a Fetch, which is filled while they are read.
 
     Args:
         limit: Maximum number of bytes of records.
@@ -54,10 +54,11 @@ class ReadAttempt:
         """Broker ids of current leaders of partitions not led here, whose endpoints the response lists (v16)."""
 
     def add_tiered(self, context: RequestContext, want: CachedPartition, row: PartitionData, *, arrives: bool) -> None:
-        """Clear the error of a partition to be read from the remote tier, and reserve bytes for the read.
+        """Clear the error of a partition in the remote tier, and reserve bytes for a read, which is not started here.
 
         Only the first read of a request (``arrives``) reads the remote tier (``readFromPurgatory``). In later ones,
-        without bytes left, or while remote reads are throttled, the row stays without records.
+        without bytes left, or while remote reads are throttled, nothing is reserved: the row stays without records and
+        without an error.
         """
         assert want.topic is not None, "the partition was found"
         replica = context.services.replica_manager.get(want.topic, want.partition)
@@ -70,7 +71,7 @@ class ReadAttempt:
             self.remaining_bytes -= limit
 
     def add_current_leader(self, context: RequestContext, want: CachedPartition, row: PartitionData) -> None:
-        """Set the current leader in the row of a partition that is not led here, if the metadata image has it."""
+        """Set the current leader, -1 for none, in a row with a leader error, if the metadata image has it."""
         topic = context.image.topics.get(want.topic) if want.topic is not None else None
         partition = topic.partitions.get(want.partition) if topic is not None else None
         if partition is not None:
