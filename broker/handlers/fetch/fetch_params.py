@@ -107,7 +107,8 @@ def resolve_fetch_params(
 def diverging_epoch(replica: HostedPartition, want: CachedPartition) -> EpochEndOffset | None:
     """Return the epoch and end offset of this log to which the reader has to truncate (KIP-595); None if it need not.
 
-    It is the largest epoch in the log that is not above the reader's last fetched epoch, which must not be -1.
+    The epoch is the largest in the log that is not above the reader's last fetched epoch, which must not be -1; if the
+    log has only later ones, it is that epoch itself.
 
     Raises:
         ProtocolError: OFFSET_OUT_OF_RANGE: the fetch offset is below the log start, or this log cannot have the

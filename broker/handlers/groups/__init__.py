@@ -1,1 +1,1 @@
-"""API handlers for classic, consumer and streams groups."""
+"""API handlers for FindCoordinator, classic, consumer and streams groups, and lists and deletion of all groups."""

@@ -2,7 +2,8 @@
 
 Behaviour: an unknown group or one of another type is GROUP_ID_NOT_FOUND with a message. A member is returned with its
 current assignment, including partitions to revoke, and its target assignment. If the client may not describe one of the
-topics, the group has only TOPIC_AUTHORIZATION_FAILED. Deviation: a group that occurs twice is described once.
+topics in these assignments, the group has only TOPIC_AUTHORIZATION_FAILED. Deviation: a group that occurs twice is
+described once.
 
 Source: ``KafkaApis.handleConsumerGroupDescribe``, ``ConsumerGroup.asDescribedGroup`` (apache/kafka 4.3.1).
 From KIP-848; member types: KIP-1099.

@@ -1,8 +1,8 @@
 """DescribeGroups (15), v0-6: state and members of classic groups.
 
-Behaviour: an unknown group is "Dead" without an error up to v5, GROUP_ID_NOT_FOUND with a message from v6. The metadata
-of members is returned only for a stable group, and is empty otherwise. Deviation: a group that occurs twice is
-described once.
+Behaviour: an unknown group, or one of another type, is "Dead" without an error up to v5, GROUP_ID_NOT_FOUND with a
+message from v6. The metadata of members is returned only for a stable group, and is empty otherwise. Deviation: a group
+that occurs twice is described once.
 
 Source: ``GroupMetadataManager.describeGroups``, ``ClassicGroup.describe`` (apache/kafka 4.3.1).
 Static members: KIP-345; authorized operations: KIP-430; GROUP_ID_NOT_FOUND from v6: KIP-1043.

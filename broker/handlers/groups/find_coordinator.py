@@ -1,8 +1,8 @@
 """FindCoordinator (10), v0-6: the broker that coordinates a group, a transactional id or a share partition.
 
-Behaviour: the first look-up of a group creates `__consumer_offsets`, that of a transactional id `__transaction_state`,
-that of a share partition `__share_group_state`; the error is then COORDINATOR_NOT_AVAILABLE, and the client retries.
-From v4 a request may have several keys.
+Behaviour: the first look-up of a group starts the creation of `__consumer_offsets`, that of a transactional id of
+`__transaction_state`, that of a share partition of `__share_group_state`; the error is then COORDINATOR_NOT_AVAILABLE,
+and the client retries. From v4 a request may have several keys.
 Version notes: from v6 brokers can find the coordinators of share partitions.
 
 Source: ``KafkaApis.getCoordinator``, ``DefaultAutoTopicCreationManager`` (apache/kafka 4.3.1).

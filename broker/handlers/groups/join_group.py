@@ -1,7 +1,7 @@
 """JoinGroup (11), v0-9: join a classic group and wait for its next generation.
 
-Behaviour: from v4 a member without a member id is assigned one first (MEMBER_ID_REQUIRED); the response is sent when
-the join phase completes. `broker.groups.classic` has the state machine.
+Behaviour: from v4 a dynamic member without a member id is assigned one first (MEMBER_ID_REQUIRED); the response is sent
+when the join phase completes. `broker.groups.classic` has the state machine.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
 A member id first: KIP-394; static members: KIP-345; protocol type: KIP-559; reasons: KIP-800.

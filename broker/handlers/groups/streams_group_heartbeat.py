@@ -1,9 +1,9 @@
 """StreamsGroupHeartbeat (88), v0: join a streams group, stay in it, or leave it.
 
-Behaviour: the first member sends the topology; internal topics are created in the background if the client is
-authorized, and the status of the response reports it. Static members, warm-up tasks, task offsets and source topics by
-regular expression are INVALID_REQUEST, as in Kafka 4.3.1. If streams groups are disabled
-(``group.coordinator.rebalance.protocols``, the feature streams.version) the error is UNSUPPORTED_VERSION.
+Behaviour: each member sends the topology when it joins, and the group keeps the first one; internal topics are created
+in the background if the client is authorized, and the status of the response reports it. Static members, warm-up tasks,
+task offsets and source topics by regular expression are INVALID_REQUEST, as in Kafka 4.3.1. If streams groups are
+disabled (``group.coordinator.rebalance.protocols``, the feature streams.version) the error is UNSUPPORTED_VERSION.
 `broker.groups.streams` has the state machine.
 
 Source: ``KafkaApis.handleStreamsGroupHeartbeat``, ``GroupCoordinatorService.streamsGroupHeartbeat`` (apache/kafka

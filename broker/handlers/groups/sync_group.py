@@ -21,7 +21,8 @@ from ottla.wire.messages.sync_group import SyncGroupRequest
 def handle(context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
     """Submit the SyncGroup request to the group coordinator; return its response, or a job that waits for it.
 
-    An error is the error code of the response; INCONSISTENT_GROUP_PROTOCOL from v5 without protocol type or name.
+    An error is the error code of the response; INCONSISTENT_GROUP_PROTOCOL from v5 without protocol type or name,
+    UNKNOWN_SERVER_ERROR for too many assignments.
     """
     if context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

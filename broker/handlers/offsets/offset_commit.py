@@ -108,7 +108,10 @@ class _OffsetCommit:
 
 
 def handle(context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
-    """Validate the partitions and submit the valid offsets to the group coordinator; respond once committed."""
+    """Validate the partitions and submit the valid offsets to the group coordinator; respond once committed.
+
+    The group is not checked if no partition is valid.
+    """
     return _commit(_OffsetCommit(context, request))
 
 

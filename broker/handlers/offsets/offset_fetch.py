@@ -2,9 +2,9 @@
 
 Behaviour: an offset that was never committed is -1 with empty metadata and no error, also for an unknown group. Null
 topics mean all offsets of the group (v2). From v8 a request may have several groups, from v10 topics are identified by
-id; unknown ids are last in the response. The response is delayed until the offsets in it are committed to the log. If
-stable offsets are required (v7), an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT. Deviation: a
-group that occurs twice with null topics is returned once.
+id; topics with an error are last in the response. The response is delayed until the offsets in it are committed to the
+log. If stable offsets are required (v7), an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT.
+Deviation: a group that occurs twice with null topics is returned once.
 
 Source: ``OffsetMetadataManager.fetchOffsets``, ``KafkaApis.handleOffsetFetchRequest`` (apache/kafka 4.3.1).
 Several groups: KIP-709; only stable offsets: KIP-447.
@@ -239,7 +239,7 @@ def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response
 def handle(context: RequestContext, request: OffsetFetchRequest) -> ResponseJob:
     """Read committed offsets from the coordinator's state; respond once that state is committed to the log.
 
-    An error concerns only its group or topic; up to v7 the group's error is that of the response.
+    An error concerns only its group or topic; up to v7 the group's error is that of the response, in v1 of partitions.
     """
     response = OffsetFetchResponse(groups=context.response_array())
     reader = _OffsetReader(context, stable=request.require_stable)

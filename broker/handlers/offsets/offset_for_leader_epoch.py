@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch (23), v2-4: end offsets of leader epochs.
 
-Behaviour: the result is the largest epoch not above the requested one, and its end offset; an epoch above the current
-one returns -1/-1 without an error. Consumers use it to detect log truncation (KIP-320).
+Behaviour: the result is the largest epoch not above the requested one, and its end offset; if the log has only later
+epochs, it is the requested one and the start offset of the first. An epoch above the latest of the log returns -1/-1
+without an error. Consumers use it to detect log truncation (KIP-320).
 
 Source: ``ReplicaManager.lastOffsetForLeaderEpoch``, ``LeaderEpochFileCache.java`` (apache/kafka 4.3.1).
 """
@@ -37,7 +38,8 @@ def _error_result(part: OffsetForLeaderPartition, error: ProtocolError) -> Epoch
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> ResponseJob:
     """Return for each partition the largest epoch not above the requested one, with its exclusive end offset.
 
-    Both are -1 if there is none; an error concerns only its partition.
+    Both are -1 if the requested epoch is above the latest in the log; if the log has only later epochs, they are the
+    requested epoch and the start offset of the first. An error concerns only its partition.
     """
     response = OffsetForLeaderEpochResponse(topics=context.response_array())
     for topic in request.topics:

@@ -57,8 +57,9 @@ def find_remote_offsets(
     """Search both tiers for each timestamp of a tiered partition and wait for the searches, as a job.
 
     Returns:
-        The searches, each with a result or an error; REQUEST_TIMED_OUT for those not done in time. Left out are empty
-        logs, and partitions that this broker does not host, or does not lead with ``leader_only``.
+        The searches, each with a result or an error; REQUEST_TIMED_OUT for those not done in time. Left out are special
+        (negative) timestamps, empty logs, and partitions that this broker does not host, or, with ``leader_only``, does
+        not lead.
     """
     remote = context.services.remote_reads
     assert remote is not None

@@ -1,4 +1,4 @@
-"""Check of all batch headers of a Produce request, before any batch is validated or appended.
+"""Check of the batch headers of a Produce request up to the first problem, before any batch is validated or appended.
 
 Source: ``RequestUtils.hasTransactionalRecords`` (apache/kafka 4.3.1).
 """
@@ -25,11 +25,11 @@ TRANSACTIONAL = ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
 def find_batch_problem(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
-    """Check batch headers up to the first problem: an invalid header, or a transactional batch.
+    """Check size and magic of batches up to the first problem: an invalid one, or a transactional batch.
 
     Returns:
         The error of the invalid header, which fails the whole request; `TRANSACTIONAL` for a transactional batch; None
-        if there is neither. Records of None are skipped.
+        if there is neither. Records of None, and incomplete batches, are skipped.
     """
     for part in parts:
         data = part.records

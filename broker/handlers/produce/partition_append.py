@@ -32,7 +32,7 @@ def partition_error(
 ) -> PartitionProduceResponse:
     """Return the row of a partition whose batch was rejected, with its record errors if there are any.
 
-    ``log_start_offset`` -1: it is not returned.
+    The error's message is set only with record errors. ``log_start_offset`` -1: it is not returned.
     """
     out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
     if isinstance(error, RecordValidationError) and error.record_errors:

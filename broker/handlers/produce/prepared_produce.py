@@ -193,8 +193,9 @@ class PreparedProduce(RepeatedRequest):
 def prepare(context: RequestContext, request: ProduceRequest) -> None:
     """Count a request; set the prepared request of the connection if the last ones were alike and it is preparable.
 
-    Called after a Produce that was served without a delay. Only requests with one partition of a topic that is not
-    internal are counted. After enough requests that are alike the previous prepared request is removed in any case.
+    Called after a Produce that was served without a delay and without an error. Only requests of at most
+    `MAX_FRAME_BYTES` with one partition of a topic that is not internal are counted. After enough requests that are
+    alike the previous prepared request is removed in any case.
     """
     if len(request.topic_data) != 1 or len(context.frame) > MAX_FRAME_BYTES:
         return

@@ -111,9 +111,10 @@ class _ProduceResult:
         rows.append(row)
 
     def record_result(self, name: str | None, row: PartitionProduceResponse, replica: HostedPartition | None) -> None:
-        """Record a partition's row: errors, current leader, and whether the response waits for acknowledgements.
+        """Count the errors of a partition's row, and record whether the response waits for its acknowledgement.
 
-        ``replica`` is None for a partition that is not led here.
+        With a leader error the current leader is set in the row; record errors beyond the limit of the response are
+        removed from it. ``replica`` is None for a partition that is not led here.
         """
         if row.error_code:
             self._has_failed = True
@@ -194,7 +195,8 @@ class _VerifiedProduceResult(_ProduceResult):
 def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult:
     """Append the batch of each partition; return the response, None for acks=0, or a job that waits.
 
-    An error concerns only its partition, but an invalid batch header rejects all batches before any is appended.
+    An error concerns only its partition, but an invalid batch header rejects all batches before any is appended, unless
+    a transactional batch comes before it.
 
     Raises:
         CloseConnection: A batch was rejected with acks=0.

@@ -53,7 +53,7 @@ class _TransactionalBatches(NamedTuple):
 
 
 def _may_write(context: RequestContext, name: str) -> bool:
-    """Return True if the client may write to a topic.
+    """Return True if the client may write to a topic; to an internal one only with the client id of the admin tools.
 
     A topic without this permission is not added to the transaction, so that no transaction marker is written to it.
     """

@@ -43,7 +43,8 @@ def handle(context: RequestContext, request: Message) -> HandlerResult:
 def may_use_tokens(context: RequestContext) -> bool:
     """Return whether the connection's authentication allows requests about delegation tokens.
 
-    It does not if the client used a delegation token itself or is anonymous; a forwarded request was checked before.
+    It does not if the client used a delegation token itself or is anonymous; the latter is not checked for a forwarded
+    request, as the broker has checked it.
     """
     peer = context.peer
     if peer.token_authenticated:

@@ -70,7 +70,8 @@ def _topic_response(
 def handle(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> ResponseJob:
     """Validate the request with the group coordinator, then initialize the share state with the new start offsets.
 
-    The result of the initialization is reported to the group coordinator before the response is returned.
+    The result of the initialization, a failure if that of one partition failed, is reported to the group coordinator
+    before the response is returned.
     """
     if not is_served(context):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)

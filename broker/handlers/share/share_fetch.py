@@ -1,11 +1,11 @@
 """ShareFetch (78), v1-2: acquire records of share partitions for a member until its acquisition locks expire.
 
-Behaviour: epoch 0 opens a share session on this connection, -1 closes it, others continue it. Acknowledgements in the
-request are processed first. The response is delayed until ``min_bytes`` can be acquired, a partition has an error, or
-``max_wait_ms`` has passed; whole record batches are acquired. ``max_bytes`` is divided equally among the partitions
-with acquirable records: the first batch of the first partition is returned whatever its size, further batches only if
-they fit. The isolation level is a configuration of the *group*: records are readable up to the high watermark or the
-last stable offset.
+Behaviour: epoch 0 opens a share session on this connection, -1 closes it and fetches nothing, others continue it.
+Acknowledgements in the request are submitted first. The response is delayed until ``min_bytes`` can be acquired, the
+leader or the log start of a partition has changed, all partitions have errors, or ``max_wait_ms`` has passed; whole
+record batches are acquired. ``max_bytes`` is divided equally among the partitions with acquirable records: the first
+batch of the first partition is returned whatever its size, further batches only if they fit. The isolation level is a
+configuration of the *group*: records are readable up to the high watermark or the last stable offset.
 Version notes: v2 can limit the acquired records strictly to ``max_records`` (KIP-1206), and can renew acquisition
 locks, in which case it fetches nothing (KIP-1222).
 

@@ -1,8 +1,8 @@
 """ShareGroupDescribe (77), v1: state, epochs and members of share groups.
 
 Behaviour: an unknown group or one of another type is GROUP_ID_NOT_FOUND with a message. If the client may not describe
-one of the members' topics, the group has only TOPIC_AUTHORIZATION_FAILED. Deviation: a group that occurs twice is
-described once.
+one of the topics that are assigned to members, the group has only TOPIC_AUTHORIZATION_FAILED. Deviation: a group that
+occurs twice is described once.
 
 Source: ``KafkaApis.handleShareGroupDescribe``, ``ShareGroup.asDescribedGroup`` (apache/kafka 4.3.1).
 From KIP-932.

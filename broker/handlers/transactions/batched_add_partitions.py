@@ -1,4 +1,6 @@
-"""Processing of AddPartitionsToTxn for several transactions, from brokers over the network or in this process.
+"""Processing of AddPartitionsToTxn for the transactions of brokers or of a producer, and of the coordinator's results.
+
+Brokers send their requests over the network, or in this process.
 
 Source: ``KafkaApis.handleAddPartitionsToTxnRequest`` (apache/kafka 4.3.1).
 Requests of brokers for several transactions: KIP-890.
