@@ -1,7 +1,7 @@
 """Node with the role of broker, controller or both: creates its components and runs its life cycle.
 
-Startup: bind, lock the log directories, format a new metadata directory, join the quorum; a broker then registers,
-waits for the metadata, opens its partitions, is unfenced, and serves. A clean shutdown reverses this and writes the
+Startup: bind, lock the log directories, format a new metadata directory, join the quorum; a broker then waits for the
+metadata, registers, opens its partitions, is unfenced, and serves. A clean shutdown reverses this and writes the
 clean shutdown file for a quick start. A failure of a log directory that the node needs (`LogDirs.can_go_offline`) stops
 it at once without that file; so does an error of the metadata log.
 
@@ -49,7 +49,7 @@ class AllLogDirsFailed(Exception):
 
 
 class Node:
-    """Process with the role of broker, controller or both; `run` starts and serves it."""
+    """Node of a cluster, in this process, with the role of broker, controller or both; `run` starts and serves it."""
 
     def __init__(self, env: Env, config: NodeConfig, on_grown: Callable[[], None] = lambda: None) -> None:
         log_escaping.install()

@@ -107,7 +107,9 @@ class BrokerComponents:
         self.services = self._services(fail)
 
     async def register_broker(self) -> None:
-        """Wait until the metadata quorum has a leader, then register as a broker; open tiered storage before.
+        """Open tiered storage, wait until the image has reached the quorum leader's high watermark, then register.
+
+        It returns once the committed metadata of this node contains the registration as a broker.
 
         Raises:
             RegistrationRejected: as `BrokerLifecycleManager.register`.
@@ -267,7 +269,7 @@ class BrokerComponents:
         return self._config.effective_value(self.cache.image, name) or ""
 
     def _start_once(self, work: BackgroundTask) -> None:
-        """Start a task in the background, once; a failure is logged."""
+        """Start a task in the background that is not restarted; a failure is logged."""
         self._nursery.start_soon(run_logging_failure, "request to the controller", work)
 
     def _services(self, fail: DiskErrorHandler) -> BrokerServices:

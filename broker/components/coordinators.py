@@ -23,7 +23,7 @@ from ottla.env.env import Env
 def connect_coordinator(
     coordinator: CoordinatorRuntime[Any], replicas: ReplicaManager, log_maintenance: LogMaintenance
 ) -> None:
-    """Subscribe a coordinator to high watermarks and lost leaderships of its partitions."""
+    """Subscribe a coordinator to high watermarks, flushes and lost leaderships, but not to elections."""
     log_maintenance.on_flushed.append(coordinator.on_high_watermark_updated)
     replicas.on_high_watermark_moved.append(coordinator.on_high_watermark_updated)
     replicas.on_resigned.append(coordinator.on_resignation)

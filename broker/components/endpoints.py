@@ -129,9 +129,9 @@ def _limit_connections(
 def _reload_certificates(
     config: NodeConfig, listeners: Mapping[str, StreamListener], subscribe: Callable[[MetadataListener], object]
 ) -> None:
-    """Reload the certificates of TLS listeners when their keystores or truststores change in the metadata.
+    """Subscribe a reload of the certificates of TLS listeners when their stores change in the metadata.
 
-    ``subscribe`` registers a listener of metadata images.
+    Without TLS listeners nothing is done. ``subscribe`` registers a listener of metadata images.
     """
     secured = {name: x for name, x in listeners.items() if config.security_protocol(name).endswith("SSL")}
     if secured:

@@ -20,7 +20,7 @@ from ottla.env.env import Env
 
 
 class _NodeInterBrokerDependencies:
-    """Dependencies of the share state persister: clock, image, and addresses of other brokers."""
+    """Dependencies of the share state persister and the metadata client: clock, image, access to other brokers."""
 
     def __init__(self, services: BrokerServices, listener: str) -> None:
         self._services = services

@@ -215,7 +215,11 @@ WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
 
 
 def explain_no_effect(name: str) -> str:
-    """Return the reason why a broker setting has no effect. Raises StopIteration if `WITHOUT_EFFECT` has none."""
+    """Return the reason why a broker setting has no effect; the caller knows that it has none.
+
+    Raises:
+        StopIteration: `WITHOUT_EFFECT` has no reason.
+    """
     return next(reason for prefix, reason in WITHOUT_EFFECT if name.startswith(prefix))
 
 

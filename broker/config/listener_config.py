@@ -140,7 +140,8 @@ def parse_bootstrap_servers(values: Mapping[str, str]) -> tuple[tuple[str, int],
 def parse_protocol_map(values: Mapping[str, str]) -> dict[str, str]:
     """Return the security protocol by listener name, from ``listener.security.protocol.map``.
 
-    Without that setting, and if no listener name implies TLS or SASL, controller listeners are PLAINTEXT.
+    Without that setting each protocol is that of the listener with its name and, if no listener name implies TLS or
+    SASL, controller listeners are PLAINTEXT.
 
     Raises:
         ConfigException: malformed entry.
@@ -197,7 +198,7 @@ def refers_to_other_nodes(
 ) -> bool:
     """Return True if a voter has another id, or a bootstrap server is at none of this node's addresses.
 
-    False without both settings. ``here``: this node's controller listeners; ``host_name``: the name of this machine.
+    False if neither is set. ``here``: this node's controller listeners; ``host_name``: the name of this machine.
 
     Raises:
         ConfigException: malformed entry.
@@ -221,7 +222,10 @@ def _is_same_address(host: str, port: int, at: ListenerAddress, host_name: str) 
 
 
 def find_config_problems(values: Mapping[str, str], node_id: int) -> Iterator[ConfigProblem]:
-    """Yield (setting, problem) for each setting that prevents a start, as ``KafkaConfig.validateValues`` (R-239)."""
+    """Yield (setting, problem) for settings of node id, roles, listeners and quorum that prevent a start (R-239).
+
+    A setting may have several problems. If one cannot be parsed, rules between settings are not checked.
+    """
     yield from _node_id_problems(values, node_id)
     readable = True
     for key, read in (

@@ -1,7 +1,7 @@
 """Settings of a node: Kafka's names, types and defaults, with typed access to those that Ottla uses.
 
-A value is the last of: Kafka's default, the default of a single node, ``--config FILE``, ``--set KEY=VALUE``. An
-unknown key is a warning that names the closest one; an invalid value is an error.
+A static value is the last of: Kafka's default, default of a single node, ``--config FILE``, environment, ``--set``.
+Dynamic settings override it. At startup an unknown key is a warning, an invalid value an error (`startup_checks`).
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class NodeConfig:
 
     @property
     def static_values(self) -> Mapping[str, str]:
-        """Static settings: the user's, over the defaults of a single node."""
+        """Static settings: the user's, over the defaults of a single node, if it is one; without Kafka's defaults."""
         return {**self._standalone_defaults(), **self.values}
 
     def flag(self, name: str) -> bool:
@@ -186,7 +186,7 @@ class NodeConfig:
 
     @property
     def first_listener(self) -> tuple[str, int]:
-        """Host and port of the first client listener, or of the first listener of a controller-only node."""
+        """Host and port of the first entry of ``listeners`` (on a broker: for clients); without one `host`, `port`."""
         named = at.parse_listeners(self.values, at.LISTENERS)
         names = at.controller_listener_names(self.values)
         wanted = (x for x in named if x.name not in names or at.BROKER_ROLE not in self.roles)
@@ -206,8 +206,8 @@ class NodeConfig:
     def controller_listeners(self) -> list[ListenerAddress]:
         """Controller listeners, in the order of ``controller.listener.names``; the first is used by other nodes.
 
-        Without the setting it has the host of the client listener and port 0: a free port is chosen once. Empty for a
-        broker-only node.
+        If ``listeners`` has none, it is one with `host` and port 0: a free port is chosen once. Empty for a broker-only
+        node.
         """
         if at.CONTROLLER_ROLE not in self.roles:
             return []

@@ -35,6 +35,8 @@ def check_cordoned_log_dirs(config: NodeConfig) -> None:
 def check_startup_values(values: Mapping[str, str]) -> list[str]:
     """Check settings as Kafka does at startup; return warnings, such as for unknown names.
 
+    Roles, listeners and quorum are checked by `find_config_problems`.
+
     Raises:
         ConfigException: a value, a combination of values or the name of a class is invalid.
     """
