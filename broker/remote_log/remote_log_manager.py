@@ -110,7 +110,7 @@ class RemoteLogManager:
         """Open the remote store in a thread; must precede all use of `storage`.
 
         Raises:
-            InvalidStoreError: It cannot be opened with the settings of this broker.
+            ConfigException: It cannot be opened with the settings of this broker.
             OSError: The directory of the chunk cache cannot be read or created.
         """
         token = trio.lowlevel.current_trio_token()

@@ -1,4 +1,6 @@
-"""Periodic tasks of a tiered partition while this broker leads it: copies, expiration, and deletion with its topic.
+"""Tasks of a tiered partition of which this broker is the leader: periodic copies and expiration, and final deletion.
+
+The final deletion of all remote segments follows that of the topic, or the end of its tiered storage.
 
 Source: ``RemoteLogManager.RLMTask``, ``RemoteLogManager.deleteRemoteLogPartition`` (apache/kafka 4.3.1).
 """

@@ -133,7 +133,7 @@ class TopicBasedRemoteLogMetadataManager:
     # ------------------------------------------------------------------ writer
 
     async def write(self, record: RemoteLogMetadata) -> None:
-        """Append a record; return once it is committed and replayed on this broker.
+        """Append a record of a segment or of its update; return once it is committed and replayed on this broker.
 
         Raises:
             RemoteStorageError: It is not known to be committed, its partition is not assigned to this broker, or it was

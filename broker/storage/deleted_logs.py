@@ -1,6 +1,6 @@
 """Deletion of the renamed directories of deleted partitions, after a delay for active reads.
 
-Source: ``LogManager.deleteLogs``, ``file.delete.delay.ms`` (apache/kafka 4.3.1).
+Source: ``LogManager.deleteLogs``, ``log.segment.delete.delay.ms`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class DeletedLogRemover:
         self._more = trio.Event()
 
     def schedule(self, path: str) -> None:
-        """Schedule the deletion of a directory after ``file.delete.delay.ms``: responses may still use its files."""
+        """Schedule the deletion of a directory: responses may still use its files.
+
+        The delay is the broker's ``log.segment.delete.delay.ms``, not ``file.delete.delay.ms`` of the topic.
+        """
         self._due.append((self._env.monotonic_ms() + self._delay_ms, path))
         self._more.set()
 

@@ -1,6 +1,6 @@
 """Log directories of a node: identity, locations of partitions, and failures.
 
-The node cannot run without the directory of the metadata log. Any other may fail alone.
+The node cannot run without the directory of the metadata log. Any other may fail, but for the last one online.
 
 Source: ``LogManager.scala``, ``KafkaRaftServer.initializeLogDirs`` (apache/kafka 4.3.1; KIP-112, KIP-858, KIP-1066).
 """

@@ -1,7 +1,7 @@
 """DeleteTopics (20), v1-6, by name, from v6 also by topic id, on a broker: forwarded to the controller.
 
-The directories of the partitions are renamed when a broker applies the deletion, and removed after
-``file.delete.delay.ms``.
+The directories of the partitions are renamed when a broker applies the deletion, and removed after the broker's
+``log.segment.delete.delay.ms``.
 
 Source: ``ReplicationControlManager.deleteTopics``, ``ControllerApis.deleteTopics`` (apache/kafka 4.3.1).
 From KIP-4; by id: KIP-516.

@@ -1,6 +1,7 @@
-"""Cache on disk of chunks of remote segments: bounded, least recently used first out, each verified once.
+"""Cache on disk of chunks of remote segments: bounded, least recently used first out, verified when they are read.
 
-The chunks are ranges of a segment's records, and its stored indexes, each as a whole.
+The chunks are ranges of a segment's records, each verified once, and its stored indexes, each as a whole and verified
+at each use.
 
 It survives a restart: the files of the directory are used again, in the order in which they were written. A file that a
 crash left incomplete, or that was damaged, has a wrong checksum and is fetched again. Nothing is synced.

@@ -1,9 +1,10 @@
-"""Directory with the files of the chunk cache: bounded, least recently used first out, each verified once.
+"""Directory with the files of the chunk cache: bounded, least recently used first out, verified when they are read.
 
-A file is verified as a whole at its first use after a start, in the thread that uses it. A file that this process has
-written, or verified, is trusted from then on, as a local segment is, but for its length and the headers of batches: a
-malformed one lets the file be verified again. Files of records stay open, so that responses send ranges of them without
-a thread; one that is evicted is closed by the last such response.
+A file of records is verified as a whole at its first use after a start, in the thread that uses it, a file of an index
+at each use. A file of records that this process has written, or verified, is trusted from then on, as a local segment
+is, but for its length and the headers of batches: a malformed one lets the file be verified again. Files of records
+stay open, so that responses send ranges of them without a thread; one that is evicted is closed by the last such
+response.
 """
 
 from __future__ import annotations

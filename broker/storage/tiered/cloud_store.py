@@ -98,7 +98,7 @@ class CloudStore:
             raise InvalidStoreError(f"cannot open the store {url}: {_short(error)}") from None
 
     def put(self, name: str, chunks: Iterator[bytes], minimum_bytes: int) -> None:
-        """Upload an object whole or not at all; one of more than ``part_bytes`` in parts.
+        """Upload an object whole or not at all; in parts if ``minimum_bytes`` is more than ``part_bytes``.
 
         A failed upload in parts is aborted. A process that ends during an upload leaves parts, which a lifecycle rule
         of the bucket has to remove. Arguments and errors are those of `ObjectStore.put`.

@@ -72,10 +72,10 @@ def is_within_leader_epochs(metadata: RemoteLogSegmentMetadata, log_end_offset: 
 def find_highest_remote_offset(
     cache: RemoteLogMetadataCache, epochs: LeaderEpochFileCache, log_end_offset: int
 ) -> OffsetAndEpoch:
-    """Return the last offset of the log that is in the remote store; a new leader continues to copy behind it.
+    """Return the last offset of the log that was ever copied to the remote store, even if it was deleted since.
 
-    It is `NO_OFFSET` without remote segments, and bounded by the end of its leader epoch in this log: the previous
-    leader may have copied records that this log does not have.
+    It is `NO_OFFSET` if nothing was copied of the log's leader epochs, and bounded by the end of its leader epoch in
+    this log: the previous leader may have copied records that this log does not have.
     """
     for epoch, _ in reversed(epochs.entries):
         highest = cache.highest_offset_for_epoch(epoch)

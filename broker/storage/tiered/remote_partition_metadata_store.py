@@ -115,7 +115,7 @@ class RemotePartitionMetadataStore:
         return self._assigned.get(key)
 
     def assign(self, key: TopicIdPartition) -> bool:
-        """Track a partition and read its metadata partition from the start; return False if it is tracked already."""
+        """Track a partition and set its metadata partition to be read from the start; return False if it is tracked."""
         if key in self._assigned:
             return False
         number = metadata_partition(key[0], key[1], self._partition_count)

@@ -113,7 +113,7 @@ class RemoteReads:
             return None
 
     def count_open_read(self, log: PartitionLog, size_bytes: int) -> None:
-        """Count the bytes that `read_open` has returned for a response."""
+        """Count a read by `read_open` and the bytes that it has returned, and record these for the quota."""
         stats = self.remote.topic_stats(log.topic)
         stats.fetches += 1
         stats.fetched_bytes += size_bytes

@@ -1,7 +1,7 @@
 """Reads of one remote segment: the bytes of a fetch, and the batch with a timestamp. Only batch headers are parsed.
 
-The functions block in the store: they run in threads. Only `RemoteSegmentReader.read_open` does not. Reads through the
-chunk cache return ranges of its files.
+The methods of `RemoteSegmentReader` but `read_open` block in the store: they run in threads. Reads for a fetch through
+the chunk cache return ranges of its files.
 
 Source: ``RemoteLogManager.read``, ``lookupTimestamp``, ``RemoteLogInputStream.java`` (apache/kafka 4.3.1).
 """

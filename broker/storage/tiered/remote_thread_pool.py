@@ -1,4 +1,6 @@
-"""Bounded pools of threads for calls of the remote store: one for readers, with a bounded queue.
+"""Limits of the concurrent calls of the remote store, one for each kind of work; reads also have a bounded queue.
+
+The threads themselves are those of `ThreadPool.REMOTE_STORAGE`, which all kinds share.
 
 Source: ``RemoteStorageThreadPool.java``, ``RemoteLogManager.java`` (apache/kafka 4.3.1).
 """
