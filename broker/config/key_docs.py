@@ -1,7 +1,7 @@
 """Descriptions of the settings that Ottla uses; for DescribeConfigs and the configuration reference.
 
-A broker setting without a description is accepted, returned with its default, and has no effect; `explain_no_effect`
-returns the reason.
+A broker setting without a description is accepted and returned as any other, but has no effect; `explain_no_effect`
+returns the reason. The description of a topic setting without effect states that.
 """
 
 from __future__ import annotations

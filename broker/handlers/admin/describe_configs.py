@@ -1,10 +1,10 @@
 """DescribeConfigs (32), v1-4, on brokers and controllers: effective settings with their source, synonyms and type.
 
 Behaviour: null or empty keys mean all. A topic setting defaults to the broker's setting, then to Kafka's default. For a
-broker id all broker settings of Kafka are returned (those that Ottla does not use are read-only with their default),
-for the empty name only the cluster-wide dynamic ones. Sensitive values are null. Values are normalized, except
-cluster-wide dynamic broker defaults and settings outside Kafka's public definitions, which are returned as they were
-sent. Deviation: a resource that occurs twice in the request is described once, with the keys of its first occurrence.
+broker id all broker settings of Kafka are returned, also those that have no effect in Ottla, for the empty name only
+the cluster-wide dynamic ones. Sensitive values are null. Values of Kafka's public settings are normalized, except
+cluster-wide dynamic broker defaults, which are returned as they were sent.
+Deviation: a resource that occurs twice in the request is described once, with the keys of its first occurrence.
 
 Source: ``ConfigHelper.scala`` (apache/kafka 4.3.1).
 From KIP-133; synonyms: KIP-226; types and documentation: KIP-569.

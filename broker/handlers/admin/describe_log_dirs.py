@@ -64,7 +64,8 @@ def _lag(context: RequestContext, future: PartitionLog) -> int:
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> ResponseJob:
     """Describe every log directory of this broker; one whose disk usage cannot be read fails, as by any I/O error.
 
-    Partitions that have no log here are left out. A failed directory has KAFKA_STORAGE_ERROR.
+    Partitions that have no log here, and a separate metadata directory, are left out. A failed directory has
+    KAFKA_STORAGE_ERROR.
     """
     directories = context.services.log_dirs.directories
     wanted: set[TopicPartition] | None = None

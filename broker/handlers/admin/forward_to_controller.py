@@ -17,9 +17,10 @@ from ottla.wire.codec.schema import Message
 
 
 def handle(context: RequestContext, request: Message) -> ResponseJob:
-    """Send the request to the active controller in an Envelope (KIP-590) and return the inner response, as a job.
+    """Pass the request to the active controller, on another node in an Envelope (KIP-590); a job returns the response.
 
-    It waits until the changes of the request are committed. An error of the forwarding is an error response.
+    It waits until the changes of the request are committed. An error of the forwarding, such as no response within
+    60 s, is an error response.
 
     Raises:
         WireError: The controller does not support the API or version: the connection is closed.

@@ -1,9 +1,9 @@
 """PushTelemetry (72), v0: metrics that a client pushes according to its subscription.
 
 Behaviour: the request must have the current subscription id and a known compression type, must not come before the push
-interval has passed, and must not exceed ``telemetry.max.bytes``, compressed or decompressed. Metrics that cannot be
-decompressed or decoded are INVALID_RECORD. No authorization is required. If the node has a metrics endpoint, the
-metrics are exported there.
+interval has passed (unless the client has requested its subscription since, or it is the last push, ``terminating``),
+and must not exceed ``telemetry.max.bytes``, compressed or decompressed. Metrics that cannot be decompressed or decoded
+are INVALID_RECORD. No authorization is required. If the node has a metrics endpoint, the metrics are exported there.
 
 Source: ``ClientMetricsManager.processPushTelemetryRequest`` (apache/kafka 4.3.1).
 From KIP-714.

@@ -1,9 +1,9 @@
 """ListOffsets (2), v1-11: offsets of partitions by timestamp.
 
 Behaviour: -1 is the latest offset (high watermark, or last stable offset with read_committed), -2 the earliest, -3 the
-record with the largest timestamp (v7), -4 the earliest local offset (v8; the same as -2 without tiered storage), -5 the
-latest tiered offset (v9) and -6 the earliest pending upload (v11), both -1 without tiered storage. For another
-timestamp the first record, in offset order, with that or a later timestamp is returned, from either tier.
+record of the local log with the largest timestamp (v7), -4 the earliest local offset (v8; the same as -2 without tiered
+storage), -5 the latest tiered offset (v9) and -6 the earliest pending upload (v11), both -1 without tiered storage. For
+another timestamp the first record, in offset order, with that or a later timestamp is returned, from either tier.
 A special value before its version is UNSUPPORTED_VERSION; a partition that occurs twice is INVALID_REQUEST. A consumer
 gets no record at or above the high watermark, or the last stable offset with read_committed, neither by timestamp nor
 by the largest timestamp. For any replica id but -1 the limit is the log end offset; for -2 a follower responds too.

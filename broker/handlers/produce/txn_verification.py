@@ -1,8 +1,9 @@
 """Verification of a transactional Produce request by the transaction coordinator.
 
-Up to v11 the coordinator verifies that the partitions were added to the transaction; from v12 it adds them. No request
-is sent for partitions in which the transaction is ongoing already. While the coordinator completes the previous
-transaction, the request is retried every 20 ms, for at most 100 ms.
+Up to v11 the coordinator verifies that the partitions were added to the transaction, unless
+``transaction.partition.verification.enable`` is false; from v12 it adds them. No request is sent for partitions in
+which the transaction is ongoing already. From v12, while the coordinator completes the previous transaction, the
+request is retried (``add.partitions.to.txn.retry.backoff.ms``, 20 ms, for at most ``...backoff.max.ms``, 100 ms).
 
 Source: ``ReplicaManager.handleProduceAppend``, ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``
 (apache/kafka 4.3.1).
