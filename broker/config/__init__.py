@@ -1,1 +1,1 @@
-"""Settings of a node: files, listeners, dynamic settings, and the checks at startup."""
+"""Settings of a node: values, listeners, dynamic settings, checks and descriptions; log levels; limits."""

@@ -1,5 +1,7 @@
 """Checks of the settings at startup: warnings for unknown names, errors for values that Kafka rejects.
 
+`listener_config` checks roles, listeners and quorum.
+
 Source: ``KafkaConfig.scala``, ``BrokerServer.scala`` (apache/kafka 4.3.1).
 """
 
@@ -15,10 +17,10 @@ from ottla.controller.config.config_keys import OTLP_ENDPOINT, OTLP_HEADERS, OTL
 
 
 def check_cordoned_log_dirs(config: NodeConfig) -> None:
-    """Check that the cordoned log directories are among the node's log directories.
+    """Check that the cordoned log directories, if any are set, are among the node's log directories.
 
     Raises:
-        ConfigException: one is not.
+        ConfigException: one is not, or another rule between settings is violated.
     """
     if "cordoned.log.dirs" not in config.values:
         return
@@ -34,8 +36,6 @@ def check_cordoned_log_dirs(config: NodeConfig) -> None:
 
 def check_startup_values(values: Mapping[str, str]) -> list[str]:
     """Check settings as Kafka does at startup; return warnings, such as for unknown names.
-
-    Roles, listeners and quorum are checked by `find_config_problems`.
 
     Raises:
         ConfigException: a value, a combination of values or the name of a class is invalid.

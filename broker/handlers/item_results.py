@@ -1,4 +1,4 @@
-"""Results of a request with many items: a response row or an error for each item, computed in time slices."""
+"""Results of a request with many items, computed in time slices, and waits for requests to coordinators."""
 
 from __future__ import annotations
 

@@ -106,7 +106,10 @@ class RemotePartitionTasks:
             await self._around.env.sleep(self._around.settings().task_interval_ms / 1000)
 
     async def _run_round(self, cache: RemoteLogMetadataCache, work: Callable[[RemoteLogTasks], Awaitable[int]]) -> None:
-        """Run one round of a task and update the gauges; errors are logged, and the next round repeats what failed."""
+        """Run one round of a task and update the gauges; errors are logged, and the next round repeats what failed.
+
+        An error of the epoch file is handled as a disk error of the log. No effect while the log is closed.
+        """
         log = self.replica.log
         if log.closed:
             return
@@ -123,6 +126,8 @@ class RemotePartitionTasks:
 
     def _tasks_of(self, log: PartitionLog, cache: RemoteLogMetadataCache) -> RemoteLogTasks:
         """Return the tasks of the current log; create them for a new log, after the begin of leadership or a move.
+
+        Then the log start offset and the highest remote offset of the log are raised (`RemoteLogTasks.on_leadership`).
 
         Raises:
             OSError: The epoch file could not be written.

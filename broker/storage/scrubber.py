@@ -1,4 +1,4 @@
-"""Background scrubbing: reads each rolled segment about once a day and checks the CRC of its batches.
+"""Background scrubbing: reads each rolled segment once a day, or as often as the rate allows; checks its batches' CRC.
 
 ``ottla.scrub.bytes.per.second`` sets the rate; 0 disables it. Corruption is logged with file and offset.
 """

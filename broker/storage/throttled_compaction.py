@@ -65,7 +65,7 @@ class ThrottledFile:
         self._throttler.maybe_throttle(len(data))
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Return up to ``size_bytes`` at ``offset``, after blocking the thread until the rate is within the limit."""
+        """Read up to ``size_bytes`` at ``offset``, block the thread until the rate is within the limit, return them."""
         data = self._file.pread(size_bytes, offset)
         self._throttler.maybe_throttle(len(data))
         return data

@@ -335,7 +335,7 @@ def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
 
 
 def _read_tiered(context: RequestContext, reader: FetchParams, attempt: ReadAttempt) -> Job[None]:
-    """Wait for the reads of ``attempt`` from the remote tier, write their results into the rows and count the bytes."""
+    """Make the reads of ``attempt`` from the remote tier, write their results into the rows and count the bytes."""
     # lazy: 11.3 ms, 416 kB: only for tiered storage
     from ottla.broker.handlers.fetch.remote_fetch import read_tiered_partitions
 

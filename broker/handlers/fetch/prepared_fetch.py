@@ -188,7 +188,7 @@ class PreparedFetch(RepeatedRequest):
         return chunks
 
     def _read(self, correlation_id: int, offsets: Sequence[int]) -> list[Chunk] | None:
-        """Read all partitions at ``offsets`` and return the encoded response; count the traffic.
+        """Read all partitions at ``offsets`` and return the encoded response; count the traffic, update the session.
 
         Returns:
             None if the handler has to serve the request: a partition is not led here, fails, or has no or aborted

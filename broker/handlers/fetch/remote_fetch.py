@@ -2,7 +2,8 @@
 
 Each partition of a consumer's request whose offset lies below the local log start offset is read, as long as the bytes
 of the request allow it: each read counts with the most that it may return. The other partitions return what the first
-read found. A read that is not done in time leaves its partition without records, and without an error.
+read found. A read that is not done in time leaves its partition without records, and without an error. ShareFetch uses
+the wait and `RemoteRecordsFile`, too.
 
 Source: ``DelayedRemoteFetch.java``, ``ReplicaManager.processRemoteFetches`` (apache/kafka 4.3.1).
 """

@@ -1,4 +1,4 @@
-"""Subscriptions of consumer group members with very many topics, processed in time slices before they are submitted.
+"""Subscriptions to very many topics, of members of consumer and share groups, processed in time slices.
 
 A member's subscription is one record. Names that do not fit into a record are rejected before they are sorted, with the
 error of the write that would fail.

@@ -43,7 +43,7 @@ HeldChunks = dict[ChunkKey, OpenChunk]
 
 
 class ChunkNotOpenError(Exception):
-    """Read of a chunk that is not cached, not verified or not in the page cache: it must be made in a thread."""
+    """Raised if a read must be made in a thread: a chunk is not cached, not verified or not in the page cache."""
 
 
 class _Fetch:

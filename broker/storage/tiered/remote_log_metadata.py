@@ -1,7 +1,8 @@
 """Records of `__remote_log_metadata` as objects and as bytes: frame version, type, version as varints, then the body.
 
 The key of these records is null. A record whose values describe no segment (a negative offset or size, an end before
-the start, no leader epoch) is rejected, as by Kafka's constructors, which accept a negative size.
+the start, no leader epoch) is rejected, as by Kafka's constructors, which accept a negative size. Here are also the
+choice of the metadata partition, and the valid transitions between states.
 
 Source: ``RemoteLogMetadataSerde.java``, ``BytesApiMessageSerde.java``, ``RemoteLogSegmentMetadataTransform.java`` and
 its siblings, ``RemoteLogSegmentState.isValidTransition``, ``RemoteLogMetadataTopicPartitioner.java`` (apache/kafka
