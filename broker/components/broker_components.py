@@ -178,7 +178,7 @@ class BrokerComponents:
     def share_partition_manager(self) -> SharePartitionManager:
         """Manager of share partitions, created and started on first use.
 
-        That is the first share group, or the first led partition of `__share_group_state`.
+        That is the first request of a share group, or the first led partition of `__share_group_state`.
         """
         # lazy: 24.7 ms, 933 kB
         from ottla.broker.components.share_groups import create_share_partition_manager

@@ -1,4 +1,4 @@
-"""HTTP listener of a node, with metrics and health, and export of the metrics.
+"""HTTP listener of a node, with metrics, health and a list of connections, and export of the metrics.
 
 It serves as soon as the components of the node exist, as readiness is requested during startup.
 """

@@ -172,8 +172,9 @@ class MetadataTopicClient:
     async def fetch(self, leader: int, positions: Mapping[int, int]) -> dict[int, MetadataBatches]:
         """Return the committed records of metadata partitions, which one broker leads, from their positions on.
 
-        Waits at most `MAX_WAIT_MS` for the first record; a read in this process ends earlier after `wake`. A partition
-        without new records may be missing in the result; an error of a partition is its error code.
+        Waits at most `MAX_WAIT_MS` for the first record; a read in this process ends earlier after `wake`, or a change
+        of a partition. A partition without new records may be missing in the result; an error of a partition is its
+        error code.
 
         Raises:
             OSError, WireError: There is no valid response; ProtocolError: an error of the whole request.

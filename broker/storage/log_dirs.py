@@ -79,9 +79,10 @@ class LogDirs:
         return directory.path in self._cordoned
 
     def cordon(self, named: str) -> bool:
-        """Set the cordoned log directories: ``named`` is comma-separated paths or ``*``; return True if it is new.
+        """Set the cordoned log directories; ``named`` is comma-separated paths or ``*``.
 
-        A path that is not in ``log.dirs`` has no effect but a warning.
+        Return True if ``named`` differs from the last one. A path that is not in ``log.dirs`` has no effect but a
+        warning.
         """
         if named == self._cordoned_config:
             return False
