@@ -109,7 +109,7 @@ class LogDirs:
     def log_of(self, file: File) -> PartitionLog | None:
         """Return the log of an online directory that has ``file`` open as a segment; None without one.
 
-        The segment may have been closed or replaced.
+        There is none either if the segment was closed or replaced since it opened the file.
         """
         return next((log for log in self.logs() if any(segment.is_open_file(file) for segment in log.segments)), None)
 

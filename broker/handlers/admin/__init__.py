@@ -1,1 +1,1 @@
-"""API handlers for topics, configurations, log directories, cluster metadata, client quotas and client metrics."""
+"""API handlers for topics, settings, log directories, the cluster, client quotas and metrics; some only forward."""

@@ -16,6 +16,6 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
     """Submit the request to the controller in this process, unless ``delete.topic.enable`` is false; return a job.
 
-    Then the job only returns a response with an error for each topic.
+    If it is false, the job only returns a response with an error for each topic.
     """
     return topic_deletion_disabled(context, request) or controller_requests.handle(context, request)

@@ -1,1 +1,1 @@
-"""API handlers for SASL, ACLs, SCRAM credentials and delegation tokens."""
+"""API handlers for SASL and delegation tokens, and those that describe ACLs and SCRAM credentials."""

@@ -286,7 +286,10 @@ class RemoteLogTasks:
         return len(due)
 
     def measure_job(self) -> Job[None]:
-        """Update copy lag, number and size of segments in the partition's gauges, as a job after each round."""
+        """Update copy lag, and number and size of the remote segments, in the partition's gauges, as a job.
+
+        The caller runs it after each round.
+        """
         log, gauges = self.log, self._gauges
         rolled = [s.size_bytes for s in log.segments if s.base_offset > log.highest_remote_offset][:-1]
         gauges.copy_lag_segments, gauges.copy_lag_bytes = len(rolled), sum(rolled)

@@ -122,7 +122,7 @@ class RemoteReads:
     async def _fetch(self, info: RemoteFetchInfo) -> RemoteFetchData:
         """Read a partition for a Fetch; count it (``RemoteFetchRequestsPerSec`` …) and record its bytes for the quota.
 
-        The errors of `RemoteLogReader.read` are raised, after they are counted.
+        The errors of `RemoteLogReader.read` are raised, after they are counted; OFFSET_OUT_OF_RANGE is not counted.
         """
         stats, size = self.remote.topic_stats(info.log.topic), 0
         stats.fetches += 1

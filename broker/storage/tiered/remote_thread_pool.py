@@ -43,17 +43,17 @@ class RemoteThreadPool:
 
     @property
     def active_count(self) -> int:
-        """Number of calls in progress."""
+        """Number of tokens in use: by a call in progress, or by a task that holds one for several calls."""
         return self.limiter.borrowed_tokens
 
     @property
     def pending_count(self) -> int:
-        """Number of calls that wait for a thread."""
+        """Number of calls, or of tasks with several calls, that wait for a token."""
         return self.limiter.statistics().tasks_waiting
 
     @property
     def idle_percent(self) -> float:
-        """Share of the threads that are idle, from 0 to 1."""
+        """Share of the limit that is not in use, from 0 to 1."""
         return max(0.0, 1 - self.limiter.borrowed_tokens / self.limiter.total_tokens)
 
     async def run(self, work: Callable[[], T]) -> T:
