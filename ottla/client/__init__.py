@@ -1,1 +1,1 @@
-"""Kafka client used by the command line tools, between nodes, and by the simulator."""
+"""Kafka client of tools, nodes and the simulator, with parts that brokers use as servers: SCRAM, JAAS, HTTP."""

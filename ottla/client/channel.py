@@ -28,7 +28,7 @@ class UnsupportedVersionError(WireError):
 
 
 class Disconnected(OSError):
-    """Raised if the connection was closed by the peer or by this process, or no response arrived in time."""
+    """Raised if a connection is closed, busy with another call or has no known address, or no byte arrived in time."""
 
 
 async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray:
@@ -68,7 +68,10 @@ class Channel:
         self.versions: dict[int, tuple[int, int]] = {}
 
     async def negotiate(self) -> None:
-        """Send ApiVersions and store the broker's version ranges in `versions`; raises as `call`."""
+        """Send ApiVersions version 3 and store the node's version ranges in `versions`; raises as `call`.
+
+        The error code of the response is ignored: after UNSUPPORTED_VERSION no older version is tried.
+        """
         answer = await self.call(ApiVersionsRequest("ottla", "0.1.0"), 3)
         self.versions = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
 
@@ -94,7 +97,8 @@ class Channel:
 
         Raises:
             OSError: the connection failed; `Disconnected` if it is closed or another call is in progress.
-            WireError: the response is malformed; UnsupportedVersionError: there is no common version.
+            WireError: the response is malformed, or the version cannot represent the request.
+            UnsupportedVersionError: there is no common version; the connection stays open.
         """
         key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
         if version is None:
@@ -133,8 +137,8 @@ async def open_channel(
 ) -> Channel:
     """Open a connection to ``address`` (host, port), request ApiVersions and authenticate; return it.
 
-    ``timeout_s``: maximum time to connect, and of each wait for bytes of a response. ``access``: TLS and SASL, none by
-    default. On an error the connection is closed.
+    ``timeout_s``: maximum time to connect (which also ends after `CONNECT_TIMEOUT_S`), and of each wait for bytes of a
+    response. ``access``: TLS and SASL, none by default. On an error the connection is closed.
 
     Raises:
         OSError: the connection failed; AuthenticationFailed: the broker rejected the credentials.

@@ -1,6 +1,7 @@
-"""Small Kafka client of the command line tools and the simulator.
+"""Small Kafka client of the command line tools, the console and the blocking client of embedded nodes.
 
-It has one connection to each broker, negotiates versions, and leaves retries to its caller.
+It has one connection to each address, negotiates versions, and leaves retries to its caller; only
+`ClusterClient.partitions` waits for leaders.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ def _address(text: str) -> tuple[str, int]:
 class ClusterClient:
     """Client of a cluster: connections to its brokers, which are discovered by Metadata from bootstrap servers.
 
-    ``bootstrap``: ``host:port``, or several separated by commas. ``timeout_s``: maximum time to connect, and of
-    each wait for bytes of a response. All methods that send requests raise OSError if a connection fails,
-    and WireError for a malformed response.
+    ``bootstrap``: ``host:port``, or several separated by commas. ``timeout_s``: maximum time to connect (at most
+    `CONNECT_TIMEOUT_S`), and of each wait for bytes of a response. All methods that send requests raise OSError if a
+    connection or an authentication fails, and WireError for a malformed response or an unsupported version.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class ClusterClient:
         return known
 
     async def bootstrap_channel(self) -> Channel:
-        """Return a connection to the first bootstrap broker that can be reached.
+        """Return the open connection to the first bootstrap broker that can be reached, or open it.
 
         Raises:
             OSError: no bootstrap broker can be reached; ValueError: the bootstrap servers are malformed.
@@ -132,13 +133,13 @@ class ClusterClient:
         return answer
 
     async def partitions(self, topic: str, *, create: bool = False) -> list[int]:
-        """Return the sorted partition numbers of a topic once all have leaders, within a second.
+        """Return the sorted partition numbers of a topic once all have leaders; Metadata is requested up to 20 times.
 
-        ``create``: create the topic if it does not exist.
+        ``create``: create the topic if it does not exist, and retry after retriable errors of the topic too.
 
         Raises:
-            ProtocolError: the topic does not exist, or has partitions without leaders for a second
-                (LEADER_NOT_AVAILABLE).
+            ProtocolError: the topic's error, at once without ``create``, or LEADER_NOT_AVAILABLE if partitions have no
+                leader for a second.
         """
         for _ in range(20):
             row = (await self.metadata([topic], create=create)).topics[0]
@@ -150,14 +151,15 @@ class ClusterClient:
         raise ProtocolError(ErrorCode(row.error_code or ErrorCode.LEADER_NOT_AVAILABLE), f"topic {topic}")
 
     def invalidate_leaders(self) -> None:
-        """Clear the cached partition leaders, so that the next call requests Metadata again."""
+        """Clear the cached partition leaders, so that the next call of `leader` requests Metadata again."""
         self._leaders.clear()
 
     async def leader(self, topic: str, partition: int) -> Channel:
-        """Return a connection to a partition's leader, requesting Metadata if the leader is not cached.
+        """Return a connection to a partition's leader, requesting Metadata if the partition is not cached.
 
         Raises:
-            ProtocolError: LEADER_NOT_AVAILABLE: the leader is unknown.
+            ProtocolError: LEADER_NOT_AVAILABLE: the topic or partition does not exist, or has no leader; that it has
+                none is cached too, until the next `metadata`.
             OSError: it cannot be reached.
         """
         if (topic, partition) not in self._leaders:
@@ -168,10 +170,10 @@ class ClusterClient:
         return await self._connect(*self._brokers[broker])
 
     async def broker(self, node_id: int) -> Channel:
-        """Return a connection to a broker in the last Metadata response.
+        """Return a connection to a broker in the last Metadata response, or a controller after `controllers`.
 
         Raises:
-            ProtocolError: BROKER_NOT_AVAILABLE: the broker is not in it.
+            ProtocolError: BROKER_NOT_AVAILABLE: the node is not in it.
         """
         if node_id not in self._brokers:
             raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}")
@@ -237,8 +239,8 @@ class ClusterClient:
     async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> list[FetchedRecord]:
         """Return the records of one Fetch from ``offset`` on; empty if none arrive within ``max_wait_ms``.
 
-        Control records are left out; if the response has no others, the result is empty too.
-        Raises as `read_records`.
+        The isolation is read_uncommitted. Control records are left out; if the response has no others, the result is
+        empty too. Raises as `read_records`.
         """
         found = await self.read_records(topic, partition, offset, max_wait_ms)
         return [FetchedRecord(topic, partition, x) for x in found.records]
@@ -271,7 +273,7 @@ class ClusterClient:
         return decode_committed(row.records or b"", offset, aborted)
 
     def close(self) -> None:
-        """Close the connections to all brokers."""
+        """Close the connections to all brokers; a later request opens new ones."""
         for connection in self._open.values():
             connection.close()
         self._open.clear()

@@ -44,11 +44,13 @@ class KerberosLogin(NamedTuple):
 def parse_kerberos_login(jaas: str | None, service: str | None) -> KerberosLogin:
     """Return the Kerberos login in ``sasl.jaas.config`` (``jaas``, None if not set).
 
-    ``service`` is ``sasl.kerberos.service.name``, None if not set; the JAAS option ``serviceName`` may replace it.
+    ``service`` is ``sasl.kerberos.service.name``, None if not set: then the JAAS option ``serviceName`` is required.
+    A keytab with a principal is preferred to the credential cache.
 
     Raises:
         InvalidJaasConfig: ``jaas`` is malformed.
-        ValueError: a setting or the library is missing; the message is one line.
+        ValueError: a setting or the library is missing, or both service names are set and differ; the message is one
+            line.
     """
     if jaas is None:
         raise ValueError(f"GSSAPI, the default mechanism, needs sasl.jaas.config: {_LINE}")

@@ -55,7 +55,7 @@ def _tokens(text: str) -> list[tuple[str, bool]]:
 
 
 def parse_jaas(text: str) -> JaasLoginModule:
-    """Parse the value of ``sasl.jaas.config``: ``MODULE required option="value" ...;``.
+    """Parse the value of ``sasl.jaas.config``: ``MODULE required option="value" ...;``, or another control flag.
 
     Raises:
         InvalidJaasConfig: it is malformed, or has more than one module.

@@ -1,6 +1,4 @@
-"""Client connections between the nodes of a cluster: opened by the first request, reopened after a failure.
-
-Used by replica fetchers, requests to the controller, Raft, and `ottla.broker.interbroker.connections`.
+"""Client connection from one node of a cluster to another: opened by the first request, reopened after a failure.
 
 Source: ``NetworkClient.java``, ``InterBrokerSendThread.java``, ``BrokerBlockingSender.scala`` (apache/kafka 4.3.1).
 """
@@ -31,8 +29,9 @@ Listeners close idle connections one minute later by default, and a request sent
 class NodeConnection:
     """Connection to one node, whose address may change. Requests are sent one at a time.
 
-    When a request fails, the requests queued behind it fail too, as ``InterBrokerSendThread.checkDisconnects`` fails
-    unsent requests: otherwise each would wait for the timeout of an unreachable host. A later request reconnects.
+    When a request fails with an OSError, the requests queued behind it fail too, as
+    ``InterBrokerSendThread.checkDisconnects`` fails unsent requests: otherwise each would wait for the timeout of an
+    unreachable host. A later request reconnects.
     """
 
     def __init__(
@@ -56,10 +55,12 @@ class NodeConnection:
             address: Returns the current (host, port) of the node; None while it is unknown, or no request may be sent.
             timeout_s: Maximum time to connect (including ApiVersions and authentication), and of each wait for bytes of
                 a response.
-            access: Returns the security settings of the node's listener.
-            negotiates: True to send ApiVersions first; else each request has an explicit version.
+            access: Returns the security settings of the node's listener; None: plaintext without SASL.
+            negotiates: True to send ApiVersions first; else each request has an explicit version, and ApiVersions is
+                only sent before a SASL login.
             check_interval_s: Interval of checks of ``address`` during a request, which fails when the address changes:
-                an unreachable host sends no error, but the cluster detects it after the session timeout.
+                an unreachable host sends no error, but the cluster detects it after the session timeout. By default
+                there are none: only the next request connects to a new address.
         """
         self._env = env
         self._client_id = client_id
@@ -93,7 +94,8 @@ class NodeConnection:
         """Call ``send`` with the open connection, after requests that were queued before, and return its result.
 
         Raises:
-            Disconnected: the address is unknown or has changed, or a request that was queued before failed.
+            Disconnected: the address is unknown, a check found that it has changed during the request, or a request
+                that was queued before failed.
             OSError, WireError, ProtocolError: as `open_channel` or ``send``.
         """
         if self._lock.locked():

@@ -2,9 +2,9 @@
 
 Behaviour: a file is read again for each login. Otherwise client id and secret are sent to the token endpoint, and the
 ``access_token`` or ``id_token`` in its response is used until 80 % of its lifetime have passed. The lifetime is the
-shorter of the response's ``expires_in`` and the token's ``exp``; a token without an expiry time is used once. If the
-request fails, or a broker rejects the token, the next request follows after 100 ms, and after twice as long each time,
-up to 10 s.
+shorter of the response's ``expires_in`` and the token's ``exp``; a token without an expiry time is used once. Only a
+login requests a token: unlike in Kafka, no thread renews it. If the request fails, or a broker rejects the token,
+logins within 100 ms send no request, and twice as long each time, up to 10 s; without a valid token they fail at once.
 
 Source: ``FileJwtRetriever.java``, ``ClientSecretRequestFormatter.java``, ``HttpJwtRetriever.java``,
 ``JwtResponseParser.java``, ``OAuthBearerSaslClient.java``, ``ExpiringCredentialRefreshingLogin.java`` and

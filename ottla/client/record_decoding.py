@@ -48,9 +48,10 @@ def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
 
 
 def decode_committed(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int, int]] = ()) -> DecodedRecords:
-    """Return the records in fetched bytes from ``from_offset`` on without those of aborted transactions.
+    """Return the data records in fetched bytes from ``from_offset`` on without those of aborted transactions.
 
-    ``aborted``: (producer id, first offset) of each aborted transaction in the Fetch response.
+    ``aborted``: (producer id, first offset) of each aborted transaction in the Fetch response; without them all
+    records are returned, as for read_uncommitted. An incomplete batch at the end is ignored.
 
     Raises:
         WireError: a batch has a bad checksum or malformed records.

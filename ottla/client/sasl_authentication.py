@@ -37,7 +37,7 @@ class AuthenticationChannel(Protocol):
 
 
 async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: Env, host: str) -> None:
-    """Authenticate a connection with a client's credentials, by the mechanism in ``login``.
+    """Authenticate a connection with a client's credentials, by the mechanism in ``login``; it is not closed on errors.
 
     ``env`` provides nonces, OAUTHBEARER tokens and Kerberos tickets; ``host`` is the host name of the connection.
 

@@ -129,7 +129,7 @@ def _decoded(text: str) -> bytes:
 
 
 def parse_client_first(raw: bytes) -> ClientFirstMessage:
-    """Parse a client-first-message (S-321). One that requires channel binding counts as malformed.
+    """Parse a client-first-message (S-321). One with channel binding, required or supported, counts as malformed.
 
     Raises:
         ScramError: the message is malformed or too long.

@@ -1,5 +1,7 @@
 """Parser of a client's security settings: ``security.protocol``, ``ssl.*`` and ``sasl.*``.
 
+Brokers parse the ``ssl.*`` settings of their listeners with `parse_tls`, and their own logins with `parse_login`.
+
 Source: ``SslConfigs.java``, ``SaslConfigs.java``, ``CommonClientConfigs.java`` (apache/kafka 4.3.1).
 """
 
@@ -48,7 +50,7 @@ def _store(get: SettingLookup, prefix: str, *texts: str) -> TlsStore | None:
 
 
 def parse_tls(get: SettingLookup) -> TlsConfig:
-    """Return the TLS settings in ``ssl.*``, which ``get`` looks up; files are not read yet.
+    """Return the TLS settings in ``ssl.*`` of a client or a listener, which ``get`` looks up; files are not read yet.
 
     Raises:
         InvalidSecurityConfig: two settings contradict each other.
