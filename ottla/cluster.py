@@ -189,7 +189,7 @@ class Cluster(ClusterFaultControls):
 
     Raises:
         ConfigException: an unknown setting, or a value that is invalid.
-        ValueError: no node, an empty path, or ports above 65535.
+        ValueError: no node, an empty path, or ports above 65535. OSError: no free ports, or no temporary directory.
     """
 
     def __init__(
@@ -228,10 +228,10 @@ class Cluster(ClusterFaultControls):
         return ",".join(node.bootstrap_servers for node in self.nodes)
 
     def client_config(self, kind: str = "confluent") -> dict[str, str]:
-        """Return client settings with the names of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
+        """Return client settings (those of security only after the start) with the names of a kind of client library.
 
         Raises:
-            ValueError: ``kind`` is none of these.
+            ValueError: ``kind`` is none of ``confluent``, ``librdkafka``, ``java`` and ``kafka-python``.
         """
         made = self._secured or security_setup.SecuritySetup("PLAINTEXT", "", "", "")
         return security_setup.client_config(made, kind, self.bootstrap_servers)
@@ -244,7 +244,7 @@ class Cluster(ClusterFaultControls):
 
     @property
     def client(self) -> BlockingClient:
-        """Client of this cluster: ``produce``, ``records``, ``expect``, ``wait_for``, ``create_topic``."""
+        """New client of this cluster: ``produce``, ``records``, ``expect``, ``wait_for``, ``create_topic`` etc."""
         return BlockingClient(self.bootstrap_servers, parse_connection_security(self.client_config("java")))
 
     def _fault_nodes(self) -> list[ClusterNode]:
@@ -377,7 +377,7 @@ class Cluster(ClusterFaultControls):
         node.wait()
 
     def stop(self) -> None:
-        """Stop all nodes with SIGTERM and remove a temporary directory; a stopped cluster is left alone.
+        """Stop all nodes with SIGTERM, wait for their ends as `ClusterNode.wait_end`, and remove a temporary directory.
 
         No effect in a child (``os.fork``) of the process that started the nodes.
         """

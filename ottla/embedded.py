@@ -43,7 +43,7 @@ START_WITHIN_S = 30.0
 
 
 class BrokerFailed(Exception):
-    """Raised if the embedded node cannot start, or does not run."""
+    """Raised if the embedded node cannot start, runs already at a start, or does not run at a restart."""
 
 
 class Broker(FaultControls):
@@ -102,17 +102,17 @@ class Broker(FaultControls):
         return format_address(self.host, self.port)
 
     def client_config(self, kind: str = "confluent") -> dict[str, str]:
-        """Return client settings with the names of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
+        """Return client settings (port and security only after the start) with the names of a kind of client library.
 
         Raises:
-            ValueError: ``kind`` is none of these.
+            ValueError: ``kind`` is none of ``confluent``, ``librdkafka``, ``java`` and ``kafka-python``.
         """
         made = self._secured or security_setup.SecuritySetup("PLAINTEXT", "", "", "")
         return security_setup.client_config(made, kind, self.bootstrap_servers)
 
     @property
     def client(self) -> BlockingClient:
-        """Blocking client of this node, which also creates and deletes topics."""
+        """New blocking client of this node, which also creates and deletes topics."""
         return BlockingClient(self.bootstrap_servers, parse_connection_security(self.client_config("java")))
 
     def produce(
@@ -327,7 +327,7 @@ class Broker(FaultControls):
 
 
 class AsyncBroker(AsyncFaultControls):
-    """Embedded node whose methods are coroutines, for asyncio and trio.
+    """Embedded node whose blocking methods are coroutines, for asyncio and trio; `client_config` is not.
 
     Args:
         broker: the node, from ``async with ottla.Broker()`` or the pytest fixture ``kafka_broker``.

@@ -1,7 +1,8 @@
-"""pytest fixtures: an embedded broker for the session, a new topic and group for each test.
+"""pytest fixtures: an embedded broker or a cluster for the session, a new topic and group for each test, faults.
 
 Each worker of pytest-xdist has its own broker. ``OTTLA_TEST_BOOTSTRAP=HOST:PORT`` runs the tests against another
-cluster, such as Apache Kafka. Topics and groups are deleted after the test.
+cluster, such as Apache Kafka, in place of the embedded broker. Topics are deleted after the test; groups only in
+another cluster.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ def _with_faults(broker: Broker | None) -> Broker:
 
 @pytest.fixture(scope=_scope)
 def kafka_bootstrap(kafka_client: BlockingClient) -> str:
-    """Bootstrap servers of the cluster under test: ``HOST:PORT``."""
+    """Bootstrap servers of the cluster under test: ``HOST:PORT``, or the value of ``OTTLA_TEST_BOOTSTRAP``."""
     return kafka_client.bootstrap_servers
 
 
@@ -195,7 +196,10 @@ def kafka_cluster_options(pytestconfig: pytest.Config) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def kafka_cluster(kafka_cluster_options: dict[str, Any]) -> Iterator[Cluster]:
-    """Yield a running cluster of nodes in processes of their own, which a test may kill and restart."""
+    """Yield the session's cluster of nodes in processes of their own, which a test may kill and restart.
+
+    A killed node stays so for later tests. ``OTTLA_TEST_BOOTSTRAP`` has no effect.
+    """
     # lazy: 74.2 ms, 3803 kB
     from ottla.cluster import Cluster
 
