@@ -1,1 +1,1 @@
-"""Functions behind the command line and the embedded broker: dump, verification, doctor, trace, join, faults."""
+"""Tools behind the command line, the console and embedded nodes, such as dump, doctor, trace, faults, test client."""

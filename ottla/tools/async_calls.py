@@ -15,7 +15,8 @@ T = TypeVar("T")
 async def run_to_end_in_thread(work: Callable[[], T]) -> T:
     """Run ``work`` in a thread, under trio or asyncio; return its result or raise its exception.
 
-    A cancelled task still waits for the end of ``work`` before it is cancelled.
+    A cancelled task still waits for the end of ``work``. Under asyncio it is cancelled then, and the result or
+    exception is dropped; under trio it gets the result, and is cancelled at its next checkpoint.
     """
     if trio.lowlevel.in_trio_task():
         with trio.CancelScope(shield=True):

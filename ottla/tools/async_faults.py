@@ -1,4 +1,4 @@
-"""Fault injection and clock of a node for asyncio and trio: the methods of `ottla.tools.fault_client` as coroutines."""
+"""Fault injection and clock of a node for asyncio and trio: methods of `ottla.tools.fault_client` as coroutines."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ class AsyncFaults:
         return AsyncFaultHandle(await run_in_thread(add))
 
     async def error(self, api: str, code: ErrorCode | str | int, **fields: Any) -> AsyncFaultHandle:
-        """Inject a fault: the node answers requests of an API with an error code, without handling them."""
+        """Inject a fault: the node answers requests of an API with an error code, as `Faults.error`."""
         return await self._add(lambda: self._faults().error(api, code, **fields))
 
     async def delay(self, api: str, seconds: float, **fields: Any) -> AsyncFaultHandle:
-        """Inject a fault: the node delays the handling of requests of an API by ``seconds``."""
+        """Inject a fault: the node delays requests of an API, and later ones of the same connection, by ``seconds``."""
         return await self._add(lambda: self._faults().delay(api, seconds, **fields))
 
     async def disconnect(self, api: str, **fields: Any) -> AsyncFaultHandle:
@@ -99,7 +99,7 @@ class AsyncFaults:
         return await self._add(lambda: self._faults().half_response(api, **fields))
 
     async def disk_full(self, directory: str | None = None, **limits: Any) -> AsyncFaultHandle:
-        """Inject a fault: writes to files, of all or of those below ``directory``, fail as if the disk were full."""
+        """Inject a fault: writes to all files, or to those below ``directory``, fail, as `Faults.disk_full`."""
         return await self._add(lambda: self._faults().disk_full(directory, **limits))
 
     async def list(self) -> list[AsyncFaultHandle]:
@@ -112,7 +112,7 @@ class AsyncFaults:
 
 
 class AsyncNodeClock:
-    """Clock of a node that a test can advance: `NodeClock` with coroutines."""
+    """Clock of a node that a test can advance: `NodeClock.advance` as a coroutine, without its other methods."""
 
     def __init__(self, clock: Callable[[], NodeClock]) -> None:
         self._clock = clock

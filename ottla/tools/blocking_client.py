@@ -56,7 +56,7 @@ class TopicRecord(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """Value of the record as UTF-8 text; None for a null value."""
+        """Value of the record, decoded as UTF-8; None for a null value. Raises UnicodeDecodeError for other bytes."""
         return None if self.value is None else self.value.decode()
 
 
@@ -101,7 +101,7 @@ def _check(code: int, message: str | None, subject: str) -> None:
 
 
 class BlockingClient:
-    """Blocking client of a cluster. Its calls raise ConnectionError if the cluster cannot be reached.
+    """Blocking client of a cluster: ConnectionError if no bootstrap server can be reached, OSError if another fails.
 
     Args:
         bootstrap_servers: ``HOST:PORT``, or several separated by commas.
@@ -117,7 +117,7 @@ class BlockingClient:
         """Call ``work`` with a new client of the cluster and return its result.
 
         Raises:
-            ConnectionError: the cluster cannot be reached; ProtocolError: a request was refused.
+            ConnectionError: no bootstrap server can be reached; others as ``work``.
         """
 
         async def main() -> T:
@@ -318,7 +318,7 @@ class BlockingClient:
     def expect(
         self, topic: str, count: int, *, timeout_s: float = WAIT_TIMEOUT_S, committed: bool = False
     ) -> list[TopicRecord]:
-        """Wait until a topic has at least ``count`` records, and return all of its records.
+        """Wait until a topic exists and has at least ``count`` records, and return all of its records.
 
         Raises:
             ExpectationFailed: the topic has fewer records after ``timeout_s``.
@@ -341,8 +341,8 @@ class BlockingClient:
     ) -> None:
         """Wait until a group has committed offsets and its lag is at most ``lag`` records.
 
-        The lag is the sum over all partitions of the topics in which the group has committed an offset; a partition
-        without a committed offset counts from its first record.
+        The lag is the sum over all partitions of the topics in which the group has committed an offset, with control
+        records; a partition without a committed offset counts from its first record. An unknown group has none yet.
 
         Args:
             group: id of the group.

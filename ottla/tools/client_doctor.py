@@ -1,4 +1,7 @@
-"""Checks of the configuration of a Kafka client for ``ottla doctor``: addresses, TLS, SASL, units, misspelt names."""
+"""Checks of the configuration of a Kafka client for ``ottla doctor``: addresses, security settings, numbers, acks.
+
+Of misspelt names only those of security settings and of ``bootstrap.servers`` are found.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def is_client_config(lines: list[Property]) -> bool:
 
 
 def diagnose_client(lines: list[Property]) -> list[ConfigFinding]:
-    """Return all findings about a client's settings, ordered by line number; files that settings name are read."""
+    """Return all findings about a client's settings, ordered by line number; key and trust stores are read."""
     by_key = {line.key: line for line in lines}
     rules = (_addresses, _names, _numbers, _unused_security, _security, _idempotence)
     found = {finding for rule in rules for finding in rule(by_key)}

@@ -311,7 +311,7 @@ def diagnose(lines: list[Property]) -> list[ConfigFinding]:
 
 
 def unsupported_settings(values: Mapping[str, str]) -> list[str]:
-    """Return the problems of listeners, roles, voters and authorizer that prevent a node from starting.
+    """Return the problems of listeners, roles, voters, authorizer and remote store that prevent a node from starting.
 
     Each is a text ``SETTING: MESSAGE``.
     """

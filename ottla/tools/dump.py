@@ -1,4 +1,4 @@
-"""Rows of plain values for the content of any file of a data directory, which ``ottla dump`` prints.
+"""Rows of plain values for the content of Kafka's files in a data directory, which ``ottla dump`` prints.
 
 Fields of segment rows are those of Kafka's ``kafka-dump-log.sh``, so that the outputs can be compared.
 """
@@ -78,9 +78,10 @@ def is_secret(name: str) -> bool:
 
 
 def _decode_internal_record(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
-    """Return a record of an internal topic, or a control record of any topic, as JSON types; None for another record.
+    """Return a decoded record of three internal topics, or a control record of any topic, as JSON types; None else.
 
-    A malformed record is returned as ``{"unreadable": message}``.
+    They are the metadata log, ``__consumer_offsets`` and ``__transaction_state``. A malformed record is returned as
+    ``{"unreadable": message}``.
     """
     try:
         if header.is_control:
@@ -154,7 +155,8 @@ def dump_segment(segment: SegmentFile, topic: str, *, deep: bool) -> Iterator[Ro
 
     Args:
         segment: open file.
-        topic: topic of the segment; records of internal topics are decoded.
+        topic: topic of the segment; records of the metadata log and of the internal topics of consumer groups and
+            transactions are decoded, others are bytes.
         deep: True for rows of records, too.
 
     A last row of kind ``damage`` stands for bytes at the end that are no batch.

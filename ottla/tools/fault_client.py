@@ -21,7 +21,7 @@ LIMITS = ("times", "on_call", "probability", "seed")
 
 
 class FaultsDisabled(Exception):
-    """Raised if the node does not run, or runs without ``ottla.faults=true``."""
+    """Raised if the node does not run, runs without ``ottla.faults=true``, or its fault endpoint does not respond."""
 
 
 class FaultRejected(ValueError):
@@ -202,8 +202,10 @@ class Faults:
     """Injection of faults into a node: methods such as `error` add a fault and return its handle.
 
     APIs have Kafka's names, such as ``"Produce"`` or ``"AddPartitionsToTxn"``. ``topic`` and ``client_id`` restrict a
-    fault to requests that contain the topic, or that the client sends; None for all. ``limits`` are ``times``,
-    ``on_call``, ``probability`` and ``seed``, as the methods of `FaultHandle`; they apply from the first call on.
+    fault to requests that contain the topic, or that the client sends; None for all, except Fetch requests of
+    followers, which only their ``client_id`` selects. ``limits`` are ``times``, ``on_call``, ``probability`` and
+    ``seed``, as the methods of `FaultHandle`; they apply from the first call on. To a request with several faults all
+    delays apply, but only the oldest other fault.
 
     Raises:
         FaultRejected: by each method, if the node rejects an argument; FaultsDisabled: if it has no fault endpoint.
@@ -233,7 +235,10 @@ class Faults:
         client_id: str | None = None,
         **limits: Any,
     ) -> FaultHandle:
-        """Inject a fault: the node answers requests of an API with an error code, without handling them."""
+        """Inject a fault: the node answers requests of an API with an error code, without handling them.
+
+        It closes the connection if the response has no field for the code, or if there is no response (acks=0).
+        """
         name = code.name if isinstance(code, ErrorCode) else code
         return self.add("error", api=api, code=name, topic=topic, client_id=client_id, **limits)
 
@@ -286,9 +291,9 @@ class Faults:
         return self.add("half_response", api=api, topic=topic, client_id=client_id, **limits)
 
     def disk_full(self, directory: str | None = None, **limits: Any) -> FaultHandle:
-        """Inject a fault: writes to files, of all or of those below ``directory``, fail as on a full disk.
+        """Inject a fault: writes to all files, or to those below ``directory``, fail as on a full disk.
 
-        Log directories with such a write go offline.
+        Log directories with such a write go offline. Files can still be created.
         """
         path = None if directory is None else os.path.abspath(directory)
         return self.add("disk_full", directory=path, **limits)
@@ -303,7 +308,10 @@ class Faults:
 
 
 class NodeClock:
-    """Clock of a node: the machine's clock plus an offset that `advance` increases; a restart resets the offset."""
+    """Clock of a node: the machine's clock plus an offset that `advance` increases; a restart resets the offset.
+
+    The controller of the node keeps the machine's clock, so that elections and broker sessions are not affected.
+    """
 
     def __init__(self, connection: FaultConnection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""Fault injection, clock and network pause of embedded nodes: base classes of `ottla.Broker` and `ottla.Cluster`."""
+"""Fault injection, clocks, network pause and partitions: base classes of embedded nodes, clusters and their nodes."""
 
 from __future__ import annotations
 
@@ -132,11 +132,12 @@ class ClusterFaultControls:
     def partition(self, *groups: Collection[int]) -> None:
         """Block the network between groups of node ids until `heal` or the next partition, which replaces this one.
 
-        Nodes in no group, and clients, are not affected.
+        Nodes in no group, and clients, are not affected. Bytes are held back, and connections stay open.
 
         Raises:
             ValueError: a node is unknown, or in two groups.
-            FaultsDisabled: a node in a group does not run, or runs without ``ottla.faults=true``.
+            FaultsDisabled: a node in a group does not run, or any running node lacks ``ottla.faults=true``; other nodes
+                may be blocked already.
         """
         nodes = {node.id: node for node in self._fault_nodes()}
         named = [node_id for group in groups for node_id in group]

@@ -1,7 +1,8 @@
 """Verification of the files of a data directory, for ``ottla dump --verify``.
 
 A segment is checked for its CRCs, the order of its offsets and the record counts of its batch headers; an index is
-compared with its segment. Snapshots and checkpoints contain checksums and counts that are checked when they are read.
+compared with its segment. Other files are read as by ``ottla dump``: the checksums of snapshots are checked, but not
+the counts of offset and leader epoch checkpoints.
 
 Source: ``DumpLogSegments.java`` (apache/kafka 4.3.1), for the indexes.
 """

@@ -133,7 +133,8 @@ def record_from_json(line: bytes) -> ParsedRecord:
     """Return the record that a line of JSON describes, to be produced.
 
     Raises:
-        InvalidRecord: the line is not an object, a field is unknown or has another type, or is present as base64, too.
+        InvalidRecord: the line is not an object, a field is unknown or has an invalid value, or key or value is present
+            as base64, too; headers may be both.
     """
     try:
         row = json.loads(line)

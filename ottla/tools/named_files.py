@@ -80,9 +80,9 @@ def tls_problem(load: Callable[[], object]) -> str | None:
 
 
 def diagnose_listener_stores(lines: Iterable[Property]) -> list[ConfigFinding]:
-    """Return findings for the TLS listeners whose key and certificates cannot be loaded or do not match.
+    """Return findings for TLS listeners whose key or trust store cannot be loaded, or whose key does not match.
 
-    There are none if the listeners themselves are invalid, which another check reports.
+    There are none for a listener without a key store, or if the listeners are invalid: other checks report these.
     """
     by_key = {line.key: line for line in lines}
     values = canonical_values({line.key: line.value for line in by_key.values()})

@@ -92,7 +92,8 @@ def _nodes(ids: Collection[int]) -> str:
 def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_again: bool = False) -> str | None:
     """Return the reason why the nodes ``leaving`` must not be removed; None if they may.
 
-    They may not be removed if records or the quorum would be lost, or if a node is unknown.
+    They may not be removed if records or the quorum would be lost, a node is unknown, or one is a static voter.
+    Replicas on running nodes are not lost: they are moved before the removal.
 
     ``joins_again``: True if a running one of them has ``controller.quorum.auto.join.enable`` and would become a voter
     again.

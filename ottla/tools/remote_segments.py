@@ -1,4 +1,7 @@
-"""Segments in a remote store of tiered storage: list, verify and extract them for ``ottla tier``, without a broker."""
+"""Segments in a remote store of tiered storage, for ``ottla tier`` without a broker: list, verify, extract.
+
+Also their records of the metadata topic, and the removal of unfinished uploads.
+"""
 
 from __future__ import annotations
 

@@ -200,8 +200,8 @@ class ConnectionTrace:
     def response(self, frame: bytes, now_ms: float) -> list[Any]:
         """Print a response frame; return the chunks of bytes to send to the client, with broker addresses replaced.
 
-        ``now_ms``: monotonic time. A frame that cannot be decoded or has no pending request is reported and returned
-        unchanged.
+        ``now_ms``: monotonic time. The printed fields have the replaced addresses too, except with ``show_bytes``. A
+        frame that cannot be decoded or has no pending request is reported and returned unchanged.
         """
         number = int.from_bytes(frame[4:8], "big", signed=True)
         traced = self._pending.pop(number, None)
