@@ -106,7 +106,9 @@ def print_output(rows: Sequence[dict[str, Any]], output: str, nothing: str = "")
 
 
 def run_with_client(options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[None]]) -> int:
-    """Connect to the cluster that the connection options name, call ``work`` with the client, and close the client.
+    """Call ``work`` with a client of the cluster that the connection options name, and close the client at the end.
+
+    The client connects at its first request.
 
     Returns:
         The exit status: 0, 1 after an error that is printed as one line on standard error, or 130 after an interrupt.

@@ -18,7 +18,7 @@ CONTEXT_VARIABLE = "OTTLA_CONTEXT"
 
 
 class ConnectionSettings(NamedTuple):
-    """Client settings and their source for error messages: path of a file, or ``context NAME``."""
+    """Client settings, and their source for error messages: path of a file, an option, ``context NAME``, or empty."""
 
     source: str
     values: dict[str, str]
@@ -61,7 +61,7 @@ def _context_settings(name: str | None) -> ConnectionSettings | None:
 
 
 def find_settings(options: argparse.Namespace) -> ConnectionSettings:
-    """Return the client settings of a command; the first source that is present wins.
+    """Return the client settings of a command, empty without a source; the first source that is present wins.
 
     The order is ``--command-config`` with the settings of ``--command-property``, ``--context``, ``$OTTLA_CONTEXT``,
     ``$OTTLA_COMMAND_CONFIG``, and the current context unless an option or ``$OTTLA_BOOTSTRAP`` names brokers.
@@ -109,7 +109,7 @@ def connection_security(settings: ConnectionSettings) -> ConnectionSecurity:
     """Return the TLS and SASL configuration that client settings describe; `NO_SECURITY` for empty settings.
 
     Raises:
-        CommandFailed: a setting is invalid, settings contradict each other, or a file cannot be read.
+        CommandFailed: a setting is invalid, or settings contradict each other. Key and trust stores are not read yet.
     """
     if not settings.values:
         return NO_SECURITY

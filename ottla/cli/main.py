@@ -115,7 +115,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     """Run the command that the first argument names, or print the usage or version; return the exit status.
 
-    It is 2 without arguments and for an unknown command, else that of the command.
+    It is 2 without arguments and for an unknown command, 0 after the help or version, else that of the command.
     """
     if arguments[:1] == ["help"] and arguments[1:]:
         arguments = [*arguments[1:], "--help"]

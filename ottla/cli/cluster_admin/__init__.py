@@ -1,1 +1,1 @@
-"""Verbs of ``ottla cluster`` for a whole cluster: reassignment, removal of nodes, recovery of a lost quorum."""
+"""Verbs of ``ottla cluster`` except ``start`` and ``status``, and requests about open transactions."""

@@ -215,7 +215,7 @@ async def _remove_voter(client: RemovalClient, seen: ClusterSnapshot, node: int)
 async def remove_nodes(client: RemovalClient, options: argparse.Namespace) -> None:
     """Execute ``ottla cluster remove``: drain nodes, wait until they stop, remove their votes, and unregister them.
 
-    With ``--dry-run`` the steps are only printed.
+    If `must_remove_votes_first`, votes are removed before the stop. With ``--dry-run`` the steps are only printed.
 
     Raises:
         CommandFailed: the nodes cannot be removed safely, or a step failed.

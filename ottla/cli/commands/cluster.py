@@ -138,8 +138,8 @@ def run(arguments: list[str]) -> int:
     The verb ``start`` blocks until SIGTERM or SIGINT, and stops the nodes then.
 
     Returns:
-        0; 1 after a failure, or once all started nodes have ended by themselves; 2 for invalid settings; 130 if a verb
-        other than ``start`` is interrupted.
+        0; 1 after a failure, for ``recover`` without ``--yes``, or once all started nodes have ended by themselves; 2
+        for invalid settings; 130 if a verb other than ``start`` is interrupted.
 
     Raises:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).

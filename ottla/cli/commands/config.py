@@ -133,7 +133,8 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 async def _check_names(client: ClusterClient, resource: Resource, channel: Channel, names: Iterable[str]) -> None:
     """Check by DescribeConfigs on ``channel`` that configuration names of a resource exist; not for client metrics.
 
-    Brokers accept unknown names (for plug-ins), so an unknown broker setting is refused only if a known one is similar.
+    For all brokers the one with the lowest id is asked. Names with the prefix of a listener are not checked. Brokers
+    accept unknown names (for plug-ins), so an unknown broker setting is refused only if a known one is similar.
 
     Raises:
         CommandFailed: a name is unknown, and the message suggests the nearest one; or the resource does not exist.

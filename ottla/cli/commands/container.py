@@ -67,7 +67,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _prepare(config_file: str | None) -> list[str] | int:
-    """Complete the environment variables of this process, and format log directories that are new.
+    """Complete the environment variables of this process, and format new log directories, except by ``ottla serve``.
+
+    That formats those of a controller without static voters.
 
     Returns:
         The arguments of ``ottla serve``, or the exit status of ``ottla format`` if that failed.

@@ -1,4 +1,4 @@
-"""``ottla decode``: print a frame or a segment file field by field, beside its bytes."""
+"""``ottla decode``: print a frame or a file of a log field by field, beside its bytes; or the decoder of an API."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _print_source(key: ApiKey, version: int, *, explained: bool) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Print a frame, a file or a generated decoder, as the arguments of ``ottla decode`` select; return the status.
+    """Print a frame, a file, the fields of an API or its generated decoder, as the arguments select; return the status.
 
     Returns:
         0, or 1 if the input cannot be read or decoded.

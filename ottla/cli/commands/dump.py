@@ -1,4 +1,4 @@
-"""``ottla dump``: print any file of a data directory as text or JSON."""
+"""``ottla dump``: print files that Kafka has in a data directory as text or JSON, or verify them."""
 
 from __future__ import annotations
 

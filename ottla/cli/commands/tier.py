@@ -215,7 +215,7 @@ def run(arguments: list[str]) -> int:
     """Run ``ottla tier`` with the arguments after its name and return the exit status.
 
     Returns:
-        0; 1 if an object is damaged, or after a failure that is printed; 130 after an interrupt.
+        0; 1 if an object is damaged or no segment, or after a failure that is printed; 130 after an interrupt.
 
     Raises:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).

@@ -85,7 +85,7 @@ async def describe_group(client: ClusterClient, group_id: str) -> GroupDescripti
 
 
 async def describe_consumer_group(client: ClusterClient, group_id: str) -> GroupDescription:
-    """Describe a group of consumers: a consumer group or a classic group.
+    """Describe a consumer group, or a classic group of any protocol type, such as Kafka Connect's.
 
     Before version 6 of DescribeGroups a group that does not exist is returned as a classic group in state ``Dead``.
 
@@ -200,10 +200,11 @@ def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
 
 
 def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
-    """Return a row for each subtopology of a streams group: its source, sink, repartition and changelog topics.
+    """Return a row for each subtopology of a streams group: its source, repartition and changelog topics.
 
-    Keys: ``subtopology``, ``reads``, ``writes``, ``repartition`` and ``changelogs``; all but the first are lists of
-    topic names. There are no rows if the group has no topology.
+    Keys: ``subtopology``, ``reads`` (source topics), ``writes`` and ``repartition`` (repartition topics that it writes
+    and reads; output topics are not known) and ``changelogs``; all but the first are lists of topic names. There are
+    no rows if the group has no topology.
     """
     topology = seen.response.topology
     return [
@@ -219,7 +220,7 @@ def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
 
 
 def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
-    """Return the member id of the owner of each assigned partition.
+    """Return the member id of the owner of each assigned partition of a classic, consumer or streams group.
 
     In a streams group this is the member with the active task of a subtopology that reads the partition.
     """

@@ -1,1 +1,1 @@
-"""Configuration and logging of a node from command line options, for ``ottla serve`` and similar commands."""
+"""Configuration, logging and run of a node from command line options, for ``ottla serve`` and similar commands."""

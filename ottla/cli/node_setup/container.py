@@ -188,9 +188,9 @@ def _tls_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, s
 
 
 def _sasl_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, str]:
-    """Return variables of ``sasl.jaas.config`` for each SASL listener, from the JAAS file that ``KAFKA_OPTS`` names.
+    """Return variables of ``sasl.jaas.config`` for advertised listeners, from the JAAS file that ``KAFKA_OPTS`` names.
 
-    There are none if it names no file.
+    Each listener gets one for each enabled mechanism that has a login module. There are none if it names no file.
 
     Raises:
         ConfigException: the file cannot be read, or has no section ``KafkaServer``.

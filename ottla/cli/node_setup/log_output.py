@@ -81,7 +81,7 @@ def ready_address(config: NodeConfig, ports: Mapping[str, int]) -> str:
 def start_summary(config: NodeConfig, cluster_id: str, ports: Mapping[str, int]) -> Iterator[str]:
     """Yield the log lines of the start: version, cluster id, listeners, settings that differ from the defaults.
 
-    ``ports`` has the bound port of each listener by name.
+    Controller listeners are not among them. ``ports`` has the bound port of each listener by name.
     """
     roles = ",".join(sorted(config.roles))
     yield f"Ottla {__version__} (Apache Kafka 4.3.1): node {config.node_id}, roles {roles}, cluster {cluster_id}"

@@ -1,4 +1,4 @@
-"""Format strings of records, such as ``'%k %v %h'``: the conversions of kcat, and ``%v`` for the value."""
+"""Format strings of records, such as ``'%k %v %h'``, as in kcat, with ``%v`` for the value too."""
 
 from __future__ import annotations
 

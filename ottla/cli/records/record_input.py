@@ -124,7 +124,7 @@ async def produce_records(
         client: client of the cluster.
         options: parsed arguments of ``ottla produce``.
         stream: the input; None if it is closed.
-        on_sent: called with the number of records sent so far.
+        on_sent: called with the number of records sent so far, but not when the input pauses or ends.
 
     Raises:
         CommandFailed: the topic or ``--partition`` does not exist, the input cannot be read, a line is invalid, with

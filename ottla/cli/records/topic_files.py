@@ -142,7 +142,8 @@ async def _ensure_topic(client: ClusterClient, options: argparse.Namespace) -> N
 async def import_topic(client: ClusterClient, options: argparse.Namespace) -> None:
     """Append the records of a file of JSON lines to a topic, which is created if it does not exist.
 
-    A record goes to the partition that its line names. The records before an invalid line stay appended.
+    A record goes to the partition that its line names, else as in ``ottla produce``. The records before an invalid
+    line stay appended.
 
     Raises:
         CommandFailed: the file cannot be read, the topic cannot be created, a line is not a record, the topic has no
