@@ -227,8 +227,8 @@ class OffsetReset:
         """Compute the new offsets of groups, commit them with ``--execute``, and print them.
 
         They are printed as a table, with ``--export`` as CSV. A group in another state than Empty or Dead gets an
-        error message and no new offsets; the other groups are still reset. After an error the groups before stay reset,
-        and no table is printed.
+        error message and no new offsets; the other groups are still reset. A group that does not exist counts as Dead.
+        After an error the groups before stay reset, and no table is printed.
 
         Raises:
             ToolFailed: the file of ``--from-file``, a partition or a target is invalid, or a group cannot be described.

@@ -61,7 +61,7 @@ def parse_release(text: str, *, with_unstable: bool = True) -> int:
 
 
 def release_text(level: int) -> str:
-    """Return the name of a level of metadata.version, such as ``3.9-IV0``; ``UNKNOWN LEVEL`` for an unknown level."""
+    """Return the name of a level of metadata.version, such as ``3.9-IV0``; of an unknown one such as ``UNKNOWN 99``."""
     return KNOWN_RELEASES.get(level, f"UNKNOWN {level}")
 
 

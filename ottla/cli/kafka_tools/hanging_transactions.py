@@ -180,11 +180,11 @@ async def find_hanging(client: ClusterClient, options: argparse.Namespace) -> No
 async def _partitions(client: ClusterClient, options: argparse.Namespace) -> list[tuple[str, int]]:
     """Return topic and number of each partition that the options select.
 
-    These are ``--partition`` of ``--topic``, or all partitions of the topic or cluster that have a replica on
-    ``--broker-id``.
+    These are ``--partition`` of ``--topic``, which is not checked, or all partitions of the topic or cluster, with
+    ``--broker-id`` only those with a replica there.
 
     Raises:
-        ToolFailed: a topic does not exist or may not be described.
+        ToolFailed: without ``--partition``: a topic does not exist or may not be described.
     """
     answer = await client.metadata(None if options.topic is None else [options.topic])
     if options.partition is not None:

@@ -228,7 +228,7 @@ class ConsoleConsumer:
         return [(topic, number) for topic in topics for number in await self._client.partitions(topic, create=True)]
 
     async def _start(self) -> None:
-        """Join the group, or without a group find the partitions to read and their start offsets.
+        """Create the group member, which joins by `_refresh`; without a group find partitions and start offsets.
 
         Raises:
             ToolFailed: the topic does not have the partition of ``--partition``.

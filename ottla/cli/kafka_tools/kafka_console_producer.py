@@ -95,7 +95,7 @@ def _codec(name: str | None) -> CompressionType:
 async def _produce(
     client: ClusterClient, options: argparse.Namespace, settings: Mapping[str, str], stream: Any
 ) -> None:
-    """Send each line of ``stream`` as a record of the topic, and wait until all are acknowledged.
+    """Send each line of ``stream`` as a record of the topic, and wait until all are acknowledged, unless acks is 0.
 
     ``settings``: producer properties. Records are sent also if a later line is invalid.
 

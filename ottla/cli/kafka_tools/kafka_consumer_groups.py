@@ -130,7 +130,7 @@ async def _listed(client: ClusterClient, states: Sequence[str], types: Sequence[
     """Return the ListGroups rows of all brokers for groups of consumers, sorted by group id.
 
     Only groups in one of ``states`` and of one of ``types`` are listed; an empty list matches all. Groups with another
-    protocol type than consumer are left out.
+    protocol type than consumer are left out, but not those without one, which have only committed offsets.
 
     Raises:
         ProtocolError: a broker refused the request.
@@ -145,7 +145,7 @@ async def _listed(client: ClusterClient, states: Sequence[str], types: Sequence[
 
 
 async def list_group_ids(client: ClusterClient) -> list[str]:
-    """Return the sorted ids of all consumer groups (KIP-848) and of the classic groups of consumers.
+    """Return the sorted ids of all consumer groups (KIP-848) and of classic groups of consumers or without protocol.
 
     Raises:
         ProtocolError: a broker refused ListGroups.

@@ -85,7 +85,7 @@ def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
 
 
 class PerformanceConsumer(ConsoleConsumer):
-    """Consumer that counts records and bytes, and prints rates for each reporting interval and for the whole run."""
+    """Consumer that counts records and bytes, and prints the rates of reporting intervals or of the whole run."""
 
     def __init__(self, client: ClusterClient, options: argparse.Namespace, plan: ConsumerPlan) -> None:
         super().__init__(client, options, plan)

@@ -88,6 +88,8 @@ def _parser() -> ToolOptions:
 class LogDump:
     """Dump of files to standard output, which collects errors of indexes and gaps in offsets for `print_errors`.
 
+    Gaps are found only if records are printed, or with ``--deep-iteration``.
+
     Args:
         disk: disk with the files.
         options: parsed arguments.

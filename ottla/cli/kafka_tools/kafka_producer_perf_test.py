@@ -155,7 +155,10 @@ def _read_payloads(options: argparse.Namespace) -> list[bytes]:
 
 
 class PerformanceTest:
-    """Producer of test records, which measures the time of each record from its creation to its acknowledgement."""
+    """Producer of test records, which measures the time of each from its creation to its acknowledgement.
+
+    Records that are flushed together, of all partitions, count as acknowledged at the end of the flush.
+    """
 
     def __init__(self, options: argparse.Namespace, batches: RecordBatches) -> None:
         self._options = options

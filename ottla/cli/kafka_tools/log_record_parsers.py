@@ -82,8 +82,8 @@ def plain_parser(key_decoder: str, value_decoder: str) -> RecordParser:
 def _coordinator_parser(classes_of: RecordClasses) -> RecordParser:
     """Return a parser of records of an internal topic: a key begins with its record type, a value with its version.
 
-    ``classes_of`` returns the message classes of key and value for a type, None for an unknown one. The parser returns
-    error text in place of a key that it cannot decode; it raises ToolFailed for a record without a key.
+    ``classes_of`` returns the message classes of key and value for a type, None for an unknown one. Of a record whose
+    key or value it cannot decode the parser returns error text as key; it raises ToolFailed for one without a key.
     """
 
     def parse(record: Record) -> RecordText:

@@ -90,7 +90,7 @@ def _deserializer(properties: Mapping[str, str], name: str) -> Deserializer | No
 
 
 class MessageFormatter:
-    """Formatter of consumed records; ``properties`` are those of ``--formatter-property``.
+    """Formatter of consumed records; ``properties`` are those of the options and of the formatter's file.
 
     Raises:
         ToolFailed: a deserializer is not supported.

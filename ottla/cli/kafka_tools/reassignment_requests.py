@@ -121,7 +121,10 @@ async def current_log_dirs(
 
 
 async def node_ids(client: ClusterClient, options: argparse.Namespace) -> set[int]:
-    """Request the ids of the live brokers, or with ``--bootstrap-controller`` of the controllers."""
+    """Request the ids of the live brokers, or with ``--bootstrap-controller`` of the controllers.
+
+    ``client`` can connect to these nodes by `ClusterClient.broker` then.
+    """
     if has(options, "bootstrap-controller"):
         return {row.broker_id for row in (await client.controllers()).brokers}
     return {broker.node_id for broker in (await client.metadata([])).brokers}
@@ -160,7 +163,9 @@ async def set_throttles(
     targets: Sequence[tuple[PlannedPartition, list[int]]],
     log_dirs: Iterable[PartitionReplica],
 ) -> None:
-    """Set the throttles of ``--throttle`` and ``--replica-alter-log-dirs-throttle``; without these options do nothing.
+    """Set the throttles of ``--throttle`` and ``--replica-alter-log-dirs-throttle``; do nothing if both are negative.
+
+    An option that is not given counts as negative.
 
     Args:
         client: client of the cluster.

@@ -36,7 +36,7 @@ async def describe_log_dirs(
     """Return the log directories of replicas; both are None for a replica in an offline directory or not on its broker.
 
     Raises:
-        ProtocolError: DescribeLogDirs was refused.
+        ProtocolError: DescribeLogDirs was refused, or ``client`` knows no live broker with the id.
     """
     out = {replica: ReplicaLogDirs() for replica in replicas}
     for broker, topics in _by_broker(replicas).items():
@@ -65,6 +65,7 @@ async def alter_log_dirs(client: ClusterClient, targets: Mapping[PartitionReplic
 
     Raises:
         ToolFailed: another error of a replica; replicas that have started to move go on.
+        ProtocolError: ``client`` knows no live broker with the id.
     """
     started = []
     for broker, topics in _by_broker(targets).items():

@@ -276,7 +276,7 @@ def run_tool(
     work: Callable[[ClusterClient], Awaitable[None]],
     failures: FailureFormat = STDERR,
 ) -> int:
-    """Connect to the cluster of the options and call ``work`` with the client.
+    """Call ``work`` with a client of the cluster of the options, which connects at its first request.
 
     A ToolFailed, CommandFailed or ProtocolError of ``work``, and invalid addresses, are printed in the form
     ``failures``.

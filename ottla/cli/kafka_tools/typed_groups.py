@@ -1,4 +1,4 @@
-"""Actions that ``kafka-share-groups`` and ``kafka-streams-groups`` have in common: list and delete groups of a type."""
+"""Actions and option checks of both ``kafka-share-groups`` and ``kafka-streams-groups``: list and delete groups."""
 
 from __future__ import annotations
 
