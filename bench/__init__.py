@@ -1,1 +1,1 @@
-"""Benchmarks of Ottla, most of them beside Apache Kafka in the same run; each module is a program."""
+"""Benchmarks of Ottla, some of them beside Apache Kafka in the same run; most modules are programs."""

@@ -2,7 +2,8 @@
 
 ``python -m bench.build_comparison TREE``, where TREE is a checkout (``git worktree add TREE REVISION``). Rounds
 alternate, so that both run on the same machine; medians count. Requests are the smallest possible, so that their cost
-is that of the broker: one record produced with acks=all, and one fetched.
+is that of the broker: one record produced with acks=all, and one fetched. Kafka's producer load tool runs too, unless
+``--records`` is 0. Ratios are this build / the other one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Cost of the console and of metrics: throughput and memory of a node with them open, compared with a node without.
 
-``python -m bench.console`` measures four cases in turn, several times: ``off`` (a node without console and metrics),
-``console`` (a node with both, none of them used), ``scraped`` (metrics once a second) and ``open`` (the live tail of
-the topic under load, and the frames of the API Produce). The load is Produce requests of 100 records, ten at a time.
-Node and client have a processor each, if there are two, and the median of the rounds' ratios counts: a machine whose
-processors or memory slow down for some seconds changes all cases of a round alike.
+``python -m bench.console`` measures four cases in rounds of random order, each with a node of its own; all nodes run
+all the time. The cases are ``off`` (a node without console and metrics), ``console`` (a node with both, none of them
+used), ``scraped`` (metrics once a second) and ``open`` (the live tail of the topic under load, and the frames of the
+API Produce). The load is Produce requests of 100 records, ten at a time. Nodes and client have a processor each, if
+there are two, and the median of the rounds' ratios counts: a machine whose processors or memory slow down for some
+seconds changes all cases of a round alike.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def run_rounds(
 ) -> dict[str, list[tuple[float, float, float]]]:
     """Measure each case in each round, print the figures, and return them without the first round, by case.
 
-    ``nodes``: the nodes ``off`` and ``console``, which run. Figures: records/s, us of CPU per request, memory in MiB.
+    ``nodes``: running node of each case. Figures: records/s, us of broker CPU per request, memory of the node in MiB.
     """
     figures: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ("off", *reversed(LIMITS))}
     names = list(figures)

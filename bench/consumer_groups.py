@@ -3,7 +3,7 @@
 ``python -m bench.consumer_groups [--groups 1000] [--members 10] [--large 2000]``. Members are as stock clients: each
 has a connection, confirms its assignment at once, and else sends a heartbeat each five seconds. All run in one plain
 loop in this process, which keeps its own work small: an unchanged heartbeat and its response are handled as bytes. The
-large group is on a node that times every step of its loop (`bench.pauses`); then one of its members leaves.
+large group is on a node that times every step of its loop (`bench.pauses`); then three members leave, one at a time.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class ConsumerGroupLoad:
         )
 
     def latency_text(self) -> str:
-        """Return a text with the latencies of heartbeats since the last call, and reset them."""
+        """Return a text with the latencies of heartbeats since the last call, which are reset, and all refused ones."""
         took, self.took_ms = sorted(self.took_ms), []
         late, self.late_ms = sorted(self.late_ms), []
         return (
@@ -180,7 +180,7 @@ class ConsumerGroupLoad:
         )
 
     def leave(self) -> BenchMember:
-        """Let one member leave its group, wait for the response, and return the member, which is removed here."""
+        """Let one member leave its group, wait for the response, remove it here, and return it, still connected."""
         number, member = next(iter(self.members.items()))
         self._poll.unregister(member.sock)
         del self.members[number]

@@ -1,4 +1,4 @@
-"""Time to find a record by timestamp and by offset in a log of 10 GiB, over the wire, warm.
+"""Time to find a record by timestamp and by offset in a log of 10 GiB, over the wire, at first and again.
 
 ``python -m bench.lookups [--gib 10] [--batch-kib 1024] [--record-bytes 1000]``.
 """

@@ -34,7 +34,7 @@ class PipelineTimes(NamedTuple):
 def run_once(
     pipeline: Pipeline, records: list[InputRecord], spark: SparkSession, node: NodeProcess, folder: Path
 ) -> PipelineTimes:
-    """Create the topics, send the input, run the Spark job and check its result; return the times of the job only."""
+    """Create the topics anew, send the input, run the Spark job and check its result; return the job's times only."""
     create_topics(node.bootstrap, pipeline)
     pipeline.send(node.bootstrap, records)
     since, cpu = time.monotonic(), cpu_s(node.pid)

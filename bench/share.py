@@ -1,9 +1,9 @@
 """Kafka's share consumer load tool against Kafka and Ottla in turn: rate, broker CPU, and Ottla / Kafka of the medians.
 
 ``python -m bench.share [--records 1000000] [--size 100] [--partitions 8] [--consumers 1 8] [--rounds 4]
-[--only kafka|ottla]``. Each node gets the same records once; before each round the group is reset to its start. Rounds
-alternate, and the first of each warms it up. The wait of the first members for their partitions is part of the tool's
-measurement, so the records must be many.
+[--only kafka|ottla]``. Each node is filled once; before each round but the first the group is reset to its start.
+Rounds alternate, and the first for each number of consumers does not count. The wait of the first members for their
+partitions is part of the tool's measurement, so the records must be many.
 """
 
 from __future__ import annotations

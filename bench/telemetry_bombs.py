@@ -19,7 +19,7 @@ NOTHING = field(2, b"")
 
 
 def push_request(metrics: bytes, codec: CompressionType, ident: bytes) -> PushTelemetryRequest:
-    """Return a request that pushes compressed metrics of the client ``ident``, which has no subscription.
+    """Return a request that pushes ``metrics``, compressed before by ``codec``; client ``ident`` has no subscription.
 
     An unknown client may send it without an earlier GetTelemetrySubscriptions.
     """
@@ -59,7 +59,7 @@ def names(n: int) -> PushTelemetryRequest:
 
 
 def empty_metrics(n: int) -> PushTelemetryRequest:
-    """Return a compressed push of ``n`` metrics without name and value, two bytes each before compression."""
+    """Return a compressed push of ``n`` metrics of two bytes without name and value, or as many as a push may have."""
     return push_request(
         compress(CompressionType.ZSTD, message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))),
         CompressionType.ZSTD,
@@ -68,7 +68,7 @@ def empty_metrics(n: int) -> PushTelemetryRequest:
 
 
 def overlong_field(n: int) -> PushTelemetryRequest:
-    """Return a compressed push of ``n`` empty metrics, then a field whose length is above the available bytes."""
+    """Return a compressed push of the metrics of `empty_metrics`, and a field longer than the available bytes."""
     whole = message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))
     return push_request(
         compress(CompressionType.GZIP, whole + b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f"),

@@ -1,8 +1,8 @@
 """Ten thousand partitions created by a stock admin client: response time, availability, and delay of others.
 
 ``python -m bench.topic_creation [--topics 20] [--partitions 500]``. A request for each topic, all sent at once: one for
-all would be too large for the controller, as in Kafka. Meanwhile another client requests offsets without a pause, and
-the last partition is written to at once. Then every partition is requested until all respond.
+all would be too large for the controller, as in Kafka. Meanwhile another client requests offsets, 2 ms after each
+response. The last partition is written to once all are answered, then every partition is requested until all respond.
 """
 
 from __future__ import annotations

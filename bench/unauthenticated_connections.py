@@ -3,8 +3,8 @@
 ``python -m bench.unauthenticated_connections [--strangers 1000] [--seconds 10]``. An authenticated client writes a
 record each five milliseconds: before the other connections open, while they open, while they stay, and after they have
 closed. A third of them send no byte, a third begin an incomplete frame (at TLS, a hello), a third send a login of half
-a mebibyte by the kilobyte; a closed one connects again. ``grew``: growth of the node's resident memory from the first
-connection on.
+a mebibyte by the kilobyte; a closed one connects again. ``grew``: growth of the node's peak resident memory from the
+first connection to the end.
 """
 
 from __future__ import annotations
