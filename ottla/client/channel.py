@@ -1,4 +1,4 @@
-"""Client connection to a broker: request frames with correlation ids, ApiVersions, and authentication."""
+"""Client connection to a node: how it is opened, with ApiVersions and authentication, and requests one at a time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray
 
 
 class Channel:
-    """Connection to a broker with at most one request in flight.
+    """Connection to a broker or controller with at most one request in flight.
 
     ``timeout_s``: maximum time of each wait for bytes of a response. A cancelled call or an invalid response
     closes the connection.
@@ -79,7 +79,7 @@ class Channel:
         """Return the newest version of an API, up to ``at_most``, that client and broker support, as `negotiate` found.
 
         Raises:
-            UnsupportedVersionError: there is no common version.
+            UnsupportedVersionError: there is no common version; before `negotiate` there is none of any API.
         """
         spec = request_spec(key)
         low, high = self.versions.get(key, (0, -1))

@@ -1,4 +1,4 @@
-"""Security settings of a client connection: TLS and SASL credentials.
+"""Security settings of a client connection: TLS and SASL credentials, with the cached token of OAUTHBEARER.
 
 The modules that parse them and authenticate are separate, so that a plaintext connection does not import them.
 """
