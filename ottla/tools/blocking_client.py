@@ -1,4 +1,4 @@
-"""Blocking client for tests: creates topics, produces and reads records, waits for records and for the lag of groups.
+"""Blocking client for tests: topics and their records, deletion of groups, waits for records and for a group's lag.
 
 Each call opens its own connections, so that threads may share a client and a broker may restart between calls.
 """

@@ -90,7 +90,10 @@ class FaultConnection:
 
 
 class FaultHandle:
-    """Injected fault, in force until it is removed or the node stops; as a context manager it is removed at the end."""
+    """Injected fault, in force until it is removed or the node stops; as a context manager it is removed at the end.
+
+    Its limits, such as `times` and `on_call`, apply together; each change restarts the random numbers of `probability`.
+    """
 
     def __init__(self, connection: FaultConnection, described: Mapping[str, Any]) -> None:
         self._connection = connection
