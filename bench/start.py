@@ -1,5 +1,7 @@
 """Time from ``ottla serve`` on an empty directory to the first ApiVersions response, and idle memory.
 
+Starts of `ottla.Broker` in this process are timed too.
+
 ``--secure``: time of ``ottla serve --secure`` until it has printed the paths of the client configurations, and until a
 producer of confluent-kafka with these settings has its first acknowledgement.
 
