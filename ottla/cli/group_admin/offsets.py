@@ -1,4 +1,4 @@
-"""Offsets of groups and partitions: committed, start and end offsets, and parsing of partition lists."""
+"""Offsets of groups and partitions: committed, start and end offsets; partition lists and text tables of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ottla group reset``: plan new committed offsets of a group, and commit them if ``--execute`` is set.
+"""``ottla group reset``: plan new offsets of a group, and set them with ``--execute``; deletion of internal topics.
 
 Source: ``OffsetsUtils.java``, ``ConsumerGroupCommand.java``, ``ShareGroupCommand.java``, ``StreamsGroupCommand.java``
 (apache/kafka 4.3.1).

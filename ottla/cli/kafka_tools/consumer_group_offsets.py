@@ -1,4 +1,4 @@
-"""Actions ``--reset-offsets`` and ``--delete-offsets`` of ``kafka-consumer-groups.sh``.
+"""Actions ``--reset-offsets`` and ``--delete-offsets`` of ``kafka-consumer-groups.sh`` and, changed, of similar tools.
 
 Source: ``ConsumerGroupCommand``, ``OffsetsUtils`` (apache/kafka 4.3.1).
 """

@@ -1,4 +1,4 @@
-"""Java exception classes of error codes, as Kafka's tools print them.
+"""Java exception classes and messages of error codes, as Kafka's tools print them.
 
 Source: ``Errors`` (apache/kafka 4.3.1).
 """

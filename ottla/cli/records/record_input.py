@@ -1,4 +1,4 @@
-"""Production of input lines as records of a topic, in batches that are sent when the input pauses."""
+"""Production of input lines as records of a topic, in batches that are sent when full or when the input pauses."""
 
 from __future__ import annotations
 
