@@ -40,7 +40,7 @@ _COORDINATOR_LOADS = (
 
 
 class ExpectationFailed(AssertionError):
-    """Raised if a topic has too few records, or a group too much lag, at the end of a timeout."""
+    """Raised if at the end of a timeout a topic has too few records, or a group too much lag or no committed offset."""
 
 
 class TopicRecord(NamedTuple):
@@ -76,7 +76,7 @@ def _as_bytes(value: bytes | str | None) -> bytes | None:
 
 
 def _split_records(records: Sequence[NewRecord]) -> Iterator[list[NewRecord]]:
-    """Yield records in groups that fit into a batch of `_BATCH_BYTES`; a larger record forms a group of its own."""
+    """Yield groups of records that fit into a batch of `_BATCH_BYTES`, at least one group; a larger record is alone."""
     group: list[NewRecord] = []
     size_bytes = 0
     for record in records:
