@@ -168,7 +168,7 @@ def attack(port: int, count: int, trusted: str) -> None:
 def measure(node: AuthenticatingNode, listener: str, count: int, seconds: float) -> None:
     """Measure and print memory, and latency of an authenticated client, with ``count`` other connections to a listener.
 
-    ``seconds``: duration of each phase.
+    ``seconds``: duration of each phase, half as long while the other connections open.
     """
     client = authenticated_client(node, listener)
     with client.sock:
