@@ -177,7 +177,7 @@ async def _brokers(client: ClusterClient) -> list[str]:
 
 
 def _cluster_names(list_names: NameLister, given: argparse.Namespace) -> list[str]:
-    """Return names that ``list_names`` requests from the cluster of the command line or of the current context.
+    """Return names that ``list_names`` requests from the cluster of the command line, a variable or a context.
 
     After `TIMEOUT_S` without result, SIGALRM ends the whole process, so that the shell gets no candidates.
 

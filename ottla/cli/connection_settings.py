@@ -85,8 +85,8 @@ def find_settings(options: argparse.Namespace) -> ConnectionSettings:
 def resolve_bootstrap(options: argparse.Namespace, settings: ConnectionSettings) -> str:
     """Return the bootstrap servers of a command: ``HOST:PORT``, separated by commas.
 
-    The first of these that is set: ``--bootstrap-server``; the client settings if an option selects them;
-    ``$OTTLA_BOOTSTRAP``; other client settings; `DEFAULT_BOOTSTRAP`.
+    The first of these that is set: ``--bootstrap-server``; the client settings if ``--command-config`` or ``--context``
+    selects them; ``$OTTLA_BOOTSTRAP``; other client settings; `DEFAULT_BOOTSTRAP`.
 
     Raises:
         CommandFailed: an address is not ``HOST:PORT``.
