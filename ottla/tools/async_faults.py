@@ -91,7 +91,7 @@ class AsyncFaults:
         return await self._add(lambda: self._faults().drop(api, **fields))
 
     async def throttle(self, api: str, ms: int, **fields: Any) -> AsyncFaultHandle:
-        """Inject a fault: responses have ``throttle_time_ms`` of ``ms``, and the connection is muted for as long."""
+        """Inject a fault: responses have ``throttle_time_ms`` of ``ms``, as `Faults.throttle`."""
         return await self._add(lambda: self._faults().throttle(api, ms, **fields))
 
     async def half_response(self, api: str, **fields: Any) -> AsyncFaultHandle:

@@ -284,7 +284,10 @@ class Faults:
     def throttle(
         self, api: str, ms: int, *, topic: str | None = None, client_id: str | None = None, **limits: Any
     ) -> FaultHandle:
-        """Inject a fault: responses have ``throttle_time_ms`` of ``ms``, and the connection is muted for as long."""
+        """Inject a fault: responses have ``throttle_time_ms`` of ``ms``, and the connection is muted for as long.
+
+        Responses of an API without that field are sent unchanged; the connection is muted nevertheless.
+        """
         return self.add("throttle", api=api, ms=ms, topic=topic, client_id=client_id, **limits)
 
     def half_response(
