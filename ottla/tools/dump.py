@@ -22,7 +22,7 @@ from ottla.jobs.job import run_to_end
 from ottla.log.checkpoints.checkpoint_files import CorruptFile, read_properties
 from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
-from ottla.tools.segment_file import SegmentFile
+from ottla.tools.segment_file_reader import SegmentFileReader
 from ottla.wire.codec.primitives import uuid_to_string
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
@@ -150,7 +150,7 @@ def batch_summary(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
     }
 
 
-def dump_segment(segment: SegmentFile, topic: str, *, deep: bool) -> Iterator[Row]:
+def dump_segment(segment: SegmentFileReader, topic: str, *, deep: bool) -> Iterator[Row]:
     """Yield a row for each batch of a segment or metadata snapshot, and with ``deep`` for each record after its batch.
 
     Args:
@@ -229,10 +229,10 @@ def dump_file(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
     stem, _, suffix = name.rpartition(".")
     if suffix == "checkpoint":
         run_to_end(read_snapshot(disk, path))
-        with SegmentFile(disk, path) as segment:
+        with SegmentFileReader(disk, path) as segment:
             yield from dump_segment(segment, "__cluster_metadata", deep=deep)
     elif suffix == "log" and stem.isdigit():
-        with SegmentFile(disk, path) as segment:
+        with SegmentFileReader(disk, path) as segment:
             yield from dump_segment(segment, topic, deep=deep)
     elif suffix == "index":
         index = OffsetIndex.unpack(int(stem), read_file(disk, path), path)

@@ -16,7 +16,7 @@ from ottla.env.disk import Disk, read_file
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
 from ottla.tools.dump import dump_file
-from ottla.tools.segment_file import SegmentFile
+from ottla.tools.segment_file_reader import SegmentFileReader
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch import batch_header as b
 from ottla.wire.record_batch import legacy_records
@@ -36,14 +36,14 @@ def find_problems(disk: Disk, path: str) -> Iterator[str]:
     digits = stem.rpartition("/")[2]
     try:
         if suffix == "log" and digits.isdigit():
-            with SegmentFile(disk, path) as segment:
+            with SegmentFileReader(disk, path) as segment:
                 yield from _segment(segment, int(digits))
         elif suffix in ("index", "timeindex", "txnindex"):
             if not disk.exists(f"{stem}.log"):
                 yield "its segment is missing"
                 return
             check = {"index": _offsets, "timeindex": _times, "txnindex": _aborted}[suffix]
-            with SegmentFile(disk, f"{stem}.log") as segment:
+            with SegmentFileReader(disk, f"{stem}.log") as segment:
                 yield from check(disk, path, int(digits), segment)
         else:
             for row in dump_file(disk, path):
@@ -53,7 +53,7 @@ def find_problems(disk: Disk, path: str) -> Iterator[str]:
         yield str(error)
 
 
-def _segment(segment: SegmentFile, base_offset: int) -> Iterator[str]:
+def _segment(segment: SegmentFileReader, base_offset: int) -> Iterator[str]:
     end, next_offset = 0, base_offset
     for position, header, raw in segment.batches():
         where = f"batch of offset {header.base_offset} at {position}"
@@ -75,14 +75,14 @@ def _segment(segment: SegmentFile, base_offset: int) -> Iterator[str]:
         yield f"{segment.size_bytes - end} bytes at {end} are no batch"
 
 
-def _headers(segment: SegmentFile) -> Iterator[tuple[int, b.BatchHeader]]:
+def _headers(segment: SegmentFileReader) -> Iterator[tuple[int, b.BatchHeader]]:
     """Yield (position, header) of each batch up to the first malformed one, which is reported for the segment."""
     with contextlib.suppress(WireError):
         for position, header, _ in segment.batches():
             yield position, header
 
 
-def _offsets(disk: Disk, path: str, base: int, segment: SegmentFile) -> Iterator[str]:
+def _offsets(disk: Disk, path: str, base: int, segment: SegmentFileReader) -> Iterator[str]:
     index = OffsetIndex.unpack(base, read_file(disk, path), path)
     indexed = set(index.positions)
     last_offsets = {position: header.last_offset for position, header in _headers(segment) if position in indexed}
@@ -94,7 +94,7 @@ def _offsets(disk: Disk, path: str, base: int, segment: SegmentFile) -> Iterator
             yield f"offset {base + relative} points to the batch that ends at {last_offset}"
 
 
-def _times(disk: Disk, path: str, base: int, segment: SegmentFile) -> Iterator[str]:
+def _times(disk: Disk, path: str, base: int, segment: SegmentFileReader) -> Iterator[str]:
     index = TimeIndex.unpack(base, read_file(disk, path), path)
     indexed = {base + relative for relative in index.offsets}
     largest = -1
@@ -112,7 +112,7 @@ def _times(disk: Disk, path: str, base: int, segment: SegmentFile) -> Iterator[s
         yield f"it ends at time {index.timestamps[-1]}, the segment at {largest}"
 
 
-def _aborted(disk: Disk, path: str, base: int, segment: SegmentFile) -> Iterator[str]:
+def _aborted(disk: Disk, path: str, base: int, segment: SegmentFileReader) -> Iterator[str]:
     entries = read_txn_index(disk, path)
     indexed = {entry.last_offset for entry in entries}
     producers = {

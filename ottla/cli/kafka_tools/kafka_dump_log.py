@@ -21,7 +21,7 @@ from ottla.log.segment.batch_scan import locate_batch
 from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
 from ottla.runtime.real_disk import RealDisk
 from ottla.tools.message_json import message_to_json
-from ottla.tools.segment_file import SegmentFile
+from ottla.tools.segment_file_reader import SegmentFileReader
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.messages import control_records as ctl
@@ -154,7 +154,7 @@ class LogDump:
         if most is not None and most < 0:
             raise ToolFailed(f"Invalid size: {most} in read from {path}")
         end, before = 0, -1
-        with SegmentFile(self._disk, path, most) as segment:
+        with SegmentFileReader(self._disk, path, most) as segment:
             for position, header, raw in segment.batches():
                 print(_batch_text(header, position, is_valid=legacy_records.any_crc_matches(raw, header)))
                 end = position + header.size_bytes
@@ -180,15 +180,15 @@ class LogDump:
 
     # ------------------------------------------------------------------ indexes
 
-    def _segment_beside(self, path: str) -> SegmentFile:
+    def _segment_beside(self, path: str) -> SegmentFileReader:
         """Open the segment of an index file."""
-        return SegmentFile(self._disk, f"{os.path.splitext(path)[0]}.log")
+        return SegmentFileReader(self._disk, f"{os.path.splitext(path)[0]}.log")
 
     def _index(self, path: str, base: int) -> None:
         with self._segment_beside(path) as segment:
             self._check_offsets(path, base, segment)
 
-    def _check_offsets(self, path: str, base: int, segment: SegmentFile) -> None:
+    def _check_offsets(self, path: str, base: int, segment: SegmentFileReader) -> None:
         """Compare the entries of an offset index with the batches of its segment, and print them if that is asked."""
         index = OffsetIndex.unpack(base, read_file(self._disk, path), path)
         if not index.offsets:
@@ -210,7 +210,7 @@ class LogDump:
         with self._segment_beside(path) as segment:
             self._check_times(path, base, segment)
 
-    def _check_times(self, path: str, base: int, segment: SegmentFile) -> None:
+    def _check_times(self, path: str, base: int, segment: SegmentFileReader) -> None:
         """Compare the entries of a time index with the batches of its segment, and print them if that is asked."""
         index = OffsetIndex.unpack(base, read_file(self._disk, f"{os.path.splitext(path)[0]}.index"), path)
         times = TimeIndex.unpack(base, read_file(self._disk, path), path)

@@ -10,7 +10,7 @@ from ottla.broker.transactions.coordinator import TOPIC
 from ottla.env.disk import write_file
 from ottla.env.memory_disk import MemoryDisk
 from ottla.tools.dump import Row, dump_segment
-from ottla.tools.segment_file import SegmentFile
+from ottla.tools.segment_file_reader import SegmentFileReader
 from ottla.wire.record_batch import records as r
 
 
@@ -19,7 +19,7 @@ def records(raw: bytes) -> list[Row]:
     disk = MemoryDisk(random.Random(1), lambda: 0).session()
     disk.makedirs("/d")
     write_file(disk, "/d/s.log", raw)
-    with SegmentFile(disk, "/d/s.log") as segment:
+    with SegmentFileReader(disk, "/d/s.log") as segment:
         return [row for row in dump_segment(segment, TOPIC, deep=True) if row["kind"] == "record"]
 
 

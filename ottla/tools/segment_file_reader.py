@@ -10,7 +10,7 @@ from ottla.log.segment.batch_scan import ByteRange, IncompleteBatch, iterate_bat
 from ottla.wire.record_batch.batch_header import BatchHeader
 
 
-class SegmentFile:
+class SegmentFileReader:
     """Open segment file, which is read in windows: a segment of 1 GiB needs 1 MiB of memory, or that of a batch.
 
     Use it as a context manager, which closes the file.
@@ -35,7 +35,7 @@ class SegmentFile:
         size_bytes = self.file.size()
         self.size_bytes = size_bytes if max_bytes is None else min(max_bytes, size_bytes)
 
-    def __enter__(self) -> SegmentFile:
+    def __enter__(self) -> SegmentFileReader:
         return self
 
     def __exit__(

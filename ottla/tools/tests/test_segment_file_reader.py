@@ -9,7 +9,7 @@ import pytest
 
 from ottla.env.disk import File
 from ottla.runtime.real_disk import RealDisk
-from ottla.tools.segment_file import SegmentFile
+from ottla.tools.segment_file_reader import SegmentFileReader
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
@@ -33,13 +33,13 @@ class RecordedReads:
         self._file.close()
 
 
-def opened(directory: Path, raw: bytes, max_bytes: int | None = None) -> SegmentFile:
+def opened(directory: Path, raw: bytes, max_bytes: int | None = None) -> SegmentFileReader:
     path = directory / NAME
     path.write_bytes(raw)
-    return SegmentFile(RealDisk(), str(path), max_bytes)
+    return SegmentFileReader(RealDisk(), str(path), max_bytes)
 
 
-def positions(segment: SegmentFile) -> Iterator[int]:
+def positions(segment: SegmentFileReader) -> Iterator[int]:
     return (position for position, _, _ in segment.batches())
 
 
