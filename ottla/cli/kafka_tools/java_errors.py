@@ -13,6 +13,7 @@ _CLASSES = {
     ErrorCode.CORRUPT_MESSAGE: "CorruptRecordException",
     ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
     ErrorCode.MESSAGE_TOO_LARGE: "RecordTooLargeException",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "OffsetMetadataTooLarge",
     ErrorCode.STALE_CONTROLLER_EPOCH: "ControllerMovedException",
     ErrorCode.RECORD_LIST_TOO_LARGE: "RecordBatchTooLargeException",
     ErrorCode.TOPIC_ALREADY_EXISTS: "TopicExistsException",
@@ -26,10 +27,12 @@ _CLASSES = {
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "DelegationTokenDisabledException",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "UnsupportedByAuthenticationException",
     ErrorCode.NON_EMPTY_GROUP: "GroupNotEmptyException",
+    ErrorCode.INVALID_RECORD: "org.apache.kafka.common.InvalidRecordException",
     ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE: "PrincipalDeserializationException",
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: "FetchSessionTopicIdException",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "InvalidRegularExpression",
 }
-"""Classes that are not named after their code."""
+"""Classes that are not named after their code; with a package, if it is not `_PACKAGE`."""
 
 
 _TEXTS = {
@@ -75,13 +78,13 @@ def default_text(code: ErrorCode) -> str:
 
 
 def java_class(code: ErrorCode) -> str:
-    """Return the name of the exception class of an error code, with its package."""
+    """Return the name of the exception class of an error code other than NONE, with its package."""
     name = _CLASSES.get(code)
     if name is None:
         short = code.name.removesuffix("_FAILED") if code.name.endswith("AUTHORIZATION_FAILED") else code.name
         words = short.removesuffix("_EXCEPTION").split("_")
         name = "".join(word.capitalize() for word in words) + "Exception"
-    return f"{_PACKAGE}.{name}"
+    return name if "." in name else f"{_PACKAGE}.{name}"
 
 
 def message_text(error: Exception) -> str:
