@@ -62,9 +62,11 @@ def wrap_state_errors(
 
 
 def report_failure(error: CoordinatorStateError, topic: str, partition: int, event: str) -> None:
-    """Log that the state machine of a shard raised an exception on the event with the type name ``event``.
+    """Log that the state machine of a shard raised an exception on an event; the caller has the shard fail.
 
-    Tests and the simulator replace this function by one that raises, so that such a failure ends them.
+    ``event``: name of its type, ``Load`` for the replay of the log, ``NoneType`` for a continuation.
+
+    Tests and the simulator replace this function, mostly by one that raises, so that such a failure ends them.
     """
     text = "Coordinator of %s-%d failed: %s raised an exception; it returns NOT_COORDINATOR until it is loaded again"
     logger.critical(text, topic, partition, event, exc_info=error.__cause__)

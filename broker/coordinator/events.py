@@ -39,7 +39,7 @@ class WriteResult(NamedTuple):
 
 
 class RequestDisconnected(NamedTuple):
-    """Event: the client of a pending request has disconnected. ``key``: group id or transactional id of the request."""
+    """Event: the client of a pending request to the group coordinator has disconnected. ``key``: its group id."""
 
     key: str
     pending_request: Any

@@ -3,10 +3,8 @@
 For each event the state machine returns effects: records are appended and replayed, timers are set, and the replies are
 sent once all records up to them are committed. A rejected batch has changed no replayed state, so that no rollback is
 needed (earlier batches remain): the replies become errors, and the state machine is notified if it requested it.
-
-Clients may write to internal topics, so the state that is replayed from them is not trusted. An exception of the state
-machine fails its shard only: `CoordinatorStateError`. The shard is reloaded from its log after a back-off; one that
-failed while it was loading is not, before this node is elected again.
+Clients may write to internal topics, so an exception of a state machine fails its shard only (`CoordinatorStateError`).
+The shard is reloaded after a back-off; one that failed while loading is not, before this node is elected again.
 
 Source: ``CoordinatorRuntime.java`` (apache/kafka 4.3.1).
 """
@@ -59,7 +57,7 @@ class Shard(Generic[R]):
         out_of_step: Callable[[], None],
         failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Both callbacks reload the shard: ``out_of_step`` for records of others, ``failed`` for an exception."""
+        """Both callbacks reload the shard: ``out_of_step`` for records of others, ``failed`` later for an exception."""
         self._dependencies = dependencies
         self._serde = serde
         self._on_log_advanced = out_of_step
@@ -208,7 +206,7 @@ class Shard(Generic[R]):
         return error
 
     def _complete(self, fx: Effects[R], error: ErrorCode) -> None:
-        """Send replies and `WriteResult` of effects: at once with an ``error``, else once all records are committed."""
+        """Send replies and `WriteResult`: an ``error`` at once, else once all records of the shard are committed."""
         if error is not ErrorCode.NONE:
             self._send_replies(fx.replies, to_client_error(error))
             self._deliver_write_result(fx.on_commit_outcome, to_client_error(error))
@@ -278,7 +276,7 @@ class Shard(Generic[R]):
         return self.replica.log.high_watermark >= self.last_written_offset
 
     def on_high_watermark_updated(self) -> None:
-        """Send the deferred replies whose records are all below the high watermark, in order."""
+        """Send the deferred replies of committed records in order, each with its `WriteResult` to the state machine."""
         held = self._deferred
         if not held or self._releasing:
             return  # sending a reply may process another event; the outer call continues
@@ -296,7 +294,7 @@ class Shard(Generic[R]):
     def read_barrier(self) -> PendingBrokerRequest | None:
         """Return a request that completes with True once the current state is committed; None if it is already.
 
-        It completes with a `ProtocolError` if the shard is unloaded or the write times out.
+        It completes with a `ProtocolError` if the shard is not active, is unloaded, or the write times out.
         """
         pending = PendingBrokerRequest()
         if self.state is not CoordinatorState.ACTIVE:
@@ -373,7 +371,10 @@ class Shard(Generic[R]):
             return []
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Fail all pending and queued requests with ``error``, cancel the timers, and process no further event."""
+        """Close the shard: fail pending and queued requests with ``error``, cancel the timers, drop other events.
+
+        The state machine still gets outstanding `WriteResult` events and `ShardUnloaded`. A failed shard gets nothing.
+        """
         if self.state in (CoordinatorState.CLOSED, CoordinatorState.FAILED):
             self.state = CoordinatorState.CLOSED
             return

@@ -24,8 +24,8 @@ MIN_TRACKED_REQUESTS = 256
 class CoordinatorState(Enum):
     """State of a shard, named as in Kafka's ``CoordinatorState``.
 
-    A shard is LOADING while its log is replayed, then ACTIVE. It is FAILED after an exception, a malformed record
-    or a disk error while loading, until a new shard takes its place, and CLOSED once it is unloaded.
+    A shard is LOADING while its log is replayed, then ACTIVE. It is FAILED after an exception of the state machine,
+    or a malformed record or disk error while loading, until a new shard takes its place; CLOSED once it is unloaded.
     """
 
     LOADING = "Loading"
@@ -75,7 +75,10 @@ class DeferredReplies(NamedTuple):
 
 
 class UnansweredRequests:
-    """Weak references to pending requests, to fail those that a state machine lost when it raised an exception."""
+    """Weak references to the requests of a shard; all that are still pending fail when the shard fails.
+
+    A state machine that raised an exception may have lost some, so that nothing else in the shard refers to them.
+    """
 
     def __init__(self) -> None:
         self._references: list[ref[PendingBrokerRequest]] = []
