@@ -25,7 +25,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 def prepare_abort_or_commit(txn: TransactionMetadata, now_ms: int, *, commits: bool) -> TransactionMetadata:
     """Return the transaction in state PrepareCommit or PrepareAbort, with the same producer epoch.
 
-    It is the transition for producers that have no epoch for each transaction (transaction.version 0 and 1).
+    It is the transition for producers that have no epoch for each transaction: ``client_transaction_version`` is 0.
     """
     return txn.transition_to(
         S.PREPARE_COMMIT if commits else S.PREPARE_ABORT,
@@ -40,8 +40,8 @@ def prepare_abort_or_commit_with_epoch_bump(
 ) -> TransactionMetadata:
     """Return the transaction in state PrepareCommit or PrepareAbort, with the next producer epoch.
 
-    If the epochs are exhausted, it has a new id as ``next_producer_id``; an abort in the largest epoch keeps that
-    epoch. For an idle transactional id it is an empty transaction. ``fresh``: returns a new producer id.
+    From epoch 32766 on it has a new id as ``next_producer_id``; an abort in the largest epoch, 32767, keeps that
+    epoch. An idle transactional id can only be aborted, as an empty transaction. ``fresh``: returns a new producer id.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR for a commit with the largest epoch, as in Kafka; or as `NewProducerId`.
@@ -66,6 +66,7 @@ def prepare_fence_producer_epoch(
 ) -> TransactionMetadata:
     """Return the transaction in state PrepareAbort, aborted by the coordinator with an epoch that fences the producer.
 
+    The epoch is the next one, but at most the largest, 32767.
     ``bumps``: each transaction has an epoch of its own (transaction.version 2); ``fresh``: returns a new producer id.
 
     Raises:

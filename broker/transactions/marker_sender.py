@@ -140,8 +140,8 @@ class TxnMarkerSender:
     def _route(self, batch: MarkerBatch, nursery: trio.Nursery) -> None:
         """Append each partition of a batch to the queue of its leader; start a task that sends from a new queue.
 
-        Partitions without a reachable leader are retried later; deleted ones count as written. Drop the batch if this
-        broker no longer coordinates its transaction.
+        Partitions without a leader of known address are retried later; deleted ones count as written. Drop the batch
+        if this broker no longer coordinates its transaction.
         """
         if self._epoch_of(batch.markers) is None:
             return

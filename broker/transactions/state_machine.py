@@ -252,9 +252,9 @@ class TransactionStateMachine:
     def _apply_results(
         self, transitions: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> TransactionEffects:
-        """Complete the transitions of a committed write, or drop them after an error unless their record is appended.
+        """Complete the transitions of a committed write; after an error, drop those whose record is not appended.
 
-        An appended record may still be committed: its transition waits for the next result.
+        An appended record may still be committed: it waits for the next result. Completions are retried (`RETRY_MS`).
         """
         fx = TransactionEffects()
         again = []

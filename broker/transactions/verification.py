@@ -227,7 +227,10 @@ def _errors_by_transaction(
     answer: add_partitions_to_txn.AddPartitionsToTxnResponse,
     transactions: Iterable[add_partitions_to_txn.AddPartitionsToTxnTransaction],
 ) -> Iterator[ErrorsByPartition]:
-    """Yield for each of ``transactions``, in order, the error codes in a response; omitted partitions succeeded."""
+    """Yield for each of ``transactions``, in order, the error codes in a response; omitted partitions succeeded.
+
+    An error of the whole response is that of all partitions, CLUSTER_AUTHORIZATION_FAILED as INVALID_TXN_STATE.
+    """
     if answer.error_code:
         code = ErrorCode(answer.error_code)
         hidden = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # not meaningful to a producer
@@ -269,8 +272,8 @@ class _CoordinatorQueue:
     async def verify(self, transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
         """Enqueue a transaction, wait for its result, and return the error codes of its rejected partitions.
 
-        All have NETWORK_EXCEPTION if the coordinator cannot be reached; or it, or INVALID_PRODUCER_EPOCH, if another
-        request with the transactional id replaces this one (`_enqueue`).
+        All have NETWORK_EXCEPTION if there is no valid response; or it, or INVALID_PRODUCER_EPOCH, if another request
+        with the transactional id replaces this one (`_enqueue`). None has an error if the broker is too old (`_call`).
         """
         mine = _QueuedTransaction(transaction, PendingBrokerRequest())
         self._enqueue(mine)
