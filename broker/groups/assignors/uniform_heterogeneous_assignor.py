@@ -203,7 +203,7 @@ def _balance(work: _HeterogeneousAssignment, balancer: _SubscriberBalancer) -> G
 def _balance_topic(
     work: _HeterogeneousAssignment, balancer: _SubscriberBalancer, topic: bytes
 ) -> Generator[None, None, int]:
-    """Move partitions of one topic from the most to the least loaded subscribers; return the number of moves."""
+    """Move partitions of a topic from the most to the least loaded subscribers, as a job; return how many moved."""
     yield
     if balancer.start_topic(work.subscribers[topic]) <= 1:
         return 0

@@ -1,7 +1,8 @@
 """Soft state of a classic group: its state, its members, and their pending JoinGroup and SyncGroup requests.
 
 Hard state is in the group metadata records, from which members and generation are restored after a failover; pending
-requests and unused member ids are lost. Also `subscribed_topics`.
+requests and unused member ids are lost. Also `GroupRequest`, the event of a request to a group of any type, and
+`subscribed_topics`.
 
 Source: ``ClassicGroup.java``, ``ClassicGroupMember.java``, ``ClassicGroupState.java`` (apache/kafka 4.3.1).
 """

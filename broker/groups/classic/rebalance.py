@@ -1,6 +1,6 @@
 """Rebalance of a classic group.
 
-Functions with ``fx`` add records, replies and timers to these effects, and may change the group at once. Timers:
+Functions with ``fx`` extend these effects, and change the group at once or, if it is large, in a continuation. Timers:
 ``("join", group)`` ends the join phase, ``("sync", group)`` the wait for SyncGroup, ``("session", group, member)``
 expires a member. Also settings and effects of groups of all types: `GroupSettings`, `GroupEffects`, `ExpiredMember`.
 
@@ -237,7 +237,7 @@ def _propagate_assignment(
 
 
 def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
-    """Start a rebalance: fail pending SyncGroups (REBALANCE_IN_PROGRESS), then start the join phase and its timer."""
+    """Start a rebalance: fail pending SyncGroups (REBALANCE_IN_PROGRESS), start the join phase; it may end at once."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         propagate_assignment(group, {}, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, fx)
     fx.timers.append(CancelTimer(("sync", group.id)))

@@ -97,7 +97,7 @@ class RegexUpdate(Enum):
 
 
 class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
-    """State of a consumer group. `update` and `remove` are only called to replay records."""
+    """State of a consumer group. Its members change only by replay, and in the conversion of a classic group."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -151,7 +151,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
                     adjust_count(self.classic_protocol_counts, protocol.name, by)
 
     def _remove_owned(self, member: ConsumerGroupMember) -> Iterator[None]:
-        """Remove the owner epochs of a member's partitions, except those that another member has acquired since."""
+        """Remove the owner epochs of a member's partitions, as a job, except of those that another acquired since."""
         work = 0
         for topic, partitions in chain(member.assigned.items(), member.revoking.items()):
             owners = self.owner_epochs.get(topic)

@@ -1,6 +1,6 @@
 """Conversion of a consumer group to a classic group when no member with the consumer protocol is left.
 
-The last one has left or, if it is static, has rejoined with the classic protocol.
+The last one was removed or, if it is static, has rejoined with the classic protocol.
 
 The classic group is restored from its record in state Stable, as after a restart; then a rebalance may start.
 

@@ -83,7 +83,8 @@ class MemberUpdate(NamedTuple):
         All results are added to ``fx``; in a large group as its continuation.
 
         Raises:
-            ProtocolError: FENCED_MEMBER_EPOCH; in the continuation UNKNOWN_SERVER_ERROR, from `compute_targets`.
+            ProtocolError: FENCED_MEMBER_EPOCH; UNKNOWN_SERVER_ERROR, from `compute_targets`: raised by the continuation
+                if there is one.
         """
         group, names = self.group, []
         check_member_state(self.updated, self.owned)  # before the first record is written

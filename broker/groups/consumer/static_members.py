@@ -40,8 +40,8 @@ def get_or_replace_static_member(
 ) -> ConsumerGroupMember:
     """Return the static member of a ConsumerGroupHeartbeat; for an unknown instance id that joins, a new member.
 
-    A new member is not added to the group here. A member that joins replaces the one that has left temporarily or is
-    classic: see `replace_member`.
+    A new member is not added to the group here; if a member has its member id already, that one is returned. A member
+    that joins replaces the one that has left temporarily or is classic: see `replace_member`.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID.

@@ -73,7 +73,7 @@ def delete_offsets(groups: ShareGroups, pending: Any, _: int, *, group_id: str, 
     """Return effects that mark topics as deleting, before the persister deletes their share state.
 
     The reply to ``pending`` is a `ShareOffsetsToDelete`, with which the caller calls the persister. A topic whose state
-    is only being initialized is an unknown topic.
+    is only being initialized is an unknown topic; one that is marked already is returned with all its partitions.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.

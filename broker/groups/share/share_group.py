@@ -32,7 +32,7 @@ NamedPartitionsById = Mapping[bytes, NamedTopicPartitions]
 
 
 class ShareGroup(ModernGroup[ShareGroupMember]):
-    """State of a share group. `update` and `remove` are only called to replay records."""
+    """State of a share group. Its members change only by replay (`update_job`, `remove`)."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)

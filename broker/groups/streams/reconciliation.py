@@ -35,7 +35,7 @@ class StreamsMemberTarget(NamedTuple):
 
 
 def check_member_state(member: StreamsGroupMember, owned: TasksTuple | None) -> None:
-    """Check that the member's state is known, or that the member reports to own no tasks.
+    """Check that the member's state is known, or that the member reports to own no tasks (not None).
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.

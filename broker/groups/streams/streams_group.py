@@ -113,7 +113,7 @@ class StreamsGroupMember:
 
 
 class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
-    """State of a streams group. `update` and `remove` are only called to replay records."""
+    """State of a streams group. Its members change only by replay (`update_job`, `remove`)."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -159,7 +159,10 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
             self.shutdown_requested_by = None
 
     def _remove_owned(self, member: StreamsGroupMember) -> Iterator[None]:
-        """Remove a member's process as owner of its tasks, except of those that another process has acquired since."""
+        """Remove a member's process as owner of its tasks, assigned or being revoked, as a job.
+
+        Active tasks that another process has acquired since are left to it.
+        """
         for held in (member.assigned, member.revoking):
             for number, (name, since) in enumerate(held.active.items()):
                 owners = self.active_process_ids.get(name, {})
