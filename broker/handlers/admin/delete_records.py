@@ -35,7 +35,7 @@ HIGH_WATERMARK = -1
 
 
 class PendingDeletion(NamedTuple):
-    """Partition whose log start offset on the leader is at the target now: incomplete response row, target offset."""
+    """Partition whose log start offset on the leader has reached the target: incomplete response row, target offset."""
 
     result: DeleteRecordsPartitionResult
     replica: HostedPartition

@@ -25,6 +25,7 @@ _WRONG_TYPE = "The request was sent to an endpoint of type BROKER, but we wanted
 def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
     """Describe the cluster by the metadata image; the controller id is that of a random unfenced broker, or -1.
 
+    Brokers without an endpoint on the client's listener are left out.
     The endpoint type CONTROLLER is MISMATCHED_ENDPOINT_TYPE, an unknown one UNSUPPORTED_ENDPOINT_TYPE.
     """
     services = context.services

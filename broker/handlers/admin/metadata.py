@@ -128,6 +128,7 @@ def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[Me
 def handle(context: RequestContext, request: MetadataRequest) -> ResponseJob:
     """Return the requested topics and the live brokers of the metadata image; start the creation of missing topics.
 
+    Brokers without an endpoint on the client's listener are left out.
     A requested topic that is not authorized or missing has an error in its row; if all are requested, topics that are
     not authorized are left out. Before v12 a topic id or a null name makes the whole request INVALID_REQUEST.
     """

@@ -2,9 +2,9 @@
 
 Behaviour: an API that is not forwardable or an invalid client address is INVALID_REQUEST; an invalid principal is
 PRINCIPAL_DESERIALIZATION_FAILURE; an unsupported version of the inner request is UNSUPPORTED_VERSION, for which the
-broker closes the client's connection. The inner response is embedded with its own header. If it has NOT_CONTROLLER, the
-envelope returns that error instead, and the broker retries at another controller; for DescribeQuorum the error is
-NOT_LEADER_OR_FOLLOWER.
+broker closes the client's connection. The inner response is embedded with its own header. If it has NOT_CONTROLLER (for
+DescribeQuorum: NOT_LEADER_OR_FOLLOWER), the envelope has only NOT_CONTROLLER, and the broker retries at another
+controller.
 
 Source: ``EnvelopeUtils.scala``, ``RequestChannel.buildResponseSend`` (apache/kafka 4.3.1).
 From KIP-590.

@@ -70,7 +70,8 @@ def _find(context: RequestContext, key: str, kind: int) -> Coordinator:
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
     """Return the coordinator of each key; an error concerns only its key.
 
-    The creation of a missing internal topic is started, and the error is COORDINATOR_NOT_AVAILABLE then.
+    The creation of a missing internal topic is started, and the error is COORDINATOR_NOT_AVAILABLE then, as without a
+    live coordinator that has an endpoint on the client's listener.
     """
     if context.version >= 4:
         return _find_all(context, request)

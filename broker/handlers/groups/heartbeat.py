@@ -1,7 +1,7 @@
-"""Heartbeat (12), v0-4: extend the session of a classic group's member, and report a rebalance to it.
+"""Heartbeat (12), v0-4: extend the session of a member with the classic protocol, and report a rebalance to it.
 
 Behaviour: REBALANCE_IN_PROGRESS while members have to rejoin; no error while the coordinator still loads the group.
-`broker.groups.classic` has the state machine.
+`broker.groups.classic` and, for consumer groups, `broker.groups.consumer.classic_protocol` have the state machines.
 
 Source: ``GroupMetadataManager.java``, ``GroupCoordinatorService.heartbeat`` (apache/kafka 4.3.1).
 """

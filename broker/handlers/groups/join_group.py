@@ -1,7 +1,8 @@
-"""JoinGroup (11), v0-9: join a classic group and wait for its next generation.
+"""JoinGroup (11), v0-9: join a classic group and wait for its next generation, or join a consumer group.
 
 Behaviour: from v4 a dynamic member without a member id is assigned one first (MEMBER_ID_REQUIRED); the response is sent
-when the join phase completes. `broker.groups.classic` has the state machine.
+when the join phase completes; in a consumer group it waits for no other member. `broker.groups.classic` and, for
+consumer groups, `broker.groups.consumer.classic_protocol` have the state machines.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
 A member id first: KIP-394; static members: KIP-345; protocol type: KIP-559; reasons: KIP-800.

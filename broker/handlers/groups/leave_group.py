@@ -1,6 +1,7 @@
-"""LeaveGroup (13), v0-5: remove a member from a classic group, from v3 several members.
+"""LeaveGroup (13), v0-5: remove a member from a classic or consumer group, from v3 several members.
 
-Behaviour: static members may be identified by instance id alone. `broker.groups.classic` has the state machine.
+Behaviour: static members may be identified by instance id alone. `broker.groups.classic` and
+`broker.groups.consumer.classic_protocol` have the state machines.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
 Several members: KIP-345; reasons: KIP-800.

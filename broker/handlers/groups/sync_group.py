@@ -1,7 +1,7 @@
 """SyncGroup (14), v0-5: the leader of a classic group sends the assignment, the other members wait for theirs.
 
-Behaviour: the response is sent when the assignment is committed to the log. `broker.groups.classic` has the state
-machine.
+Behaviour: the response is sent when the assignment is committed to the log. A member of a consumer group gets the
+coordinator's assignment. `broker.groups.classic` and `broker.groups.consumer.classic_protocol` have the state machines.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
 Static members: KIP-345; protocol type and name: KIP-559.

@@ -39,7 +39,7 @@ _RETRIABLE_ERRORS = frozenset(
 
 
 class TransactionVerification(NamedTuple):
-    """Result of the verification of a request: errors of rejected partitions, append contexts of the others."""
+    """Result of the verification of a request: errors of rejected partitions, and the verifier's append contexts."""
 
     refused: Mapping[TopicPartition, ProtocolError]
     txns: Mapping[TopicPartition, TxnAppendContext]
@@ -103,7 +103,7 @@ def _to_produce_error(code: ErrorCode, operation: TransactionSupportedOperation)
 
 
 def verify_transaction(context: RequestContext, request: ProduceRequest) -> Job[TransactionVerification]:
-    """Let the transaction coordinator verify or add the partitions of transactional batches; return the result.
+    """Have the transaction coordinator verify or add the partitions of transactional batches, as a job.
 
     Raises:
         ProtocolError: The whole request is rejected, no batch is appended: TRANSACTIONAL_ID_AUTHORIZATION_FAILED or

@@ -1,1 +1,1 @@
-"""API handlers for share groups: heartbeats, share fetches, acknowledgements, offsets and persisted state (KIP-932)."""
+"""API handlers for share groups (KIP-932): heartbeats, descriptions, fetches, acknowledgements, offsets and state."""

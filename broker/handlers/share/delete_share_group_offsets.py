@@ -1,8 +1,8 @@
 """DeleteShareGroupOffsets (92), v0: delete the offsets and the share state of topics of an empty share group.
 
-Behaviour: the persister's state is deleted first; an unknown topic is UNKNOWN_TOPIC_OR_PARTITION. A group with members
-is NON_EMPTY_GROUP, an unknown one GROUP_ID_NOT_FOUND, each for the whole request. Deviation: a topic that occurs twice
-in the request is returned once.
+Behaviour: the persister's state is deleted first; an unknown topic, or one without state, is
+UNKNOWN_TOPIC_OR_PARTITION. A group with members is NON_EMPTY_GROUP, an unknown one GROUP_ID_NOT_FOUND, each for the
+whole request. Deviation: a topic that occurs twice in the request is returned once.
 
 Source: ``KafkaApis.handleDeleteShareGroupOffsetsRequest``, ``GroupCoordinatorService.deleteShareGroupOffsets``
 (apache/kafka 4.3.1), KIP-932.
@@ -35,7 +35,7 @@ NO_OFFSETS = "There is no offset information to delete."
 def handle(context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> ResponseJob:
     """Delete the share state of the topics in the persister, then their offsets in the group coordinator.
 
-    A topic whose state cannot be deleted has an error and keeps its offsets.
+    A topic whose state cannot be deleted has an error and stays marked for deletion; a repeated request tries again.
     """
     if not is_served(context):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)

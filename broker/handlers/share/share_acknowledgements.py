@@ -75,7 +75,7 @@ def submit_acknowledgements(
 ) -> Job[list[tuple[TopicIdPartition, PendingBrokerRequest]]]:
     """Submit the acknowledgements of each partition to its share partition, as a job.
 
-    A partition without batches is left out, unless another one has valid batches for a partition that exists.
+    A valid partition without batches is left out, unless another one has valid batches for a partition that exists.
 
     Returns:
         Partitions with pending results, in the order of ``batches``; a rejected partition has an error as its result.

@@ -31,7 +31,10 @@ E = ErrorCode
 
 
 def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> HandlerResult:
-    """Add or verify the partitions of each transaction in its coordinator; return an error code for each partition."""
+    """Add or verify the partitions of each transaction in its coordinator; return an error code for each partition.
+
+    From v4 a sender that is no broker (CLUSTER_ACTION) gets only CLUSTER_AUTHORIZATION_FAILED.
+    """
     if context.version < FIRST_BATCHED_VERSION:
         return _add_for_producer(context, request)
     if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
