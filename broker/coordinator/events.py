@@ -8,7 +8,10 @@ from ottla.wire.errors import ErrorCode
 
 
 class ShardLoaded(NamedTuple):
-    """Event: the log of the shard has been replayed; client requests follow."""
+    """Event: the log of the shard has been replayed; client requests follow.
+
+    Of the effects returned for it, only timers and ``immediate_replies`` are used; records are not allowed.
+    """
 
 
 class ShardUnloaded(NamedTuple):
