@@ -25,7 +25,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 def prepare_abort_or_commit(txn: TransactionMetadata, now_ms: int, *, commits: bool) -> TransactionMetadata:
     """Return the transaction in state PrepareCommit or PrepareAbort, with the same producer epoch.
 
-    It is the transition for producers that have no epoch for each transaction: ``client_transaction_version`` is 0.
+    It is that of producers without an epoch for each transaction, and sets ``client_transaction_version`` to 0.
     """
     return txn.transition_to(
         S.PREPARE_COMMIT if commits else S.PREPARE_ABORT,
