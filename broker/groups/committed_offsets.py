@@ -214,7 +214,7 @@ def validate_offset_commit(
 
     Raises:
         ProtocolError: ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
-            REBALANCE_IN_PROGRESS: the error code of the response.
+            REBALANCE_IN_PROGRESS while the leader's assignment is awaited: the error code of the response.
     """
     if group is None:
         if generation >= 0:

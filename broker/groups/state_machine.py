@@ -100,7 +100,7 @@ class StreamsGroupCommand(NamedTuple):
 
 
 class TopicMetadataChanged(NamedTuple):
-    """Event: new metadata image; the offsets and share state of the deleted topics (name -> id) are deleted.
+    """Event: new metadata image; offsets and state partition metadata of deleted topics (name -> id) are deleted.
 
     ``changed_topics``: names of created, changed and deleted topics.
     """

@@ -65,7 +65,8 @@ def fence_members(
 ) -> None:
     """Add to ``fx`` the removal of members and a new group epoch; for many members or topics as its continuation.
 
-    If only classic members remain, the group is converted to a classic group instead (`is_downgrade_due`).
+    If only classic members remain, the group is converted to a classic group without them instead
+    (`is_downgrade_due`), unless their metadata is malformed or has no common protocol.
     """
     cold = groups.topics.unhashed(group.subscribed_topic_names)
     if group.classic_member_count and is_downgrade_due(groups, group, members):

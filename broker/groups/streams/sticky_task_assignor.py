@@ -170,7 +170,7 @@ class _StickyAssignment:
         """Assign the active tasks, as a job.
 
         A task is assigned to its previous active member, else to a previous standby member (each only below the quota),
-        else to the least loaded member.
+        else to the least loaded member of the least loaded process.
         """
         left: list[_Task] = []
         for tasks in self._by_partition(stateful=False):
@@ -232,7 +232,8 @@ class _StickyAssignment:
         """Assign the standby tasks, never two of a task in one process, as a job.
 
         A task is assigned to its previous active member, else to a previous standby member (each only below the quota),
-        else to the least loaded member. There are fewer replicas if no process is left without the task.
+        else to the least loaded member of the least loaded process without the task; if there is none, there are fewer
+        replicas.
         """
         rounds = list(self._by_partition(stateful=True))
         later: dict[str, list[tuple[_Task, int]]] = {name: [] for name in reversed(self._spec.subtopologies)}
