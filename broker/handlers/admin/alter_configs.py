@@ -3,9 +3,9 @@
 Also the preliminary validation of IncrementalAlterConfigs (44), v0-1.
 
 Behaviour: BROKER resources are validated against this broker's own configuration and refused if they name another
-broker: a client has to send them to that broker. The valid ones, and all other resources, are forwarded to the
-controller, which validates topics, groups and client metrics. Deviation: results of resources refused here follow those
-of the controller in the response.
+broker: a client has to send them to that broker. Of other types only resources that occur twice, or have a duplicate or
+null setting, are refused here. The rest is forwarded to the controller, which validates topics, groups and client
+metrics. Deviation: results of resources refused here follow those of the controller in the response.
 
 Source: ``ConfigAdminManager.scala``, ``KafkaApis.handleIncrementalAlterConfigsRequest`` (apache/kafka 4.3.1); KIP-339,
 KIP-226.

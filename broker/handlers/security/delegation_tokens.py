@@ -55,7 +55,7 @@ def may_use_tokens(context: RequestContext) -> bool:
 
 
 def error_response(context: RequestContext, request: Any) -> Message | None:
-    """Return the error response of a request that is not allowed, on a broker or a controller; otherwise None."""
+    """Return the error response of a request that is not allowed or invalid, on a broker or a controller; else None."""
     if not isinstance(request, CreateDelegationTokenRequest):
         if may_use_tokens(context):
             return None

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (27), v1-2: write markers of completed transactions to partitions that this broker leads.
+"""WriteTxnMarkers (27), v1-2: write the markers that end transactions to partitions that this broker leads.
 
 Behaviour: each partition has its own result, returned once its marker is committed: UNKNOWN_TOPIC_OR_PARTITION if this
 broker does not host it, NOT_LEADER_OR_FOLLOWER if it does not lead it or its group coordinator is not loaded,
