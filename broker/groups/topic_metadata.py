@@ -90,10 +90,6 @@ class GroupTopicMetadata:
             self._hashes.pop(name, None)
             self._name_hashes.pop(name, None)
 
-    def remove(self, name: str) -> None:
-        """Drop the cached hash of a topic that has no more subscribers."""
-        self._hashes.pop(name, None)
-
     def existing(self, names: Collection[str]) -> list[str]:
         """Return the topics of ``names`` that exist, in any order.
 

@@ -110,7 +110,6 @@ class _ShareBalancer(Generic[P]):
         self._sharing = sharing.members_per_partition
         self._desired = dict(zip(members, sharing.partitions_per_member, strict=True))
         self._targets = targets
-        self._members = members
         self.by_partition: JavaHashMap[P, JavaHashMap[int, None]] = JavaHashMap(hash_of, table_size_for(len(targets)))
         self.by_member: JavaHashMap[int, JavaHashMap[P, None]] = JavaHashMap(
             _integer_hash, table_size_for(len(members))
