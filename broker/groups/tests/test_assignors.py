@@ -14,6 +14,7 @@ from ottla.broker.groups.assignors.group_spec import (
     PartitionAssignorException,
 )
 from ottla.broker.groups.assignors.registry import assignor_by_name
+from ottla.broker.groups.assignors.simple_assignor import target_partition_hash
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.tests.run_steps import run_steps
 
@@ -88,6 +89,34 @@ def test_range_assignor_orders_members_by_instance_id_then_member_id() -> None:
     members = {"a": claim, "b": claim._replace(instance_id="z"), "c": claim._replace(instance_id="y")}
     out = run_steps(assignor_by_name("range")(GroupSpec(members, True, {topic(1): 5})))
     assert {m: t[topic(1)] for m, t in out.items()} == {"c": (0, 1), "b": (2, 3), "a": (4,)}
+
+
+def test_uniform_assignor_heterogeneous_topic_of_two_subscribers_is_balanced() -> None:
+    """The second member is new; the other topic makes the subscriptions different."""
+    everything = {topic(1): tuple(range(7))}
+    spec = GroupSpec(
+        {
+            "a": MemberSubscriptionAndAssignment((topic(1),), 1, everything),
+            "b": MemberSubscriptionAndAssignment((topic(1), topic(2)), 2, {}),
+        },
+        False,
+        {topic(1): 7, topic(2): 1},
+    )
+    assert {m: count(target) for m, target in run_steps(assignor_by_name("uniform")(spec)).items()} == {"a": 4, "b": 4}
+
+
+@pytest.mark.parametrize(
+    ("uuid", "partition", "expected"),
+    [
+        (bytes(16), 3, 3),
+        (bytes(15) + b"\x07", 0, 217),
+        (bytes(15) + b"\x07", 3, 220),
+        (b"\xff" * 4 + bytes(12), 3, 2**32 - 28),
+    ],
+)
+def test_target_partition_hash_equals_jvm(uuid: bytes, partition: int, expected: int) -> None:
+    """Expected values are those of ``TopicIdPartition.hashCode`` of a JVM."""
+    assert target_partition_hash((uuid, partition)) == expected
 
 
 def test_java_hash_and_iteration_order_equal_jvm() -> None:

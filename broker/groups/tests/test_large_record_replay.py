@@ -10,12 +10,20 @@ import pytest
 from ottla.broker.coordinator import record_batches
 from ottla.broker.coordinator.events import ShardLoaded
 from ottla.broker.groups import records as group_records
+from ottla.broker.groups.assignors.group_spec import PARTITIONS_PER_STEP
 from ottla.broker.groups.classic.rebalance import GroupSettings
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.record_arrays import ROWS_PER_STEP
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.replay import REPLAYS
 from ottla.broker.groups.state_machine import GroupStateMachine
+from ottla.broker.groups.streams.streams_group import (
+    SUBTOPOLOGIES_PER_STEP,
+    StreamsGroup,
+    StreamsGroupMember,
+    TasksTupleWithEpochs,
+)
 from ottla.wire.messages import consumer_group_records as c
 from ottla.wire.messages import offset_records
 from ottla.wire.messages import share_group_records as s
@@ -170,3 +178,28 @@ def test_large_classic_group_is_restored_in_slices() -> None:
 
 def test_every_record_type_of_modern_groups_has_a_replay() -> None:
     assert set(REPLAYS) == {key for key, _ in group_records.modern_record_types().values()}
+
+
+def steps_of_replays(group: Any, *members: Any) -> list[int]:
+    """Return the number of steps in which each state of a member is replayed."""
+    return [sum(1 for _ in group.update_job(member)) for member in members]
+
+
+@pytest.mark.parametrize("topics", [1, 10])
+def test_consumer_assignment_is_replayed_in_steps_of_equally_many_partitions(topics: int) -> None:
+    partitions = dict.fromkeys(range(10 * PARTITIONS_PER_STEP // topics), 5)
+    member = ConsumerGroupMember("m", 5, 4, assigned=dict.fromkeys(TOPICS[:topics], partitions))
+    group = ConsumerGroup("g")
+    steps = steps_of_replays(group, member, ConsumerGroupMember("m", 6, 5))
+    assert (steps, group.owner_epochs) == ([10, 10], {})
+
+
+@pytest.mark.parametrize("role", ["active", "standby", "warmup"])
+def test_streams_assignment_is_replayed_in_steps_of_equally_many_subtopologies(role: str) -> None:
+    tasks: Any = {name: {0: 5} if role == "active" else frozenset({0}) for name in NAMES[: 10 * SUBTOPOLOGIES_PER_STEP]}
+    member = StreamsGroupMember("m", 5, 4, process_id="p", assigned=TasksTupleWithEpochs(**{role: tasks}))
+    group = StreamsGroup("g")
+    steps = steps_of_replays(group, member, StreamsGroupMember("m", 6, 5, process_id="p"))
+    assert steps == [10, 10]
+    owners = (group.active_process_ids, group.standby_process_ids, group.warmup_process_ids)
+    assert not any(process for by_name in owners for held in by_name.values() for process in held.values())

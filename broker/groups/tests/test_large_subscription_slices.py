@@ -176,6 +176,16 @@ def test_small_subscription_of_classic_member_is_answered_at_once() -> None:
     assert shard.answers["join"].error_code == ErrorCode.NONE
 
 
+@pytest.mark.parametrize(("over", "is_at_once"), [(0, True), (1, False)])
+def test_join_of_classic_member_with_longest_metadata_decoded_at_once(over: int, is_at_once: bool) -> None:
+    shard = with_classic_member()
+    metadata = subscription_bytes(["t"])
+    metadata += bytes(classic_join.MAX_BYTES_AT_ONCE + over - len(metadata))
+    _, pauses = ask(shard, join_request(metadata))
+    assert shard.answers["join"].error_code == ErrorCode.NONE
+    assert (pauses == 1) is is_at_once
+
+
 def heartbeat_of(names: Any, epoch: int = 0) -> GroupRequest:
     request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
         "g", "large", epoch, None, None, 30_000, names, None, None, []

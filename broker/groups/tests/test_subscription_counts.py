@@ -34,6 +34,13 @@ def test_small_changes_behind_a_large_one_do_not_pile_up() -> None:
     assert len(subscriptions.counts) == len(LARGE) + 100
 
 
+def test_small_change_behind_a_large_one_counts_few_steps_of_it() -> None:
+    subscriptions = CountedSubscriptions()
+    subscriptions.adjust(LARGE, by_name=1)
+    subscriptions.adjust(frozenset(["small"]), by_name=1)
+    assert pending_steps(subscriptions) > len(LARGE) // NAMES_PER_STEP // 2
+
+
 def test_large_change_is_left_pending() -> None:
     subscriptions = CountedSubscriptions()
     subscriptions.adjust(LARGE, by_name=1)

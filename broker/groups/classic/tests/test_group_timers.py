@@ -20,6 +20,7 @@ from ottla.broker.groups.expiration import _is_expired
 from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.jobs.state_machine import CancelTimer
 from ottla.wire.codec.lazy_array import ELEMENTS_PER_YIELD
+from ottla.wire.messages import leave_group
 
 MINUTES_MS = 60_000
 
@@ -107,6 +108,15 @@ def test_remove_member_cancels_its_session_timer() -> None:
     assert list(shard.group.members) == [leader]
 
 
+def test_leave_group_of_pending_member_id_cancels_its_session_timer() -> None:
+    shard = GroupShardFixture()
+    pending = shard.join("first").member_id
+    assert ("session", "g", pending) in armed(shard)
+    answer = shard.send("leaves", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity(pending)]), 5)
+    assert [row.error_code for row in answer.members] == [0]
+    assert ("session", "g", pending) not in armed(shard)
+
+
 def test_static_member_rejoin_cancels_session_of_old_member_id() -> None:
     shard = GroupShardFixture()
     first = shard.join("a", instance="i", version=9)
@@ -133,6 +143,13 @@ def test_group_without_leader_elects_first_member() -> None:
     shard.join("leader", members[0])
     assert shard.group.leader == members[0], "the first of its members"
     assert shard.answers["leader"].leader == members[0]
+
+
+def test_restore_group_keeps_leader_that_is_not_first_member() -> None:
+    shard, members = stable(3)
+    shard.group.leader = members[1]
+    restored = ClassicGroup.from_record_value("g", shard.group.to_record_value())
+    assert (list(restored.members), restored.leader) == (members, members[1])
 
 
 def test_offset_commit_v2_to_v4_with_zero_retention_expires_at_once() -> None:

@@ -343,3 +343,12 @@ def test_member_adopting_resolved_regex_bumps_epoch() -> None:
     b.beat(subscribed_topic_regex="")
     reconcile_members(a, b)
     assert (sorted(a.owned), b.owned) == (["foo-1", "foo-2"], {})
+
+
+def test_members_with_equal_regex_are_assigned_as_homogeneous_group() -> None:
+    """The assignor of different subscriptions would give the first member other partitions."""
+    shard = ConsumerGroupShard({"foo-1": 3, "foo-2": 3, "foo-3": 3})
+    a, b = (ConsumerMemberClient(shard, name, subscribed_topic_regex="foo-.*") for name in "ab")
+    reconcile_members(a)
+    reconcile_members(a, b)
+    assert (a.owned, b.owned) == ({"foo-2": [0, 1, 2], "foo-1": [0, 1]}, {"foo-1": [2], "foo-3": [0, 1, 2]})

@@ -11,8 +11,10 @@ from ottla.broker.groups.records import GroupRecord
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard, ConsumerMemberClient, image_of
 from ottla.broker.tests.handler_fixture import topic_id_of
 from ottla.jobs.state_machine import RECORDS_PER_STEP
+from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import consumer_group_heartbeat, offset_records, sync_group
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
 T = topic_id_of("t")
 IMAGE = image_of({"t": 6})
@@ -37,6 +39,17 @@ def stored(shard: ConsumerGroupShard, *shares: list[int], topics: tuple[str, ...
     value = offset_records.GroupMetadataValue("consumer", 5, "cooperative-sticky", names[0], shard.now, rows)
     shard.machine.replay(0, GroupRecord(offset_records.GroupMetadataKey("g"), value))
     return names
+
+
+@pytest.mark.parametrize(("rack", "expected"), [("r1", "r1"), (None, None), ("", None)])
+def test_upgrade_keeps_rack_of_classic_member(rack: str | None, expected: str | None) -> None:
+    shard = ConsumerGroupShard()
+    (name,) = stored(shard, [0, 1, 2, 3, 4, 5])
+    subscription = ConsumerProtocolSubscription(["t"], rack_id=rack)
+    member = shard.machine.classic_groups.groups["g"].members[name]
+    member.protocols = [("cooperative-sticky", b"\x00\x03" + compiler.encode(subscription, 3))]
+    ConsumerMemberClient(shard, "new").beat()
+    assert shard.consumer.members[name].rack_id == expected
 
 
 @pytest.mark.parametrize(

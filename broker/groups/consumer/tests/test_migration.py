@@ -209,6 +209,13 @@ def test_classic_member_join_is_refused_when_incompatible(fields: dict[str, Any]
     assert answer.error_code == E.INCONSISTENT_GROUP_PROTOCOL
 
 
+@pytest.mark.parametrize("refused", ["allows_upgrade", "allows_downgrade"])
+def test_classic_member_join_with_policy_of_one_direction_is_accepted(refused: str) -> None:
+    shard = ConsumerGroupShard(**{refused: False})
+    shard.heartbeat("new", 0)
+    assert ClassicMemberClient(shard).enter().error_code == E.NONE
+
+
 def test_classic_member_id_in_consumer_group_is_base64_uuid() -> None:
     """An id has 22 letters here; in classic groups the client id and a UUID of 36."""
     shard = ConsumerGroupShard()

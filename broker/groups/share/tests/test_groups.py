@@ -153,6 +153,14 @@ def test_heartbeat_epoch_must_be_current_previous_or_0(rule: str, epoch: int, ex
         assert assignment_by_letter(answer.assignment) == {"t": [0, 1, 2, 3, 4, 5]}
 
 
+def test_heartbeat_of_older_epoch_error_names_previous_epoch() -> None:
+    shard = ShareGroupShard()
+    shard.joined()
+    request = share_group_heartbeat.ShareGroupHeartbeatRequest("g", "m1", 1)
+    error = shard.ask(partial(heartbeat, call=GroupRequest(None, request, 1, "c", "h")))
+    assert "it does not match the previous member epoch (2)" in error.message
+
+
 def test_heartbeat_of_unknown_group_or_member_returns_error() -> None:
     shard = ShareGroupShard()
     assert shard.beat("m1", 1) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -186,6 +194,14 @@ def test_session_timeout_removes_member() -> None:
     shard.now += SESSION_MS
     shard.apply(shard.machine.handle(shard.now, TimerExpired(("share-session", "g", "m1"))))
     assert shard.group.members == {}
+
+
+@pytest.mark.parametrize(("group", "member"), [("g", "gone"), ("gone", "m1")])
+def test_session_timeout_of_unknown_member_or_group_does_nothing(group: str, member: str) -> None:
+    shard = ShareGroupShard()
+    shard.joined()
+    fx = shard.machine.handle(shard.now, TimerExpired(("share-session", group, member)))
+    assert (fx.records, fx.timers, fx.continuation) == ([], [], None)
 
 
 def test_changed_subscription_bumps_epoch_and_removes_unsubscribed_topics() -> None:
@@ -230,6 +246,14 @@ def test_unanswered_initialization_is_requested_again_after_30_seconds() -> None
     shard.now += 1
     shard.beat("m1", 2)
     assert len(shard.requested) == 2
+
+
+def test_initialized_partitions_that_are_not_initializing_are_ignored() -> None:
+    shard = ShareGroupShard({"t": 2})
+    shard.beat("m1", 0, ["t"])
+    shard.ask(lambda groups, pending, _: groups.on_initialized(pending, "g", {T: frozenset({1, 2, 3})}, done=True))
+    assert shard.group.initialized[T].partitions == {1}
+    assert shard.group.initializing[T].partitions == {0}
 
 
 def test_deleted_topics_are_removed_from_group() -> None:

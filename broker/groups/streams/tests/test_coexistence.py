@@ -249,6 +249,21 @@ def test_repartition_topic_is_read_by_downstream_subtopology() -> None:
     assert commit(shard, "a", a.epoch - 1, topic="r") == ErrorCode.STALE_MEMBER_EPOCH
 
 
+def test_topology_is_configured_again_only_if_metadata_hash_changes() -> None:
+    shard = StreamsGroupShard({"t": 1})
+    a = StreamsThreadClient(shard, "a")
+    for _ in range(2):  # the first one creates the group, which is configured once it is stored
+        a.beat()
+    configured = shard.group.configured
+    shard.image({"t": 1})
+    assert shard.group.is_metadata_stale
+    a.beat()
+    assert shard.group.configured is configured
+    shard.image({"t": 2})
+    a.beat()
+    assert shard.group.configured is not configured
+
+
 def test_deleted_group_waits_initial_rebalance_delay_again() -> None:
     shard = StreamsGroupShard({"t": 1}, initial_rebalance_delay_ms=3_000)
     shard.beat("a", 0)

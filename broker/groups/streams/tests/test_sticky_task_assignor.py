@@ -9,6 +9,7 @@ import pytest
 
 from ottla.broker.groups.java_collections.priority_queue import JavaPriorityQueue
 from ottla.broker.groups.streams.sticky_task_assignor import (
+    TASKS_PER_STEP,
     AssignmentMemberSpec,
     StreamsGroupSpec,
     SubtopologySpec,
@@ -85,6 +86,13 @@ def test_assign_sticky_stateless_tasks_have_no_standby() -> None:
 def test_assign_sticky_many_tasks_yields_between_steps() -> None:
     steps = assign_sticky(StreamsGroupSpec(new(a="p1", b="p2"), {"0": SubtopologySpec(1_000, is_stateful=True)}, 1))
     assert sum(1 for _ in steps) > 1_000
+
+
+def test_assign_sticky_steps_have_equally_many_tasks() -> None:
+    """With one task in each subtopology there is one round by partition; the others go by number of tasks."""
+    extents = {str(number): SubtopologySpec(1, is_stateful=True) for number in range(10 * TASKS_PER_STEP)}
+    steps = sum(1 for _ in assign_sticky(StreamsGroupSpec(new(a="p1", b="p2"), extents, 1)))
+    assert steps == 2 + 3 * 10, "rounds of both roles, and three loops over all tasks"
 
 
 @pytest.mark.parametrize(
