@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,57 @@ def test_aborted_and_open_transactions_and_markers_are_left_out(spark: SparkSess
     write_high_watermark(tmp_path, "t", 39)
     committed = numbers(range(5, 10), range(11, 20))
     assert offsets(load(spark, tmp_path, isolation_level="read_committed")) == committed
+
+
+DAMAGED_INDEXES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "cut entry": (lambda raw: raw[:-4], "64 bytes, not a multiple of 34"),
+    "version": (lambda raw: raw[:35] + b"\1" + raw[36:], "version 1 of entry 1"),
+    "zeros": (lambda raw: bytes(len(raw)), "entry 0 has producer id 0 and offsets 0 to 0 behind offset 19"),
+    "first offset": (lambda raw: raw[:10] + b"\1" + raw[11:], "entry 0 has producer id 1 and offsets 7205759403"),
+    "order": (lambda raw: raw[34:] + raw[:34], "entry 1 has producer id 1 and offsets 0 to 20 behind offset 25"),
+    "beyond": (lambda raw: raw[:59] + b"\x28" + raw[60:], "offset 40 is beyond the segment"),
+}
+"""Change of the contents of a transaction index, and the reason in the message about it."""
+
+
+@pytest.mark.parametrize("name", DAMAGED_INDEXES)
+def test_damaged_transaction_index_is_named_or_replaced_by_markers(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    first = [transactional_batch(0, 5, 1), batch_of(5, 15)]
+    second = [marker(20, 1, ABORT), transactional_batch(21, 4, 2), marker(25, 2, ABORT), transactional_batch(26, 4, 2)]
+    third = [marker(40, 2, COMMIT), transactional_batch(41, 4, 1), marker(45, 1, ABORT), batch_of(46, 4)]
+    directory = write_partition(tmp_path, "t", {0: first, 20: second, 40: third, 50: [batch_of(50, 5)]})
+    write_transaction_index(directory, 20, [(1, 0, 20), (2, 21, 25)])
+    write_transaction_index(directory, 40, [(1, 41, 45)])
+    write_snapshot(directory, 50, {})
+    write_high_watermark(tmp_path, "t", 55)
+    committed = numbers(range(5, 20), range(26, 30), range(46, 55))
+    assert offsets(load(spark, tmp_path, isolation_level="read_committed")) == committed
+    file = directory / f"{20:020}.txnindex"
+    change, reason = DAMAGED_INDEXES[name]
+    file.write_bytes(change(file.read_bytes()))
+    with pytest.raises(Py4JJavaError, match=f"Damaged transaction index: {file}: {reason}"):
+        load(spark, tmp_path, isolation_level="read_committed").count()
+    assert 22 in offsets(load(spark, tmp_path))
+    skipping = {"isolation_level": "read_committed", "skipDamagedBatches": "true"}
+    assert offsets(load(spark, tmp_path, **skipping)) == committed
+    within = load(spark, tmp_path, startingOffsets='{"t":{"0":3}}', endingOffsets='{"t":{"0":24}}', **skipping)
+    assert offsets(within) == numbers(range(5, 20))
+
+
+def test_damaged_marker_ends_a_committed_read_with_the_name_of_its_batch(spark: SparkSession, tmp_path: Path) -> None:
+    batches = [transactional_batch(0, 5, 1), marker(5, 1, ABORT), batch_of(6, 4)]
+    directory = write_partition(tmp_path, "t", {0: batches})
+    write_high_watermark(tmp_path, "t", 10)
+    file, position = directory / f"{0:020}.log", len(batches[0])
+    raw = bytearray(file.read_bytes())
+    raw[position + 61] ^= 0x55  # length of the record
+    file.write_bytes(raw)
+    with pytest.raises(Py4JJavaError, match=f"Damaged batch: {file} at position {position}, offset 5: the checksum"):
+        load(spark, tmp_path, isolation_level="read_committed").count()
+    skipping = load(spark, tmp_path, isolation_level="read_committed", skipDamagedBatches="true")
+    assert offsets(skipping) == []
 
 
 @pytest.mark.parametrize("codec", list(CompressionType), ids=lambda codec: codec.name)

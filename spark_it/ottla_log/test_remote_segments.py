@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,28 @@ def test_damaged_object_is_named_and_never_served(
         load(spark, remoteStore=store).select("value").collect()
     rest = load(spark, remoteStore=store, skipDamagedBatches="true").select("offset", "value").collect()
     assert sorted(row.offset for row in rest) == numbers(range(80), range(90, 100) if position > 0 else ())
+
+
+def test_damaged_transaction_index_of_object_is_named_or_replaced_by_markers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store, skip = tmp_path / "store", {"skipDamagedBatches": "true"}
+    abort = ControlRecordType.ABORT
+    copy_to_store(store, [transactional_batch(0, 5, 1), transactional_batch(5, 5, 2), batch_of(10, 10)])
+    index = [(1, 0, 20), (2, 5, 21)]
+    path = copy_to_store(store, [marker(20, 1, abort), marker(21, 2, abort), batch_of(22, 8)], aborted=index)
+    committed = numbers(range(10, 20), range(22, 30))
+    assert offsets(load(spark, remoteStore=store, **READ_COMMITTED)) == committed
+    damage(path, path.read_bytes().index(struct.pack(">qqq", *index[0])) + 3)
+    with pytest.raises(Py4JJavaError, match=f"Damaged object: .*{path.name}: transaction is damaged: wrong checksum"):
+        load(spark, remoteStore=store, **READ_COMMITTED).count()
+    assert offsets(load(spark, remoteStore=store, **READ_COMMITTED, **skip)) == committed
+    path.unlink()
+    own = [marker(20, 1, abort), marker(21, 2, abort), batch_of(22, 8)]
+    path = copy_to_store(store, own, aborted=[(1, 0, 20), (2, 5, 31)])  # damaged before it was copied
+    with pytest.raises(Py4JJavaError, match=f"Damaged transaction index: .*{path.name}: offset 31 is beyond the seg"):
+        load(spark, remoteStore=store, **READ_COMMITTED).count()
+    assert offsets(load(spark, remoteStore=store, **READ_COMMITTED, **skip)) == committed
 
 
 def test_ranges_of_large_object_are_read_and_verified_by_chunks(spark: SparkSession, tmp_path: Path) -> None:

@@ -23,6 +23,10 @@ final class AbortedTransactions implements Serializable {
         ranges.add(new long[] {firstOffset, lastOffset});
     }
 
+    void addAll(AbortedTransactions other) {
+        other.rangesByProducer.forEach((producerId, ranges) -> ranges.forEach(range -> add(producerId, range[0], range[1])));
+    }
+
     /** Return the transactions that have an offset in the range. */
     AbortedTransactions within(long startOffset, long endOffset) {
         AbortedTransactions out = new AbortedTransactions();

@@ -8,6 +8,7 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.Optional;
 import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -75,9 +76,12 @@ record LocalSegment(long baseOffset, Path file) implements Segment {
     }
 
     @Override
-    public ByteBuffer readIndex(Index index) throws IOException {
-        String name = file.getFileName().toString().replaceFirst("\\.log", "." + index.fileSuffix);
-        return readIfPresent(file.resolveSibling(name));
+    public Optional<ByteBuffer> readIndex(Index index) throws IOException {
+        return Optional.of(readIfPresent(indexFile(index)));
+    }
+
+    private Path indexFile(Index index) {
+        return file.resolveSibling(file.getFileName().toString().replaceFirst("\\.log", "." + index.fileSuffix));
     }
 
     /** Return the bytes of a file; none if it is missing. */
@@ -92,6 +96,11 @@ record LocalSegment(long baseOffset, Path file) implements Segment {
     @Override
     public String path() {
         return file.toString();
+    }
+
+    @Override
+    public String indexPath(Index index) {
+        return indexFile(index).toString();
     }
 
     /** Open file; its bytes stay readable when it is deleted or replaced. */

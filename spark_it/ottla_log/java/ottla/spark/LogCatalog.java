@@ -175,7 +175,7 @@ final class LogCatalog {
             end = logEnd;
         }
         if (options.isReadCommitted) {
-            TransactionReplay replay = new TransactionReplay(log);
+            TransactionReplay replay = new TransactionReplay(log, options);
             transactions.put(log.partition, replay);
             end = replay.lastStableOffset(end);
         }

@@ -162,6 +162,18 @@ final class PartitionLog {
         return first == null ? segments : segments.tailMap(first, true);
     }
 
+    /**
+     * Return false if a segment is not the last one and the offset is beyond it. Compaction may have merged a local one
+     * with the next ones since they were listed.
+     */
+    boolean mayContain(Segment segment, long offset) throws IOException {
+        if (segment instanceof RemoteSegment) {
+            return offset <= segment.lastOffset();
+        }
+        Long next = segments.higherKey(segment.baseOffset());
+        return next == null || offset < next || !LocalSegment.list(directory).containsKey(next);
+    }
+
     /** Return the position in its segment of a batch that begins at or before an offset. */
     int floorPosition(Segment segment, long offset) throws IOException {
         if (offset <= segment.baseOffset()) {

@@ -166,7 +166,8 @@ final class RemoteCatalog {
 
     private Map<Integer, Long> leaderEpochs(SegmentObject object) throws IOException {
         RemoteSegment segment = new RemoteSegment(object, options);
-        List<String> lines = new String(segment.readPart(SegmentObject.LEADER_EPOCH)).lines().toList();
+        byte[] raw = segment.readPart(SegmentObject.LEADER_EPOCH).orElse(RemoteSegment.NO_BYTES);
+        List<String> lines = new String(raw).lines().toList();
         TreeMap<Integer, Long> epochs = CheckpointFiles.parseLeaderEpochs(segment.path(), lines);
         epochs.putAll(object.leaderEpochs().tailMap(epochs.isEmpty() ? -1 : epochs.lastKey(), false));
         return epochs;

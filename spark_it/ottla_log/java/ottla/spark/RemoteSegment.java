@@ -2,11 +2,13 @@ package ottla.spark;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.util.Optional;
 import org.apache.hadoop.fs.FSDataInputStream;
 import ottla.spark.SegmentFormat.CorruptObject;
 
 /** Segment in the remote store of tiered storage. */
 record RemoteSegment(SegmentObject object, LogOptions options) implements Segment {
+    static final byte[] NO_BYTES = new byte[0];
     private static final int READ_AHEAD_BYTES = 1 << 20;
 
     @Override
@@ -35,23 +37,28 @@ record RemoteSegment(SegmentObject object, LogOptions options) implements Segmen
     }
 
     @Override
+    public String indexPath(Index index) {
+        return path();
+    }
+
+    @Override
     public SegmentInput open() throws IOException {
-        byte[] checksums = readPart(SegmentObject.CHECKSUMS);
+        byte[] checksums = readPart(SegmentObject.CHECKSUMS).orElse(NO_BYTES);
         return new ObjectInput(checksums, options.remoteStore.open(object.name(), object.objectBytes()));
     }
 
     @Override
-    public ByteBuffer readIndex(Index index) throws IOException {
-        return ByteBuffer.wrap(readPart(index.partName));
+    public Optional<ByteBuffer> readIndex(Index index) throws IOException {
+        return readPart(index.partName).map(ByteBuffer::wrap);
     }
 
-    /** Return a part of the object; none if it is damaged and damage is to be skipped. */
-    byte[] readPart(String name) throws IOException {
+    /** Return a part of the object, none if it has no such part; empty if it is damaged and damage is to be skipped. */
+    Optional<byte[]> readPart(String name) throws IOException {
         try {
-            return SegmentFormat.readPart(options.remoteStore, object, name);
+            return Optional.of(SegmentFormat.readPart(options.remoteStore, object, name));
         } catch (CorruptObject damage) {
             DataLoss.reportDamage("Damaged object: " + path() + ": " + damage.getMessage(), options);
-            return new byte[0];
+            return Optional.empty();
         }
     }
 

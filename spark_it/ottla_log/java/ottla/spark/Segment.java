@@ -2,6 +2,7 @@ package ottla.spark;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.util.Optional;
 
 /** Segment of a partition: records with offsets from a base offset on, and their indexes. */
 interface Segment {
@@ -33,9 +34,15 @@ interface Segment {
     /** Open the records; raise {@link java.nio.file.NoSuchFileException} if the segment was deleted. */
     SegmentInput open() throws IOException;
 
-    /** Return the bytes of an index; none if the segment has no such index. */
-    ByteBuffer readIndex(Index index) throws IOException;
+    /**
+     * Return the bytes of an index, none if the segment has no such index; empty if its checksum does not match, which
+     * is reported, and damage is to be skipped.
+     */
+    Optional<ByteBuffer> readIndex(Index index) throws IOException;
 
     /** Return the path of the file or object, for messages. */
     String path();
+
+    /** Return the path of the file or object that has an index, for messages. */
+    String indexPath(Index index);
 }

@@ -45,7 +45,7 @@ final class SegmentIndex {
     }
 
     private void readOffsetIndex() throws IOException {
-        ByteBuffer raw = segment.readIndex(Segment.Index.OFFSET);
+        ByteBuffer raw = segment.readIndex(Segment.Index.OFFSET).orElse(ByteBuffer.allocate(0));
         if (raw.remaining() % OFFSET_ENTRY_BYTES != 0) {
             return;
         }
@@ -68,7 +68,7 @@ final class SegmentIndex {
     }
 
     private void readTimeIndex() throws IOException {
-        ByteBuffer raw = segment.readIndex(Segment.Index.TIME);
+        ByteBuffer raw = segment.readIndex(Segment.Index.TIME).orElse(ByteBuffer.allocate(0));
         int count = raw.remaining() / TIME_ENTRY_BYTES;
         timeEntries = new long[2 * count];
         for (int number = 0; number < count; number++) {

@@ -5,7 +5,9 @@ import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -23,14 +25,15 @@ final class TransactionReplay {
     private static final Pattern SNAPSHOT = Pattern.compile("([0-9]{20})\\.snapshot");
     private static final int SNAPSHOT_HEADER_BYTES = 10;
     private static final int SNAPSHOT_ENTRY_BYTES = 46;
-    private static final int INDEX_ENTRY_BYTES = 34;
 
     private final PartitionLog log;
+    private final LogOptions options;
     private final Map<Long, Long> openTransactions = new HashMap<>();
     private final AbortedTransactions aborted = new AbortedTransactions();
 
-    TransactionReplay(PartitionLog log) {
+    TransactionReplay(PartitionLog log, LogOptions options) {
         this.log = log;
+        this.options = options;
     }
 
     /** Return the first offset of an open transaction below the end of the read, or that end. */
@@ -49,17 +52,33 @@ final class TransactionReplay {
 
     /** Return the aborted transactions of a range of offsets; {@link #lastStableOffset} must precede. */
     AbortedTransactions abortedTransactions(long startOffset, long endOffset) throws IOException {
-        for (Segment segment : log.segmentsFrom(startOffset).values()) {
-            ByteBuffer raw = segment.readIndex(Segment.Index.TRANSACTION);
-            while (raw.remaining() >= INDEX_ENTRY_BYTES) {
-                raw.getShort();
-                long producerId = raw.getLong();
-                long firstOffset = raw.getLong();
-                aborted.add(producerId, firstOffset, raw.getLong());
-                raw.getLong();
+        long lastDamaged = -1;
+        for (Map.Entry<Long, Segment> entry : log.segmentsFrom(startOffset).entrySet()) {
+            Optional<List<TransactionIndex.Entry>> index = TransactionIndex.read(log, entry.getValue(), options);
+            if (index.isEmpty()) {
+                lastDamaged = entry.getKey();
+            } else {
+                index.get().forEach(each -> aborted.add(each.producerId(), each.firstOffset(), each.lastOffset()));
             }
         }
+        if (lastDamaged >= 0) {
+            replayMarkers(startOffset, lastDamaged);
+        }
         return aborted.within(startOffset, endOffset);
+    }
+
+    /**
+     * Find the aborted transactions by the markers from an offset up to the end of a segment. Of a transaction that
+     * began before the offset, the part behind it is found.
+     */
+    private void replayMarkers(long startOffset, long lastSegment) throws IOException {
+        TransactionReplay markers = new TransactionReplay(log, options);
+        for (Map.Entry<Long, Segment> entry : log.segmentsFrom(startOffset).headMap(lastSegment, true).entrySet()) {
+            Long next = log.segments.higherKey(entry.getKey());
+            long from = Math.max(startOffset, entry.getKey());
+            markers.replay(entry.getValue(), from, next == null ? Long.MAX_VALUE : next);
+        }
+        aborted.addAll(markers.aborted);
     }
 
     private long loadNewestSnapshot(long endOffset) throws IOException {
@@ -105,24 +124,36 @@ final class TransactionReplay {
 
     private void replay(Segment segment, long from, long endOffset) throws IOException {
         try (HeaderCursor cursor = new HeaderCursor(segment, log.floorPosition(segment, from))) {
-            while (cursor.next()) {
-                BatchHeader header = cursor.header;
-                if (header.baseOffset >= endOffset) {
-                    return;
-                }
-                if (header.lastOffset >= from && header.isTransactional()) {
-                    if (header.isControl()) {
-                        endTransaction(cursor);
-                    } else {
-                        openTransactions.putIfAbsent(header.producerId, header.baseOffset);
+            long nextOffset = segment.baseOffset();
+            do {
+                while (cursor.next()) {
+                    BatchHeader header = cursor.header;
+                    if (header.baseOffset >= endOffset) {
+                        return;
+                    }
+                    nextOffset = header.lastOffset + 1;
+                    if (header.lastOffset >= from && header.isTransactional()) {
+                        if (header.isControl()) {
+                            endTransaction(segment, cursor);
+                        } else {
+                            openTransactions.putIfAbsent(header.producerId, header.baseOffset);
+                        }
                     }
                 }
-            }
+            } while (!cursor.isAtEndOfFile() && options.skipDamagedBatches && cursor.skipDamage(nextOffset));
         }
     }
 
-    private void endTransaction(HeaderCursor cursor) throws IOException {
-        for (MutableRecordBatch batch : BatchRecords.of(cursor.readBatch()).batches()) {
+    private void endTransaction(Segment segment, HeaderCursor cursor) throws IOException {
+        byte[] marker = cursor.readBatch();
+        if (!BatchHeader.hasValidChecksum(marker, 0, marker.length)) {
+            DataLoss.reportDamage(
+                    "Damaged batch: " + segment.path() + " at position " + cursor.position + ", offset "
+                            + cursor.header.baseOffset + ": the checksum does not match",
+                    options);
+            return;
+        }
+        for (MutableRecordBatch batch : BatchRecords.of(marker).batches()) {
             for (Record record : batch) {
                 ControlRecordType type = ControlRecordType.parse(record.key());
                 if (type == ControlRecordType.ABORT || type == ControlRecordType.COMMIT) {
