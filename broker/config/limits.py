@@ -221,6 +221,18 @@ right CLUSTER_ACTION have no such bound.
 MAX_CACHED_FETCH_PARTITIONS = 500_000
 """Partitions of all fetch sessions of consumers."""
 
+# ------------------------------------------------------------------ tiered storage
+
+MAX_RELEASED_CHUNKS = 512
+"""Files of the chunk cache that only responses in progress keep open, or as many as `chunk.cache.max.bytes` allows.
+
+A response that a consumer receives slowly keeps the descriptors and disk space of its files after their eviction.
+
+Beyond: a read of remote records returns {CROWDED_READ_BYTES} at most, or one batch, from memory.
+"""
+CROWDED_READ_BYTES = 64 * 1024
+"""Records of a partition that a read returns in memory while too many files of the chunk cache are in responses."""
+
 # ------------------------------------------------------------------ client telemetry and metrics
 
 MAX_METRIC_FIELDS = 500

@@ -189,6 +189,8 @@ any case; else the response has no session
 
 broker.config.limits.MAX_FETCH_SESSION_PARTITIONS
 
+broker.config.limits.MAX_RELEASED_CHUNKS
+
 broker.config.limits.MAX_RENEWERS
 
 telemetry.max.bytes bytes | metrics that a client pushes at once, compressed and uncompressed | TELEMETRY_TOO_LARGE;

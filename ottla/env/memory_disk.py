@@ -98,7 +98,7 @@ class MemoryFile:
     Each call but `close` and `fileno` counts as a disk call: it may raise `ProcessKilled` or an injected OSError.
     """
 
-    __slots__ = ("_closed", "_path", "_session", "inode")
+    __slots__ = ("__weakref__", "_closed", "_path", "_session", "inode")
 
     def __init__(self, session: DiskSession, path: str, inode: Inode) -> None:
         self._session = session

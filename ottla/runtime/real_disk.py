@@ -18,7 +18,7 @@ from ottla.wire.codec.primitives import Buffer
 class RealFile:
     """Open file of the operating system; closed when it is garbage collected."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("__weakref__", "_fd")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

@@ -145,6 +145,10 @@ class CachedRemoteStorage:
 
     # ------------------------------------------------------------------ ranges of files
 
+    def is_crowded(self) -> bool:
+        """Return whether slow responses keep so many files open that further reads must be small and in memory."""
+        return self._files.is_crowded()
+
     def fetch_slices(
         self, metadata: RemoteLogSegmentMetadata, start: int, end: int, held: HeldChunks | None = None
     ) -> list[FileSlice | memoryview]:
@@ -181,8 +185,10 @@ class CachedRemoteStorage:
         """Return what `fetch_slices` does, without blocking.
 
         Raises:
-            ChunkNotOpenError: that is not possible.
+            ChunkNotOpenError: that is not possible, or the cache is crowded.
         """
+        if self.is_crowded():
+            raise ChunkNotOpenError
         slices = []
         for key, first, last in self._chunks_of(metadata, start, end):
             chunk = self._files.opened(key)

@@ -13,7 +13,9 @@ import re
 import threading
 from collections import OrderedDict
 from typing import NamedTuple
+from weakref import WeakSet
 
+from ottla.broker.config.limits import MAX_RELEASED_CHUNKS
 from ottla.broker.storage.tiered.chunk_file import (
     TRAILER_BYTES,
     block_checksums,
@@ -116,6 +118,9 @@ class ChunkDirectory:
         self._chunks: OrderedDict[ChunkKey, _CachedChunk] = OrderedDict()
         self._open: OrderedDict[ChunkKey, _CachedChunk] = OrderedDict()
         """Chunks with an open file, the least recently used one first."""
+        self._released: WeakSet[File] = WeakSet()
+        """Files that the cache keeps open no more, while a response may still send from them."""
+        self._max_released = min(MAX_RELEASED_CHUNKS, max(options.max_bytes // options.chunk_bytes, 1))
         self._removing: set[ChunkKey] = set()
         """Chunks that were dropped, whose files are being removed; they are not written meanwhile."""
         self.cached_bytes = 0
@@ -205,6 +210,10 @@ class ChunkDirectory:
             chunk.is_verified = False
         return self.open(key) is None
 
+    def is_crowded(self) -> bool:
+        """Return whether responses keep so many files open that no further one may be sent from a file."""
+        return len(self._released) >= self._max_released
+
     def discard(self, file: File) -> None:
         """Drop the chunk with this open file, which could not be read; another file is ignored."""
         with self._lock:
@@ -216,12 +225,22 @@ class ChunkDirectory:
         """Keep the file of a verified chunk open; release the least recently used one beyond the limit."""
         with self._lock:
             chunk.is_verified = True
-            if self._chunks.get(key) is chunk:
-                chunk.file = file
-                self._open[key] = chunk
-                self._open.move_to_end(key)
-                while len(self._open) > MAX_OPEN_CHUNKS:
-                    self._open.popitem(last=False)[1].file = None
+            if self._chunks.get(key) is not chunk:  # evicted meanwhile
+                self._released.add(file)
+                return
+            if chunk.file is not file:
+                self._release(chunk)
+            chunk.file = file
+            self._open[key] = chunk
+            self._open.move_to_end(key)
+            while len(self._open) > MAX_OPEN_CHUNKS:
+                self._release(self._open.popitem(last=False)[1])
+
+    def _release(self, chunk: _CachedChunk) -> None:
+        """Leave the open file of a chunk, if it has one, to the responses that send from it: the last one closes it."""
+        if chunk.file is not None:
+            self._released.add(chunk.file)
+            chunk.file = None
 
     # ------------------------------------------------------------------ changes
 
@@ -319,7 +338,7 @@ class ChunkDirectory:
 
     def _forget(self, key: ChunkKey) -> None:
         chunk = self._chunks.pop(key)
-        chunk.file = None
+        self._release(chunk)
         self._open.pop(key, None)
         self._removing.add(key)
         self.cached_bytes -= chunk.file_bytes

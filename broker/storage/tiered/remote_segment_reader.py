@@ -15,6 +15,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
+from ottla.broker.config.limits import CROWDED_READ_BYTES
 from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ChunkNotOpenError, HeldChunks
 from ottla.broker.storage.tiered.remote_index_cache import RemoteIndexCache
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata, RemoteStorage
@@ -92,7 +93,8 @@ class RemoteSegmentReader:
 
         The last batch may be cut off. A first batch larger than ``max_bytes`` is returned whole with ``at_least_one``;
         without it the records are empty. None if the segment has no whole batch from ``offset`` on. ``in_memory``: they
-        are returned in memory, also through a chunk cache, which reads from the store what its disk cannot read.
+        are returned in memory, also through a chunk cache, which reads from the store what its disk cannot read. So are
+        those of a crowded cache, which are at most `CROWDED_READ_BYTES`.
 
         Raises:
             RemoteStorageError: the store failed. WireError: a batch header is damaged, in the store, too.
@@ -119,6 +121,8 @@ class RemoteSegmentReader:
     ) -> SegmentRecords | None:
         """Return what `read` does; the chunks of the cache that are read are added to ``held``."""
         index = self._indexes.offset_index(metadata)
+        if isinstance(storage, CachedRemoteStorage) and storage.is_crowded():
+            in_memory, max_bytes = True, min(max_bytes, CROWDED_READ_BYTES)
         fetch, window_bytes = storage.fetch_segment, max_bytes + WINDOW_BYTES
         if isinstance(storage, CachedRemoteStorage):
             fetch = partial(storage.fetch_segment, held=held)

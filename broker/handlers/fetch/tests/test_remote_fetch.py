@@ -15,6 +15,7 @@ from ottla.broker.fetch_sessions import fetch_session_cache
 from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.fetch.tests.test_fetch import request, rows_of
 from ottla.broker.requests.peer import PeerDisconnectedError
+from ottla.broker.storage.tiered.remote_segment_reader import read_records
 from ottla.broker.storage.tiered.remote_storage import CorruptRemoteSegmentError, RemoteStorageError
 from ottla.broker.storage.tiered.tests.remote_reads_fixture import MAX_WAIT_MS, TieredFixture
 from ottla.broker.tests.handler_fixture import as_decoded, resolve
@@ -22,6 +23,7 @@ from ottla.env.disk import FileSlice
 from ottla.env.memory_disk import MemoryFile
 from ottla.log.tests.log_fixtures import make_batch, make_marker, make_transactional_batch
 from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.chunk_sequence import flatten_chunks
 from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import WireError
 from ottla.wire.framing import encode_response
@@ -338,6 +340,35 @@ def test_chunks_that_are_evicted_before_the_response_is_sent_are_sent() -> None:
     assert cached.stats.evicted > 5
     (row,) = rows_of(as_decoded(answer, NEWEST))
     assert row.records == local_bytes(fixture, 0, 1000)
+
+
+def test_responses_to_many_slow_consumers_keep_few_files_and_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.storage.tiered.remote_segment_reader.CROWDED_READ_BYTES", 250)
+    fixture = TieredFixture()
+    cached = fixture.cache(400, max_bytes=8 * 400)
+    fixture.host()
+    fixture.append_batches(200)
+    log = fixture.tier()
+    held: list[tuple[int, Any]] = []
+    for offset in range(0, log.local_log_start_offset, 3):
+        answer, _ = fixture.send(fetch.handle, ApiKey.FETCH, NEWEST, request(("t", 0, offset), each=1000))
+        held.append((offset, answer.responses[0].partitions[0].records))
+        del answer
+    parts = [part for _, records in held for part in flatten_chunks([records])]
+    files = {part.file for part in parts if type(part) is FileSlice}
+    assert len(held) > 150
+    assert 8 < len(files) <= 8 + 8 + 3, "open in the cache, released, and of the response that reached the limit"
+    assert max(len(part) for part in parts if type(part) is not FileSlice) <= 250
+    for offset, records in held:
+        assert len(records) > 0
+        assert bytes(read_records(records)) == local_bytes(fixture, offset, len(records))
+    held.clear()
+    parts.clear()
+    files.clear()
+    del records
+    assert not cached.is_crowded()
+    answer, _ = fixture.send(fetch.handle, ApiKey.FETCH, NEWEST, request(("t", 0, 0), each=1000))
+    assert all(type(part) is FileSlice for part in flatten_chunks([answer.responses[0].partitions[0].records]))
 
 
 def test_chunk_that_could_not_be_sent_is_fetched_again() -> None:
