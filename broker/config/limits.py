@@ -31,9 +31,7 @@ Decoding half a mebibyte of one takes the event loop 50 ms, before authenticatio
 Beyond: the message is rejected, and the authentication fails.
 """
 MAX_OAUTHBEARER_MESSAGE_BYTES = 32 * 1024
-"""An OAUTHBEARER message, with the token in it.
-
-Parsing half a mebibyte would hold the event loop, before authentication.
+"""An OAUTHBEARER message, with the token in it; parsing half a mebibyte would hold the event loop.
 
 Beyond: the message is rejected, and the authentication fails.
 """
@@ -206,27 +204,21 @@ Beyond: INVALID_REQUEST.
 MAX_STORED_SHARE_BATCHES = 3 * MAX_WRITTEN_SHARE_BATCHES
 """Stored state batches of a share partition: few more than its records in flight."""
 
-# ------------------------------------------------------------------ fetch sessions
+# ------------------------------------------------------------------ fetch sessions and remote reads
 
 MIN_FETCH_SESSION_EVICTION_MS = 120_000
 """Time without a fetch after which a fetch session may be evicted for another one."""
 MAX_FETCH_SESSION_PARTITIONS = 10_000
 """Partitions of a consumer's fetch session, {MAX_CACHED_FETCH_PARTITIONS} of all consumers' together.
 
-A partition of a session takes some 250 bytes.
-
 Beyond: no session is created; one that grows beyond it ends (FETCH_SESSION_ID_NOT_FOUND). Sessions of brokers with the
 right CLUSTER_ACTION have no such bound.
 """
 MAX_CACHED_FETCH_PARTITIONS = 500_000
-"""Partitions of all fetch sessions of consumers."""
-
-# ------------------------------------------------------------------ tiered storage
+"""Partitions of all fetch sessions of consumers, some 250 bytes each."""
 
 MAX_RELEASED_CHUNKS = 512
-"""Files of the chunk cache that only responses in progress keep open, or as many as `chunk.cache.max.bytes` allows.
-
-A response that a consumer receives slowly keeps the descriptors and disk space of its files after their eviction.
+"""Files of the chunk cache that only slow responses keep open, or as many as `chunk.cache.max.bytes` allows.
 
 Beyond: a read of remote records returns {CROWDED_READ_BYTES} at most, or one batch, from memory.
 """
