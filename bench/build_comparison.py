@@ -41,7 +41,7 @@ class BuildUnderTest(OttlaProcess):
 
 
 def produce_frame() -> bytes:
-    """Return the frame of a Produce request (acks=all) with one record of 100 bytes for the topic ``small``."""
+    """Return the frame of a Produce request (acks=all): one record, with a value of 100 bytes, for ``small``-0."""
     raw = records.build_batch([records.NewRecord(None, bytes(100), int(time.time() * 1000))])
     data = p.TopicProduceData("small", partition_data=[p.PartitionProduceData(0, raw)])
     return encode_request(ApiKey.PRODUCE, 9, 1, "bench", p.ProduceRequest(None, -1, 10_000, [data]))

@@ -3,9 +3,9 @@
 ``python -m bench.console`` measures four cases in rounds of random order, each with a node of its own; all nodes run
 all the time. The cases are ``off`` (a node without console and metrics), ``console`` (a node with both, none of them
 used), ``scraped`` (metrics once a second) and ``open`` (the live tail of the topic under load, and the frames of the
-API Produce). The load is Produce requests of 100 records, ten at a time. Nodes and client have a processor each, if
-there are two, and the median of the rounds' ratios counts: a machine whose processors or memory slow down for some
-seconds changes all cases of a round alike.
+API Produce). The load is Produce requests of 100 records, ten at a time. All nodes share a processor, and the client
+has the others, if there are any. The median of the rounds' ratios counts: a machine whose processors or memory slow
+down for some seconds changes all cases of a round alike.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 ``python -m bench.security``: Kafka's load tools produce and consume records of 1,000 bytes over SASL_SSL, after a login
 by SCRAM-SHA-512, at Kafka and at Ottla in turn; the first round warms both up. On few cores the tool is most of the
 load: the cost of the broker itself is printed beside the rate. ``--checked`` sends the smallest possible requests to
-two nodes of Ottla: one without an authorizer, and one with an authorizer, five hundred ACLs for topics of other
-principals and byte rate quotas above the load.
+two nodes of Ottla, and runs the producer tool without TLS: one without an authorizer, and one with an authorizer, five
+hundred ACLs for topics of other principals and byte rate quotas above the load.
 """
 
 from __future__ import annotations

@@ -56,7 +56,10 @@ def write(client: RawClient, topic: str, partition: int) -> None:
 
 
 def fill(node: NodeProcess, topics: list[str], partitions: int, every: int) -> int:
-    """Create the topics and write a record to each `every`-th partition; return the number of records."""
+    """Create the topics and write a record to each `every`-th partition; return the number of these records.
+
+    The warm-up topic is created, too, with one record that is not counted.
+    """
     client, written = RawClient(node.port), 0
     created = [ct.CreatableTopic(WARM, 1, 1), *(ct.CreatableTopic(topic, partitions, 1) for topic in topics)]
     answer = client.call(ApiKey.CREATE_TOPICS, 5, ct.CreateTopicsRequest(created, 120_000))

@@ -124,7 +124,10 @@ def with_producer(node: TieredBenchmarkNode, read: Callable[[], float]) -> tuple
 
 
 def read_often(read: Callable[[], float]) -> float:
-    """Read for a second, so that the latencies beside it are enough for a 99th percentile; return MiB/s."""
+    """Call ``read``, which returns MiB/s, for at least a second, and return the median of its results.
+
+    So there are enough latencies beside it for a 99th percentile.
+    """
     speeds, until = [], time.perf_counter() + 1
     while time.perf_counter() < until:
         speeds.append(read())
