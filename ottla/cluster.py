@@ -54,7 +54,7 @@ separate, since a controller's port is stored in its directory, while a restarte
 
 
 class ClusterFailed(Exception):
-    """Raised if the cluster cannot start; for a node that fails, the message has its id and its last log line."""
+    """Raised if the cluster, or a node at a restart, cannot start; for a node, with its id and its last log line."""
 
 
 def free_ports(host: str, count: int, among: range) -> list[int]:
@@ -185,7 +185,7 @@ class Cluster(ClusterFaultControls):
         settings: broker settings of all nodes. A port in ``ottla.metrics.listener`` or ``ottla.console.listener`` is
             that of the first node; the next ones have the following ports.
         tls: use TLS for all listeners; a CA and certificates are generated.
-        sasl: require ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``, of nodes too; a user is created.
+        sasl: require ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``, of nodes too (controllers PLAIN); adds a user.
 
     Raises:
         ConfigException: an unknown setting, or a value that is invalid.

@@ -327,7 +327,7 @@ class Broker(FaultControls):
 
 
 class AsyncBroker(AsyncFaultControls):
-    """Embedded node whose blocking methods are coroutines, for asyncio and trio; `client_config` is not.
+    """Embedded node for asyncio and trio, with coroutines in place of methods that block, without `start` and `stop`.
 
     Args:
         broker: the node, from ``async with ottla.Broker()`` or the pytest fixture ``kafka_broker``.

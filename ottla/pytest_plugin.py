@@ -1,8 +1,8 @@
-"""pytest fixtures: an embedded broker or a cluster for the session, a new topic and group for each test, faults.
+"""pytest fixtures: an embedded broker, a cluster, a new topic and group for each test, faults and the broker's clock.
 
-Each worker of pytest-xdist has its own broker. ``OTTLA_TEST_BOOTSTRAP=HOST:PORT`` runs the tests against another
-cluster, such as Apache Kafka, in place of the embedded broker. Topics are deleted after the test; groups only in
-another cluster.
+The broker is one for the session, unless the option ``ottla_scope`` sets another scope; each worker of pytest-xdist has
+its own. ``OTTLA_TEST_BOOTSTRAP=HOST:PORT`` runs the tests against another cluster, such as Apache Kafka, in place of
+the embedded broker. Topics are deleted after the test; groups only in another cluster.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker ``kafka_topic``, and check the options.
+    """Register the marker ``kafka_topic``, and check scope, numbers, and the form of the lines of settings.
+
+    Other invalid values fail at the start of the broker or cluster.
 
     Raises:
-        UsageError: an option has an invalid value.
+        UsageError: the check fails.
     """
     config.addinivalue_line("markers", _MARKER)
     _scope("", config)
@@ -158,7 +160,10 @@ def kafka_client(kafka_broker: Broker | None) -> BlockingClient:
 
 @pytest.fixture
 def kafka_faults(kafka_broker: Broker | None) -> Iterator[Faults]:
-    """Yield the faults of the embedded broker, which are removed after the test; requires ``ottla.faults=true``."""
+    """Yield the faults of the embedded broker, which are removed after the test; skip the test without such a broker.
+
+    Without ``ottla.faults=true`` it fails.
+    """
     faults = _with_faults(kafka_broker).faults
     yield faults
     faults.clear()
