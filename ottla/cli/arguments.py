@@ -45,7 +45,10 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """``argparse`` parser of a command: errors are one line with status 2, the description keeps its line breaks."""
+    """``argparse`` parser of a command: errors are one line with status 2, the description keeps its line breaks.
+
+    The parsers of Kafka's tools are subclasses, whose errors have status 1.
+    """
 
     on_parse: ClassVar[Callable[[CommandParser], None] | None] = None
     """Function called with each parser before it parses, used by shell completion to read its options; else None."""

@@ -1,4 +1,4 @@
-"""Common functions of commands: connection options, output as text or JSON, lookups of topics and coordinators."""
+"""Common functions of commands: connection options, output of rows, running with a client, lookups in the cluster."""
 
 from __future__ import annotations
 

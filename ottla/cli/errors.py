@@ -28,7 +28,10 @@ def failure_text(error: BaseException) -> str:
 
 
 def code_text(code: int, message: str | None = None) -> str:
-    """Return the text of an error code, without full stop at its end: ``message`` of the broker, else Kafka's text."""
+    """Return the text of an error code, without full stop at its end: ``message`` of the broker, else Kafka's text.
+
+    Of a code that is not known it is the unchanged message, or ``unknown error code N``.
+    """
     try:
         known = ErrorCode(code)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Standard output of the command line: text with control characters escaped, and records as unchanged bytes."""
+"""Output of the command line: text with control characters escaped; records on standard output as unchanged bytes."""
 
 from __future__ import annotations
 

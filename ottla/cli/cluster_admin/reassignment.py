@@ -322,8 +322,9 @@ async def reassign(
     """Execute reassignments to their end, at most ``--at-once`` partitions at a time, then elect the preferred leaders.
 
     ``before``: present replicas of each partition. The replication throttle of ``--throttle`` is set before, and
-    removed at the end, also after an interrupt or error; the reassignments in progress are not cancelled then. If it
-    cannot be set completely, nothing moves, and the part of it that was set stays.
+    removed at the end, also after an interrupt or error; the reassignments in progress are not cancelled then. If a
+    change of it is refused, nothing moves, and the part of it that was set stays; for a broker that cannot be reached
+    it is left out, with a message on standard error.
 
     Raises:
         CommandFailed: the cluster refused a request.

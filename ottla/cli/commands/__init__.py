@@ -1,1 +1,1 @@
-"""Commands of ``ottla``: one module with a function ``run`` for each, imported by the command's name."""
+"""Commands of ``ottla`` except Kafka's tools: a module with a function ``run`` for each, imported by its name."""

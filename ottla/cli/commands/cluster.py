@@ -1,4 +1,4 @@
-"""``ottla cluster``: start several nodes on this machine; show, reassign, remove and recover nodes of a cluster."""
+"""``ottla cluster``: start several nodes on this machine; show, drain, remove and recover nodes; move partitions."""
 
 from __future__ import annotations
 

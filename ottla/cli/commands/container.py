@@ -67,9 +67,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _prepare(config_file: str | None) -> list[str] | int:
-    """Complete the environment variables of this process, and format new log directories, except by ``ottla serve``.
+    """Complete the environment variables of this process, and format the log directories if all of them are new.
 
-    That formats those of a controller without static voters.
+    Those of a controller without static voters are left to ``ottla serve``, which formats them at its start.
 
     Returns:
         The arguments of ``ottla serve``, or the exit status of ``ottla format`` if that failed.

@@ -41,7 +41,7 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the argument parser of ``ottla format``; ``ottla container`` uses it, too."""
+    """Return the argument parser of ``ottla format``; ``ottla container`` reads settings with it, too."""
     out = command_parser("format", TEXT)
     out.add_argument("-t", "--cluster-id", required=True, metavar="ID", help="id of the cluster")
     add_settings(out)
@@ -139,8 +139,8 @@ def format_storage(options: argparse.Namespace) -> list[str]:
         ConfigException: a setting is invalid, or the properties file cannot be read.
         InvalidFeatureLevel: ``--feature`` is malformed, the release, feature or level is unknown, or levels exclude
             each other.
-        StorageFormatError: another option is invalid, or a directory is formatted already or for another node; none is
-            changed.
+        StorageFormatError: another option is invalid, a directory is formatted for another node or cluster, or is
+            formatted already and ``--ignore-formatted`` is not set; none is changed.
         LogDirectoryInUse: another process has locked a directory; none is formatted.
         CorruptFile: ``meta.properties`` of a directory is malformed; none is formatted.
         OSError: a directory cannot be read or written; those before it may be formatted.

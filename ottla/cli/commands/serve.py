@@ -66,7 +66,8 @@ def run(arguments: list[str]) -> int:
     """Run a node with the arguments of ``ottla serve`` until SIGTERM or SIGINT; return the exit status.
 
     Returns:
-        0 after a stop; 1 after all log directories have failed; 2 if the node cannot start.
+        0 after a stop; 1 after all log directories have failed; 2 if the node cannot start, or later fails with such an
+        error as prevents a start.
 
     Raises:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).

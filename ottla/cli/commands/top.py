@@ -76,7 +76,7 @@ def merge_samples(pages: Iterable[Samples]) -> Samples:
 def _rate(before: Scrape, after: Scrape, name: str, labels: Mapping[str, str]) -> float:
     """Return the increase per second of counter ``name`` with ``labels`` between two scrapes.
 
-    It is 0 for a counter that decreased, as after a restart, or that is missing.
+    It is 0 for a counter that decreased, as after a restart. One that is missing in a scrape counts as 0 there.
     """
     key = name, tuple(labels.items())
     increase = after.samples.get(key, 0.0) - before.samples.get(key, 0.0)

@@ -351,7 +351,7 @@ async def _alter_share_offsets(client: ClusterClient, group_id: str, new: Mappin
 
 
 def internal_topics(seen: GroupDescription) -> list[str]:
-    """Return the sorted names of the internal topics (repartition, changelog, join) of a streams group.
+    """Return the sorted names of the internal topics (repartition, changelog, join) in a streams group's topology.
 
     They are recognized by their names; topics that a subtopology reads as source topics are left out.
     """
@@ -362,10 +362,10 @@ def internal_topics(seen: GroupDescription) -> list[str]:
 
 
 async def delete_topics(client: ClusterClient, names: Sequence[str]) -> None:
-    """Delete internal topics of a streams group; an absent topic is not an error.
+    """Delete internal topics of a streams group in one request; an absent topic is not an error.
 
     Raises:
-        CommandFailed: the cluster refused to delete a topic; the others are deleted.
+        CommandFailed: the cluster refused to delete topics; the message has the first, those not refused are deleted.
     """
     if not names:
         return

@@ -30,7 +30,7 @@ class ShareGroupHandle(Protocol):
 
     @property
     def id(self) -> str:
-        """Id of the share group, as given on the command line."""
+        """Id of the share group."""
 
     @property
     def channel(self) -> Channel:

@@ -257,7 +257,7 @@ class ConsoleConsumer:
     async def _refresh(self) -> None:
         """Send heartbeats and due commits of a group member; without a group look for new partitions every 5 minutes.
 
-        After a rebalance the positions are those of the newly assigned partitions.
+        After a rebalance there are positions of the assigned partitions only; new ones begin at the committed offset.
 
         Raises:
             ProtocolError: the coordinator or a leader refused a request.
@@ -361,8 +361,10 @@ class ConsoleConsumer:
     async def close(self) -> None:
         """Commit the offsets after the processed records, unless auto-commit is off, and leave the group, if any.
 
+        A commit that fails with a retriable error or a stale member epoch is not repeated.
+
         Raises:
-            ProtocolError: the coordinator refused the commit; the member does not leave the group then.
+            ProtocolError: the coordinator refused the commit for another reason; the member does not leave then.
             CommandFailed: no coordinator is available.
         """
         if self._member is not None:

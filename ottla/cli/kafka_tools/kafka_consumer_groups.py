@@ -176,9 +176,9 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def _has_rows(seen: gs.GroupDescription, count: int) -> bool:
-    """Print a message if a group does not exist, is empty or is rebalancing; return True if its table is to be printed.
+    """Print a message if a group does not exist, is empty or is rebalancing; return True if its table has rows.
 
-    The table is not printed if the group does not exist or the table has no rows (``count`` is 0).
+    It has none if the group does not exist or ``count`` is 0.
     """
     if seen.state == "Dead":
         print(f"\nError: Consumer group '{seen.id}' does not exist.")

@@ -189,7 +189,10 @@ class LogDump:
             self._check_offsets(path, base, segment)
 
     def _check_offsets(self, path: str, base: int, segment: SegmentFileReader) -> None:
-        """Compare the entries of an offset index with the batches of its segment, and print them if that is asked."""
+        """Compare the entries of an offset index with its segment; print them unless ``--verify-index-only`` is set.
+
+        With ``--index-sanity-check`` the index is only parsed.
+        """
         index = OffsetIndex.unpack(base, read_file(self._disk, path), path)
         if not index.offsets:
             print(f"{path} is empty.")
@@ -211,7 +214,10 @@ class LogDump:
             self._check_times(path, base, segment)
 
     def _check_times(self, path: str, base: int, segment: SegmentFileReader) -> None:
-        """Compare the entries of a time index with the batches of its segment, and print them if that is asked."""
+        """Compare the entries of a time index with its segment; print them unless ``--verify-index-only`` is set.
+
+        With ``--index-sanity-check`` the index is only parsed.
+        """
         index = OffsetIndex.unpack(base, read_file(self._disk, f"{os.path.splitext(path)[0]}.index"), path)
         times = TimeIndex.unpack(base, read_file(self._disk, path), path)
         if self._options.index_sanity_check:

@@ -19,7 +19,7 @@ def is_true(text: str) -> bool:
 
 
 class LineMessageReader:
-    """Converter of input lines to records; ``properties`` are those of ``--reader-property``.
+    """Converter of input lines to records; ``properties``: those of ``--reader-property`` and ``--reader-config``.
 
     Raises:
         ToolFailed: by the constructor: two of the three header separators are equal, or the null marker equals a

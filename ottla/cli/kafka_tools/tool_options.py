@@ -282,8 +282,8 @@ def run_tool(
     ``failures``.
 
     Returns:
-        The exit status: 0, that of ``failures``, 1 if the connection failed or its settings are invalid, or 130 after
-        an interrupt.
+        The exit status: 0, that of ``failures``, 1 after another failure, such as of the connection or its settings,
+        or 130 after an interrupt.
     """
     status = 0
 

@@ -21,8 +21,8 @@ def configure_joining(
 ) -> NodeConfig:
     """Return the configuration of a node that joins a cluster, with the addresses of its controllers.
 
-    New log directories are formatted for the cluster, and listener name and addresses of the controllers are stored
-    for the next start. If the cluster cannot be reached, those of the previous start are used.
+    If the metadata directory is new, all log directories are formatted for the cluster. Listener name and addresses
+    of the controllers are stored for the next start. If the cluster cannot be reached, the stored ones are used.
 
     ``access``: TLS and SASL configuration of the connection to the cluster.
 

@@ -67,6 +67,8 @@ def changed_settings(values: Mapping[str, str]) -> dict[str, str]:
 def ready_address(config: NodeConfig, ports: Mapping[str, int]) -> str:
     """Return the ``HOST:PORT`` of the ready line: the first client listener that is not the inter-broker listener.
 
+    If there is no other, it is the first client listener; of a controller-only node that of its controller listener.
+
     Args:
         config: configuration of the node.
         ports: bound port of each client and broker listener by name; that of a controller-only node under ``""``.

@@ -1,4 +1,8 @@
-"""``ottla serve --secure``: generate TLS certificates and SASL credentials, or take those of the cluster to join."""
+"""``ottla serve --secure``: TLS certificates and SASL credentials, created at the first start and stored.
+
+A node that joins a cluster takes its CA and password from the file of ``--join-credentials``, and creates only a
+certificate of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,8 @@ from ottla.tools import security_setup
 def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tuple[NodeConfig, list[str]]:
     """Return the node's configuration with a TLS and SASL listener, and warnings to print.
 
-    At the first start certificates and credentials are created on disk. With ``--join`` they are made from the
-    credentials of the cluster in the file of ``--join-credentials``, and the cluster is contacted.
+    At the first start certificates and credentials are created on disk. With ``--join`` the CA and the password are
+    those in the file of ``--join-credentials``, and the cluster is contacted, also at later starts.
 
     Raises:
         ConfigException: a setting is invalid or contradicts ``--secure``, the credentials are damaged or missing, or

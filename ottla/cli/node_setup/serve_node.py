@@ -71,7 +71,7 @@ def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str
     """Return the node's configuration from the command line, and warnings to print.
 
     With ``--secure`` missing certificates and credentials are created. With ``--join`` the cluster is contacted, and
-    new log directories are formatted for it.
+    the log directories of a new node are formatted for it.
 
     Raises:
         ConfigException: invalid settings, or the cluster cannot be joined.

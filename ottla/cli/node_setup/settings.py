@@ -98,8 +98,8 @@ def advertised_machine_name(values: dict[str, str]) -> str:
     """Return the host name to advertise for a listener that is bound to all addresses.
 
     Returns:
-        The canonical name of this machine if the settings name a controller quorum and a listener is bound to all
-        addresses; else, or without such a name, ``localhost``.
+        The canonical name of this machine if the settings name a controller quorum and one of their ``listeners`` is
+        bound to all addresses; else, or without such a name, ``localhost``.
 
     Raises:
         ConfigException: a listener is malformed.

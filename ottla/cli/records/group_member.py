@@ -121,7 +121,7 @@ class GroupMember:
         the next heartbeat finds out which. The caller may commit again after it.
 
         Raises:
-            ProtocolError: the coordinator refused an offset for another reason.
+            ProtocolError: the coordinator refused an offset for another reason; others may be stored.
             CommandFailed: no coordinator is available.
         """
         topics = [

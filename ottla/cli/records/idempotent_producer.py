@@ -1,4 +1,4 @@
-"""Idempotent producer of one topic: sequence numbers let a retried batch be appended only once (KIP-98).
+"""Producer of one topic, idempotent by default: sequence numbers let a retried batch be appended only once (KIP-98).
 
 Source: ``TransactionManager.java``, ``Sender.java`` (apache/kafka 4.3.1).
 """
@@ -74,8 +74,9 @@ class TopicProducer:
         The first call of an idempotent producer also requests its producer id.
 
         Raises:
-            CommandFailed: the batch is refused, with a message that names topic and partition, and the limit for one
-                that is too large; or a producer id is refused or not supported.
+            CommandFailed: the batch is refused, or still is with a retriable code after `LEADER_MOVE_TIMEOUT_MS`; the
+                message names topic and partition, and the limit for a batch that is too large. Or a producer id is
+                refused or not supported.
             ProtocolError: a retriable error of InitProducerId lasts for `LEADER_MOVE_TIMEOUT_MS`.
             OSError: the leader cannot be reached for `LEADER_MOVE_TIMEOUT_MS`.
         """

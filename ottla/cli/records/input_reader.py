@@ -1,4 +1,4 @@
-"""Reader of lines from standard input, as bytes."""
+"""Reader of lines, as bytes, from standard input or a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class InputReader:
     """Reader that returns the lines of a stream as they arrive.
 
     Args:
-        stream: standard input; None if it is closed. A stream without a file descriptor is read completely at first.
+        stream: standard input, None if that is closed, or a file. A stream without a file descriptor is read completely
+            at first.
     """
 
     def __init__(self, stream: Any) -> None:

@@ -1,4 +1,4 @@
-"""Consumer without a group that fetches several partitions at once, by one Fetch request for each leader."""
+"""Consumer of several partitions, assigned by its caller, by one Fetch request for each leader; it joins no group."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class PartitionFetcher:
         """Fetch from each leader in turn; return the records and advance `positions`.
 
         All leaders together wait up to ``wait_ms`` for new records. A partition whose position is out of range is
-        reset; one with a retriable error is tried again by the next call.
+        reset; one with a retriable error is tried again by the next call. After an exception the records that this call
+        has already fetched are lost, and their positions have advanced.
 
         Raises:
             ProtocolError: a partition has an error that is not retriable, or no leader; OSError: a leader cannot be

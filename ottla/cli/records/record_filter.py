@@ -60,7 +60,7 @@ class RecordFilter(NamedTuple):
 
 
 def parse_record_filter(text: str) -> RecordFilter:
-    """Argument type: parse a filter such as ``value.order.id=7``: field, operator and operand, without spaces.
+    """Argument type: parse a filter such as ``value.order.id=7``: field, operator and operand; spaces are not removed.
 
     Raises:
         ArgumentTypeError: the expression has another form, or an invalid regular expression.

@@ -30,7 +30,7 @@ class RecordBatches:
     Args:
         producer: sends the batches.
         numbers: partition numbers of the topic.
-        options: parsed arguments of ``ottla produce``.
+        options: parsed arguments of ``ottla produce``; ``topic``, ``partition`` and ``header`` are used.
 
     Attributes:
         sent: number of records that were sent and acknowledged.

@@ -35,7 +35,7 @@ class _Progress:
             sys.stderr.flush()
 
     def finish(self) -> None:
-        """Print the line end after the counter."""
+        """Print the line end after the counter, also if there is none yet."""
         if self._is_shown:
             sys.stderr.write("\n")
 

@@ -1,4 +1,4 @@
-"""Reader of a topic for ``ottla consume``: start and end offsets, filtering, formatting and printing of records."""
+"""Reader of a topic for ``ottla consume`` and ``topic export``: start and end offsets, filters, formats and output."""
 
 from __future__ import annotations
 
