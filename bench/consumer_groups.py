@@ -192,7 +192,7 @@ class ConsumerGroupLoad:
         return member
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connections of all members but those that left."""
         for member in self.members.values():
             member.sock.close()
 

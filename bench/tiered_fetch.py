@@ -102,7 +102,10 @@ class TieredBenchmarkNode:
 
 
 def with_producer(node: TieredBenchmarkNode, read: Callable[[], float]) -> tuple[float, float]:
-    """Call ``read`` while another connection produces; return its result, and the p99 of the producer in ms."""
+    """Call ``read`` while another connection produces; return its result, and the p99 of the producer in ms.
+
+    Of 100 or fewer latencies it is the maximum.
+    """
     done, latencies = threading.Event(), []
     client, batch = RawClient(node.broker.port), build_batch([NewRecord(None, b"x" * 100, 0)])
 
