@@ -184,7 +184,7 @@ class Cluster(ClusterFaultControls):
         host: address to listen at.
         settings: broker settings of all nodes. A port in ``ottla.metrics.listener`` or ``ottla.console.listener`` is
             that of the first node; the next ones have the following ports.
-        tls: use TLS for all listeners; a CA and certificates are generated.
+        tls: use TLS for all listeners; a CA and certificates are generated. A stored setup stays as it is, SASL too.
         sasl: require ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``, of nodes too (controllers PLAIN); adds a user.
 
     Raises:

@@ -60,6 +60,7 @@ class Broker(FaultControls):
 
     `client_config` returns the settings clients need for ``tls`` and ``sasl``. `produce`, `records`, `expect` and
     `wait_for` block; ``async with`` yields an `AsyncBroker`, whose methods of the same names are coroutines.
+    With ``tls`` or ``sasl``, a security setup that ``data_dir`` has from an earlier start is used as it is.
 
     Raises:
         ConfigException: an unknown setting, or a value that is invalid.
@@ -192,7 +193,7 @@ class Broker(FaultControls):
         return self
 
     def _secure(self, directory: str) -> None:
-        """Create certificates and a user, or read the ones that an earlier start created; else raise BrokerFailed."""
+        """Create certificates and a user, or read the stored ones, whose mechanism counts; else raise BrokerFailed."""
         tls, mechanism = self._security
         try:
             self._secured = security_setup.ensure_security_setup(directory, (self.host,), tls=tls, mechanism=mechanism)
@@ -263,7 +264,7 @@ class Broker(FaultControls):
         """Stop the node and start it again on the same port with the same data.
 
         Raises:
-            BrokerFailed: the node does not run, or cannot start.
+            BrokerFailed: the node does not run, or cannot start again; a temporary directory is removed then.
         """
         if not self.is_running:
             raise BrokerFailed("the broker does not run")
