@@ -1,4 +1,4 @@
-"""``ottla log``: report what log recovery would change in a data directory, or execute it."""
+"""``ottla log``: report what log recovery would change in a data directory, or execute it; without the metadata log."""
 
 from __future__ import annotations
 

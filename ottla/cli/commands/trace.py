@@ -42,7 +42,7 @@ async def _frame(stream: Stream) -> bytes:
 
 
 class TracingProxy:
-    """Proxy of a cluster that prints requests and responses: one listening address for each broker.
+    """Proxy of a cluster that prints requests and responses: a listening address, named in responses, for each broker.
 
     Args:
         nursery: nursery of the listeners and connections.

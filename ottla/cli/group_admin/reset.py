@@ -67,7 +67,10 @@ ClampReport = Callable[[TopicPartitionKey, int, int], None]
 
 
 class ResetTarget(NamedTuple):
-    """Target of an offset reset: the option's name, such as ``to_offset``, and its value."""
+    """Target of an offset reset: the option's name, such as ``to_offset``, and its value; True for a flag.
+
+    The value of ``from_file`` is the path, but for `target_offsets` and `plan_reset` the offsets of the group in it.
+    """
 
     mode: str
     value: Any = True

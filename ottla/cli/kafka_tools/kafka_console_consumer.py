@@ -297,7 +297,8 @@ class ConsoleConsumer:
         """Count and print a record, and advance the offset to commit past it.
 
         Raises:
-            ToolFailed: the record cannot be formatted, and ``--skip-message-on-error`` is not set.
+            ToolFailed: the record cannot be formatted, and ``--skip-message-on-error`` is not set; it counts, too, and
+                its offset is committed.
         """
         self.count += 1
         self._consumed[read.topic, read.partition] = read.record.offset + 1
