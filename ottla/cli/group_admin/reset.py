@@ -247,7 +247,7 @@ async def _selected_partitions(
     to: ResetTarget,
     have: Mapping[TopicPartitionKey, int],
 ) -> list[TopicPartitionKey]:
-    """Return the partitions to reset: the partitions in the file or of ``--topic``, or all with a committed offset.
+    """Return the partitions to reset: the partitions in the file or of ``--topic``, or all in ``have``.
 
     Args:
         client: client of the cluster.

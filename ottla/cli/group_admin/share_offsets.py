@@ -1,4 +1,4 @@
-"""Start offsets of a share group, and the delivery state of the records after these offsets.
+"""Start offsets of a share group, and the delivery state of the records from these offsets on.
 
 Source: ``ShareGroupCommand.java``, ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932, KIP-1226.
 """
@@ -99,7 +99,7 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
 
 
 async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
-    """Return an output row for each batch after the start offset whose delivery state the share coordinator stores.
+    """Return an output row for each batch from the start offset on whose state the share coordinator stores.
 
     Keys: ``topic``, ``partition``, ``first`` and ``last`` offset of the batch, ``state`` (a name of `STATES`, or the
     number of another one), and ``deliveries``. Rows are sorted by topic, partition and offset.

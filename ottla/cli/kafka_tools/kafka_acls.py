@@ -191,8 +191,8 @@ class AclPlan:
         """Return the entries for each resource pattern that the options name, to add or to remove.
 
         With ``--producer`` or ``--consumer`` there are only those of the role. An empty list, of a pattern without
-        principals, stands for all ACLs of the pattern. If no resource is named, or
-        an operation does not apply to its resource type, the usage is printed and the tool exits with status 1.
+        principals, stands for all ACLs of the pattern. If no resource is named, or an operation does not apply to its
+        resource type, the usage is printed and the tool exits with status 1.
         """
         options, patterns = self._options, self.patterns(required=True)
         out: dict[Pattern, list[Entry]] = {}

@@ -257,7 +257,7 @@ class ConsoleConsumer:
     async def _refresh(self) -> None:
         """Send heartbeats and due commits of a group member; without a group look for new partitions every 5 minutes.
 
-        After a rebalance there are positions of the assigned partitions only; new ones begin at the committed offset.
+        After a rebalance only assigned partitions have positions; new ones begin at their committed offset, if any.
 
         Raises:
             ProtocolError: the coordinator or a leader refused a request.

@@ -189,7 +189,7 @@ def _directory_id(values: Mapping[str, str]) -> bytes:
 
 
 def _endpoints(values: Mapping[str, str]) -> list[Listener]:
-    """Return the advertised endpoints of the controller listeners in a controller's properties.
+    """Return the controller listeners' endpoints in a controller's properties: advertised, else those of ``listeners``.
 
     Raises:
         ToolFailed: a listener is missing; ConfigException: an address is malformed.

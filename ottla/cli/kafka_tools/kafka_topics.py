@@ -165,7 +165,7 @@ async def _topics(client: ClusterClient, options: argparse.Namespace) -> list[An
     """Return the Metadata rows of the topics that the options select, sorted by name.
 
     ``--topic-id`` counts only with ``--describe``, and takes precedence over ``--topic``. Without both, all are
-    selected.
+    selected. With ``--exclude-internal`` internal topics are left out in each case.
 
     Raises:
         ToolFailed: the regular expression is invalid, or no topic matches a ``--topic`` or ``--topic-id`` and neither

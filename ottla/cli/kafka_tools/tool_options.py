@@ -224,7 +224,7 @@ def has(options: argparse.Namespace, name: str) -> bool:
 
 
 class ToolFailed(Exception):
-    """Failure of a tool; the message is the text that Kafka's tool prints. `run_tool` prints it."""
+    """Failure of a tool; the message is the text that Kafka's tool prints. `FailureFormat.print` prints it."""
 
 
 class TerseFailure(ToolFailed):

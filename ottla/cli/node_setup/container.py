@@ -81,6 +81,8 @@ ReadFile = Callable[[str], str]
 def container_environment(given: Mapping[str, str], read_file: ReadFile, *, mounted: bool) -> dict[str, str]:
     """Return the variables to add to the environment, as the scripts of Kafka's image derive them.
 
+    Only the default of ``KAFKA_LOG_DIRS`` differs (`DATA_DIRECTORY`), and `LEVEL_VARIABLE` has Log4j's root level.
+
     Args:
         given: the environment of the container.
         read_file: returns the text of a file; raises OSError or UnicodeDecodeError.

@@ -1,4 +1,4 @@
-"""``ottla serve --join``: discover the cluster, format new directories for it, and configure the node."""
+"""``ottla serve --join``: discover the cluster, format the directories of a new node, and configure the node."""
 
 from __future__ import annotations
 

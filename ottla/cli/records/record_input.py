@@ -122,7 +122,7 @@ async def produce_records(
 
     Args:
         client: client of the cluster.
-        options: parsed arguments of ``ottla produce``.
+        options: parsed arguments of ``ottla produce``, or the same fields for an import.
         stream: the input; None if it is closed.
         on_sent: called with the number of records sent so far, but not when the input pauses or ends.
 

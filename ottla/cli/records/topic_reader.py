@@ -27,7 +27,7 @@ class TopicReader:
 
     Args:
         client: client of the cluster.
-        options: parsed arguments of ``ottla consume``.
+        options: parsed arguments of ``ottla consume``, or the same fields for an export.
         numbers: partition numbers to read.
         write: called with the bytes of printed records.
 
