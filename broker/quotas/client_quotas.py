@@ -110,7 +110,10 @@ class ClientQuotaManager(QuotaTable[Rate]):
         return delay_ms
 
     def measure_rate(self, bound: QuotaBinding[Rate]) -> float:
-        """Return the current rate per second of the clients that share a quota; 0 if nothing was recorded."""
+        """Return the current rate per second in the counter of ``bound``; 0 if nothing was recorded.
+
+        Clients under a default quota have a counter each.
+        """
         counter = self.find_counter(bound.counter_key)
         return 0.0 if counter is None else counter.measure(self._env.monotonic_ms())[0]
 
@@ -174,7 +177,8 @@ class QuotaManagers:
         """Return the throttle time in ms of a fetch that would return ``size_bytes``, by its fetch and request quotas.
 
         If it is 0, the bytes are recorded. If it is positive they are not, as the caller must answer without records;
-        it is also stored in ``peer.throttle_ms``. ``about_ms``: arrival of the request, wall clock.
+        it is also stored in ``peer.throttle_ms``. The request's time so far is recorded in any case. ``about_ms``:
+        arrival of the request, wall clock.
         """
         requested_ms = self.request_throttle_ms(peer, client_id)
         delay_ms = self.fetch.maybe_record_and_get_throttle_ms(peer, client_id, size_bytes, about_ms)

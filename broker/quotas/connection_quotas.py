@@ -142,9 +142,11 @@ class ConnectionQuotas:
         return self.is_protected(listener) or self._total < self.limits.total
 
     def ip_throttle_ms(self, listener: str, host: str, now_ms: float) -> int:
-        """Record a connection in the creation rate of its IP address; return 0, or the delay in ms to its close.
+        """Record a connection in the creation rate of its IP address; return 0, or the ms (at most 1000) to its close.
 
-        A connection above the rate is removed from all rates again, as it is not accepted. ``now_ms``: monotonic time.
+        0, and nothing is recorded, if the address has no limit. A connection above the rate is not accepted: it is
+        removed again from this rate, and from those of ``listener`` and of all listeners, in which
+        `record_and_get_throttle_ms` has recorded it. ``now_ms``: monotonic time.
         """
         host = normalize_host(host)
         rates = self.limits.ip_rates

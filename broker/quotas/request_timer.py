@@ -59,7 +59,7 @@ class RequestTimer:
         self.client_id: str | None = None
         """Client id of the request; None until it has a response that counts for the request quota."""
         self.is_exempt = False
-        """True for a request of another broker, which is exempt from the request quota."""
+        """True for a Fetch of a follower, which is exempt from the request quota."""
 
     def lap_ms(self) -> float:
         """Return the event loop time in ms that the request has used since the last call, at first since its start."""
@@ -75,7 +75,7 @@ class RequestTimer:
     ) -> None:
         """Record the time of a request in its client's request quota, and set the throttle time of the response.
 
-        For Fetch neither, as its handler has done it; nothing at all for an exempt API, or a request of another broker.
+        For Fetch neither, as its handler has done it; nothing at all for an exempt API, or a Fetch of a follower.
         """
         quotas = self._quota_source.quotas
         if self.is_exempt or kind is QuotaKind.EXEMPT or quotas is None:
