@@ -54,6 +54,8 @@ class FaultEndpoint:
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Serve until cancelled; ``task_status`` reports the start once the file with address and token is written.
 
+        The file is removed at the end.
+
         Raises:
             ConfigException: the address cannot be bound. OSError: the file cannot be written.
         """

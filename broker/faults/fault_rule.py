@@ -307,7 +307,7 @@ def parse_limits(raw: Mapping[str, Any]) -> FaultLimits:
 
 
 def parse_fault(raw: Mapping[str, Any]) -> FaultSpec:
-    """Return the fault definition in a JSON object.
+    """Return the fault definition in a JSON object; the fields of its limits are left to `parse_limits`.
 
     Raises:
         InvalidFault: A field is unknown, missing or invalid.

@@ -35,7 +35,11 @@ _NESTED = frozenset({"groups", "transactions"})
 
 
 def named_topics(body: Any, names_of_ids: Any) -> Iterator[str]:
-    """Yield the topic names in a request body; ``names_of_ids`` resolves topic ids, unknown ones are skipped."""
+    """Yield the topic names in the lists of topics of a request body, also of groups and transactions in it.
+
+    Other names of topics, such as resources of DescribeConfigs, are left out. A name may occur repeatedly.
+    ``names_of_ids`` resolves topic ids, unknown ones are skipped.
+    """
     for name in body.__struct_fields__:
         value = getattr(body, name)
         if not isinstance(value, list) or (name not in _TOPIC_LISTS and name not in _NESTED):
