@@ -1,8 +1,9 @@
 """Channel to the active controller: in this process if it is active here, else over one connection.
 
 An inactive controller returns NOT_CONTROLLER, and a connection may fail: then the leader is looked up again, and the
-request is sent again. So a request may be executed twice, which the controller handles without harm. Requests of the
-broker itself are sent as they are; a client's request is sent in an Envelope with the client's principal.
+request is sent again. So a request may be executed twice: the response may then be an error of the second execution,
+such as TOPIC_ALREADY_EXISTS. Over the network, requests of the broker itself are sent as they are, a client's request
+in an Envelope with the client's principal.
 
 Source: ``NodeToControllerChannelManagerImpl.java``, ``ForwardingManager.scala`` (apache/kafka 4.3.1).
 From KIP-590.

@@ -40,7 +40,7 @@ from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 logger = logging.getLogger("ottla.lifecycle")
 
 CATCH_UP_INTERVAL_S = 0.01
-"""Interval of heartbeats until the broker is unfenced."""
+"""Interval of heartbeats until the broker is unfenced, and while it lags behind the metadata or gets no response."""
 RETRY_S = 0.5
 """Delay between attempts to register. Kafka waits 2 s; the session of the former process has to expire first."""
 SHUTDOWN_HEARTBEAT_S = 0.05
@@ -100,7 +100,7 @@ class BrokerLifecycleManager:
         self.broker_epoch = -1
         self.state = BrokerState.NOT_RUNNING
         self.on_registered: list[Callable[[int], None]] = []
-        """Callbacks with the broker epoch after the broker is unfenced."""
+        """Callbacks with the broker epoch, each time after the broker is unfenced."""
 
     # ------------------------------------------------------------------ registration
 
@@ -109,7 +109,7 @@ class BrokerLifecycleManager:
 
         The state becomes STARTING, then RECOVERY. Before that, no partition is led or followed: older metadata is about
         the broker's former process, and a leader with a shorter log than its followers in the same epoch would lose
-        their records (R-279).
+        their records (R-279). The wait for the metadata has no limit.
 
         Raises:
             RegistrationRejected: no registration within ``initial.broker.registration.timeout.ms``.
@@ -251,6 +251,9 @@ class BrokerLifecycleManager:
         """Send heartbeats until the controlled shutdown starts or the task is cancelled.
 
         A heartbeat that is rejected with STALE_BROKER_EPOCH makes the broker register again, unlike Kafka's (L-102).
+
+        Raises:
+            OSError: the metadata log could not be written.
         """
         pause_s = self._heartbeat_s
         while not self._is_shutting_down:
@@ -312,7 +315,7 @@ class BrokerLifecycleManager:
     # ------------------------------------------------------------------ controlled shutdown
 
     async def controlled_shutdown(self) -> None:
-        """Run a controlled shutdown: the controller moves all leaderships and fences the broker; wait for it.
+        """Run a controlled shutdown: the controller ends all leaderships of the broker and fences it; wait for that.
 
         The wait ends early if a heartbeat is rejected or not answered in time (`_request_shutdown`), and at the latest
         after `CONTROLLED_SHUTDOWN_TIMEOUT_S`. Then it waits, without limit, until queued metadata is applied.

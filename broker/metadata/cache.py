@@ -1,4 +1,6 @@
-"""Metadata cache of the broker: the last applied image, and the advertised endpoints of the brokers.
+"""Metadata cache for request handlers: a metadata image, and the advertised endpoints of the brokers.
+
+On broker listeners it is the last applied image, on controller listeners the last committed one.
 
 Source: ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
 """

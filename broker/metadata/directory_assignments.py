@@ -68,10 +68,11 @@ class DirectoryAssignments:
     async def _send_pending(self) -> None:
         """Send failed directories and pending assignments; nothing before the broker is registered.
 
-        At most `MAX_ASSIGNMENTS_PER_REQUEST` assignments are sent; if more are pending, `run` is woken for them.
+        At most `MAX_ASSIGNMENTS_PER_REQUEST` assignments are sent; if more are pending, `run` is woken for them. An
+        assignment whose row in the response has an error is not repeated.
 
         Raises:
-            ProtocolError, OSError: error response, or no response; the assignments stay queued.
+            ProtocolError, OSError: error for the whole request, or no response; the assignments stay queued.
         """
         known = self._cache.image.brokers.get(self._node_id)
         if known is None:

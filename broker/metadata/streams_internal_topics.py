@@ -1,4 +1,4 @@
-"""Internal topics of streams groups: created in the background, with a delay before a failed creation is retried.
+"""Internal topics of streams groups: created in the background; a failed creation is not requested again for a time.
 
 Source: ``AutoTopicCreationManager.createStreamsInternalTopics``, ``ExpiringErrorCache`` (apache/kafka 4.3.1), KIP-1071.
 """
