@@ -82,7 +82,7 @@ class ReplicaManager:
         self.unknown_traffic = TopicTraffic()
         """Traffic of failed requests for partitions that are not hosted."""
         self.offline_partitions: set[TopicPartition] = set()
-        """Partitions of this node in failed log directories."""
+        """Partitions of this node without a usable log: it is, or may be, in a failed directory, or was not created."""
         self.image = MetadataImage()
         """Metadata image that the hosted partitions have applied; set by the metadata publisher only."""
         self.on_leader: list[Callable[[HostedPartition], None]] = []
@@ -98,7 +98,7 @@ class ReplicaManager:
         self.on_delete_scheduled: list[Callable[[str], None]] = []
         """Callbacks with the path of a directory that was renamed for deletion."""
         self.on_directory_changed: Callable[[bytes, int, bytes], None] = lambda topic_id, number, directory_id: None
-        """Callback with (topic id, partition, directory id) if the controller has another directory, or none."""
+        """Callback with (topic id, partition, directory id) of a replica, to be reported to the controller."""
         self.future_logs: dict[TopicPartition, PartitionLog] = {}
         """Future logs of hosted partitions: copies in other log directories, to replace the current logs (R-342)."""
         self.has_leftover_future_logs = False
@@ -174,8 +174,8 @@ class ReplicaManager:
         """Return a hosted partition, as leader or follower.
 
         Raises:
-            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION: not in the image; NOT_LEADER_OR_FOLLOWER: only on other brokers;
-                KAFKA_STORAGE_ERROR: in a failed log directory.
+            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION: not in the image; NOT_LEADER_OR_FOLLOWER: only on other brokers,
+                or its log is not created yet; KAFKA_STORAGE_ERROR: in `offline_partitions`.
         """
         replica = self._hosted.get((topic, partition))
         if replica is None:
@@ -191,8 +191,9 @@ class ReplicaManager:
     def load(self, image: MetadataImage) -> Job[None]:
         """Open and host the logs that the image assigns to this node, as a job; rename other logs to ``-stray``.
 
-        The older of two logs of a partition is renamed so, too; directories of deleted partitions are deleted. The
-        partitions follow the image only once `apply_partition_state` is called.
+        The older of two logs of a partition is renamed so, too; directories of deleted partitions are deleted. A
+        directory with a disk error goes offline. The partitions follow the image only once `apply_partition_state` is
+        called.
 
         Raises:
             CorruptFile: a log cannot be read, or no rule decides between two (`quarantine_older`).

@@ -49,13 +49,16 @@ class AlterLogDirs:
     async def alter(self, at: TopicPartition, path: str) -> ErrorCode:
         """Move a replica to the log directory at an absolute path, once earlier calls are complete.
 
+        If the directory can be used, a move of the replica to another one is cancelled first, even if the new move
+        cannot start then.
+
         Returns:
-            NONE: the move has started, is in progress already, or is not needed. A move of the replica to another
-            directory was cancelled.
+            NONE: the move has started, is in progress already, or is not needed.
             LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT (cordoned directory), INVALID_TOPIC_EXCEPTION (the name of the
             directory would be too long), KAFKA_STORAGE_ERROR (the directory or partition is offline; for a new move any
             directory is; the disk fails, or the partition is removed meanwhile): no move has started.
-            REPLICA_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION: not hosted; a log will be created in this directory.
+            REPLICA_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION: not hosted; a log that is created later gets this
+            directory.
         """
         async with self._lock:
             return await self._alter(at, path)

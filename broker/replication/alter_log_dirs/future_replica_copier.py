@@ -122,6 +122,7 @@ class FutureReplicaCopier:
     def _next_move(self) -> Job[LogDirMove | None]:
         """Remove cancelled moves from the scheduler and return the next ready move, or None, as a job.
 
+        The caller executes a step and calls `MoveScheduler.reschedule`; before that the move is in no queue.
         The job yields for each removed move, since the deletion of a topic may cancel very many at once.
         """
         most = len(self._log_dirs.directories)

@@ -279,8 +279,9 @@ class FollowerFetchState:
         """Update session and partitions by a response; return the outcomes to apply to the logs (R-315).
 
         Empty after an error of the whole response, or if its partitions do not fit the session, which is reset then.
-        Partitions with an error, and those whose fetch state changed since the request, have no outcome. A partition
-        with an outcome is not fetched until `update_log_state` or `delay` is called for it (or never: `mark_failed`).
+        Partitions whose fetch state changed since the request have no outcome, nor those with an error, except for
+        OFFSET_OUT_OF_RANGE and OFFSET_MOVED_TO_TIERED_STORAGE. A partition with an outcome is not fetched until
+        `update_log_state` or `delay` is called for it (or never: `mark_failed`).
         """
         if response.error_code != ErrorCode.NONE:
             self._on_error(response.error_code, now_ms)
@@ -329,7 +330,8 @@ class FollowerFetchState:
     def _process_partition(self, key: PartitionKey, row: PartitionData, now_ms: float) -> FetchOutcome | None:
         """Update a partition's fetch state by its row of the response; return its outcome.
 
-        None after an error, which delays the partition or marks it failed, or if its state changed since the request.
+        None after an error without an outcome of its own, which delays the partition or marks it failed, or if its
+        state changed since the request.
         """
         part, sent = self._partitions.get(key), self._session_partitions[key]
         if part is None or (part.fetch_offset, part.leader_epoch) != (sent.fetch_offset, sent.current_leader_epoch):

@@ -155,7 +155,10 @@ class ReplicaFetcherManager:
             del self._fetchers[where]
 
     async def run(self) -> None:
-        """Run all fetchers, including those added later, until cancelled."""
+        """Run all fetchers, including those added later, until cancelled.
+
+        An exception of one ends all of them and is raised; `run` may be called again.
+        """
         try:
             async with trio.open_nursery() as self._nursery:
                 for fetcher in self._fetchers.values():

@@ -1,4 +1,4 @@
-"""Requests of fetchers to leaders other than Fetch, versions of both, and dependencies that all fetchers share.
+"""Connection of a fetcher to its leader, requests other than Fetch, request versions, and common dependencies.
 
 Source: ``BrokerBlockingSender.scala``, ``RemoteLeaderEndPoint.scala`` (apache/kafka 4.3.1).
 """
@@ -93,8 +93,8 @@ class FetcherDependencies(NamedTuple):
 def skips_tiered_offsets(dependencies: FetcherDependencies, log: PartitionLog, leader_end: int) -> bool:
     """Return whether a log with end offset 0 is to start after the last segment that the leader has copied (KIP-1023).
 
-    It is if ``follower.fetch.last.tiered.offset.enable`` is set, the topic is tiered and not compacted, and the
-    leader's log is not empty.
+    It is if ``follower.fetch.last.tiered.offset.enable`` is set, the topic is tiered and not compacted, and
+    ``leader_end``, the leader's log end offset, is not 0.
     """
     return (
         log.log_end_offset == 0
