@@ -1,4 +1,4 @@
-"""Initial feature levels of a new cluster, by Kafka release, for the format command and the first active controller.
+"""Initial feature levels of a new cluster, by Kafka release, and the releases that each level needs.
 
 Source: ``MetadataVersion.java``, ``Feature.java``, ``Formatter.java`` (apache/kafka 4.3.1).
 

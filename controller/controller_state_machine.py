@@ -67,7 +67,7 @@ class ControllerStateMachine:
         """Image of all appended records, committed or not."""
         self.cluster_id = cluster_id
         self.heartbeat_state = broker_heartbeat.BrokerHeartbeatState()
-        """Soft state of the active controller from the last heartbeats of the brokers."""
+        """Offsets of brokers: registration offsets from the log, and soft state of the active controller."""
         self.heartbeat_tracker = BrokerHeartbeatTracker(
             int(defaults.static_config.get(SESSION_TIMEOUT_KEY, DEFAULT_SESSION_TIMEOUT_MS))
         )
@@ -92,7 +92,7 @@ class ControllerStateMachine:
         return BrokerProbes()
 
     def activate(self, now_ms: float, own: int | None = None) -> None:
-        """Reset the soft state, except `probes`, when this node becomes active controller.
+        """Reset the soft state when this node becomes active controller, except `probes` and registration offsets.
 
         Every unfenced broker gets a new session, except ``own``: id of the broker in this process, None without one.
         ``now_ms``: monotonic.

@@ -358,7 +358,7 @@ class QuorumController:
         return await self.enqueue(request, version, charge_quota).wait()
 
     async def handle_raft_request(self, message: Message, version: int, listener: str) -> Message:
-        """Process a Raft request of another node, received on listener name ``listener``; return the response."""
+        """Process a Raft or DescribeQuorum request of a node or client on a listener (name); return the response."""
         # lazy: 5.8 ms, 293 kB: only in a quorum of several controllers
         from ottla.controller.raft.driver.inbound_requests import handle_raft_request
 

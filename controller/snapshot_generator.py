@@ -39,10 +39,11 @@ class SnapshotGenerator:
     def maybe_generate(self, image: MetadataImage, nursery: trio.Nursery) -> None:
         """Start a task that writes a snapshot of a just published image, if one is due and none is being written.
 
-        The task encodes the image in time slices and writes it in a thread; then old snapshots are deleted.
+        The task encodes the image in time slices and writes it in a thread; then old snapshots are deleted. A disk
+        failure in the task is passed to ``fail``.
 
         Raises:
-            OSError: the disk failed.
+            OSError: the disk failed before the task was started.
         """
         if self._is_writing or not self._store.is_snapshot_due(self._env.now_ms()):
             return

@@ -1,5 +1,7 @@
 """Formatting of log directories: ``meta.properties``, bootstrap records, and the voters of a dynamic quorum.
 
+Also the parser of these voters, and their reader from the newest snapshot.
+
 As ``StorageTool format`` (``Formatter.java``, ``DynamicVoter.java``, apache/kafka 4.3.1; R-238). meta.properties is
 written last: a directory that was formatted in part has none, and is formatted again.
 

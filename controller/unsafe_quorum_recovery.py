@@ -118,8 +118,9 @@ def preview_recovery(store: MetadataStore) -> QuorumRecoveryPreview:
 def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int) -> int:
     """Make this replica the only voter, durably; return the epoch of the records written for it.
 
-    Brokers on the nodes of the other controllers are fenced, as after an expired session: their partitions get leaders
-    among the remaining in-sync replicas. The epoch is written first, so that an interrupted recovery can be repeated.
+    Brokers on the nodes of the other controllers are fenced, as after an expired session: partitions that they lead get
+    leaders among the remaining in-sync replicas, or none. The epoch is written first, so that an interrupted recovery
+    can be repeated.
     ``static``: settings of the node's configuration. ``now_ms``: wall clock.
 
     Raises:

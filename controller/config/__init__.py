@@ -1,1 +1,1 @@
-"""Definitions of the broker, topic and group settings of Kafka, and the validation of their values."""
+"""Definitions of broker, topic and group settings, Kafka's and Ottla's own, and the validation of their values."""

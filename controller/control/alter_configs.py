@@ -365,7 +365,8 @@ def alter_configs(
 ) -> ControllerResultSteps:
     """Return the records and response of AlterConfigs, which replaces all settings of each resource, as a job.
 
-    With ``validate_only`` there are no records. A request that is too large gets its error in every row.
+    Each resource is changed as a whole, or has an error in its row. A request that is too large gets its error in every
+    row. With ``validate_only`` there are no records.
     """
     row, response = AlterConfigsResourceResponse, AlterConfigsResponse()
     return _alter(image, request, defaults, _replace_resource, row, response, version)

@@ -1,5 +1,7 @@
 """BrokerHeartbeat on the active controller: fences and unfences brokers, and controls their shutdown.
 
+A heartbeat also reports offline and cordoned log directories of its broker.
+
 Source: ``BrokerHeartbeatManager.java``, ``ReplicationControlManager.processBrokerHeartbeat`` (apache/kafka 4.3.1).
 
 From KIP-631.
@@ -46,7 +48,11 @@ class BrokerControlState(Enum):
 
 @dataclass(slots=True)
 class BrokerHeartbeatState:
-    """State from brokers' heartbeats and registrations, in the controller's memory only; keys are broker ids."""
+    """Offsets by which a controller decides the state of brokers after a heartbeat; keys are broker ids.
+
+    Sessions are in `BrokerHeartbeatTracker`, fenced brokers in the metadata image. Registration offsets are from the
+    log; the others are kept in memory only, and lost when another controller becomes active.
+    """
 
     metadata_offsets: dict[int, int] = field(default_factory=dict)
     """Metadata offset that each broker has applied, from its last heartbeat."""
@@ -215,7 +221,7 @@ def process_heartbeat(
 
     Args:
         image: Current metadata, which is not changed.
-        contacts: State of the heartbeats in memory, which is updated.
+        contacts: Offsets of the brokers, which are updated.
         leases: Sessions of the brokers; one is removed if its broker may shut down.
         request: Heartbeat.
         next_offset: Offset that the first of the records will have.

@@ -1,7 +1,8 @@
-"""Sessions of brokers, which expire without heartbeats.
+"""Sessions of brokers, which expire without heartbeats, and times since when brokers have been fenced.
 
 A broker's session begins with its first heartbeat, not with its registration, and expires ``broker.session.timeout.ms``
-after its last one. It is in the active controller's memory: a new one gives every other unfenced broker a full session.
+after its last one. Sessions are in the active controller's memory: one that becomes active gives each unfenced broker
+except its own a full session.
 Source: ``BrokerHeartbeatTracker.java``, ``ClusterControlManager.activate`` (apache/kafka 4.3.1).
 
 From KIP-631.

@@ -347,7 +347,7 @@ def delete_topics(
     Topics beyond `MAX_RECORDS_PER_REQUEST` are not deleted and get UNKNOWN_SERVER_ERROR. A topic that is given by its
     name and by its id is not deleted: the row of its name has INVALID_REQUEST, and its id has no row
     (``ControllerApis.scala``). ``charge_quota`` is called with the number of partitions of each topic to delete; if it
-    raises ProtocolError, the topic gets that error. Authorization is not checked here.
+    raises ProtocolError, the topic gets that error. Neither authorization nor ``delete.topic.enable`` is checked here.
     """
     response = DeleteTopicsResponse(responses=response_array(DeleteTopicsResponse, version))
     records: list[Message] = []

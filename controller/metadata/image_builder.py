@@ -132,7 +132,10 @@ class ImageBuilder:
         )
 
     def replay(self, record: Message) -> None:
-        """Replay a record into the next image; records of unknown types, or of unknown objects, have no effect."""
+        """Replay a record into the next image; one of an unknown type has no effect.
+
+        Nor has a change or removal of an unknown topic, partition or broker; settings are stored for any resource.
+        """
         method = _REPLAY.get(type(record))
         if method is not None:
             method(self, record)

@@ -46,7 +46,8 @@ def describe_quorum(
     """Return the response to a DescribeQuorum request in ``version``, as a job.
 
     If the request names another partition than ``__cluster_metadata-0``, all its partitions have an error row. A node
-    that is not the leader returns NOT_LEADER_OR_FOLLOWER (R-251).
+    that is not the leader returns NOT_LEADER_OR_FOLLOWER (R-251). Observers without a fetch for
+    `OBSERVER_SESSION_TIMEOUT_MS` are left out.
 
     ``now_ms``: wall clock, to which the times of the last fetch are converted.
     """

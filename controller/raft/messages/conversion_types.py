@@ -1,4 +1,4 @@
-"""Results of the conversion of Raft messages: decoded response, and error for a whole request."""
+"""Results of the conversion of Raft messages (decoded response, error for a whole request), and parts of them."""
 
 from __future__ import annotations
 

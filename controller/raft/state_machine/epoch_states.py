@@ -64,7 +64,7 @@ class UnattachedState:
     """Unattached: no leader of this epoch is known, or none whose address is known; this node may have voted in it.
 
     ``deadline_ms``: monotonic time of the next election; for a LEARNING voter, of the log message that no leader is
-    found; infinite for an observer.
+    found, later of the next restart of its fetches; infinite for an observer.
     """
 
     deadline_ms: float

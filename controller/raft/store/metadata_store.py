@@ -247,7 +247,7 @@ class MetadataStore:
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole batches from ``offset`` on for another replica, committed or not; empty only at the end (R-219).
 
-        At most ``max_bytes``, or one batch. Raises ProtocolError if a batch is damaged, OSError for a disk failure.
+        At most ``max_bytes`` and `MAX_READ_BYTES`, or one batch. Raises ProtocolError (damaged batch), OSError (disk).
         """
         most = min(max(0, max_bytes), MAX_READ_BYTES)
         found = self.log.read(offset, most, self.log.log_end_offset, at_least_one=True)
