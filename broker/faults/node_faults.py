@@ -13,7 +13,7 @@ from ottla.env.env import Env
 
 
 class NodeFaults:
-    """Faults of one node, for the lifetime of the process."""
+    """Faults of one node, in memory only: they end with the node."""
 
     def __init__(self, env: Env) -> None:
         self.base_env = env
