@@ -61,7 +61,7 @@ class IsrDependencies(NamedTuple):
 
 
 class TopicTraffic:
-    """Counters of a topic on this node since the start: messages, bytes, requests, failures.
+    """Counters of a topic since this node hosts a partition of it: messages, bytes, requests, failures.
 
     The partitions of the topic share it.
 

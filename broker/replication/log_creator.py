@@ -127,8 +127,8 @@ class LogCreator:
     def request_log(self, at: TopicPartition, topic_id: bytes, registration: PartitionRegistration) -> None:
         """Request the creation of a partition's log, unless an unavailable directory may contain it.
 
-        Then the partition is marked offline. No effect if the log exists, its creation is pending, or the topic has the
-        name of the metadata topic, which is logged.
+        Then the partition is marked offline, otherwise no longer. No effect if the log exists, its creation is pending,
+        or the topic has the name of the metadata topic, which is logged.
         """
         if self._in_progress.get(at) or self._replica_manager.topic_id_of(at) == topic_id:
             return  # pending, or created meanwhile

@@ -47,7 +47,7 @@ def follower_fetch_key(broker: int) -> Hashable:
 
 
 class ReplicaManager:
-    """Table of the partitions hosted on this node, with callbacks for changes of leadership, ISR and directories."""
+    """Partitions hosted on this node, from opening to removal, with their image states, callbacks and counters."""
 
     def __init__(
         self,
