@@ -208,8 +208,8 @@ def _write_voters(directory: LogDirectory, plan: FormatPlan, now_ms: int) -> Non
 def read_snapshot_voters(directory: LogDirectory) -> tuple[InitialVoter, ...] | None:
     """Return the voters in the newest readable metadata snapshot of a formatted directory.
 
-    None without a snapshot, empty if it has no voters. The voter set may have changed since: use it for endpoints, not
-    for decisions.
+    None without such a snapshot, empty if it has no voters. The voter set may have changed since: use it for endpoints,
+    not for decisions.
     """
     disk, path = directory.disk, f"{directory.path}/{METADATA_TOPIC}-0"
     if not disk.exists(path):

@@ -1,4 +1,4 @@
-"""Validation of altered broker, topic, group and client-metrics settings, beyond the check of single values.
+"""Validation of broker, topic, group and client-metrics settings in requests, beyond the validators of single values.
 
 Source: ``DynamicBrokerConfig.validateConfigs``, ``GroupConfig.validate``, ``ClientMetricsConfigs.validateProperties``,
 ``ConfigurationControlManager.validateAlterConfig`` (apache/kafka 4.3.1).

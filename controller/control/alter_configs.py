@@ -186,7 +186,7 @@ def _next_value(
 def _alter_resource(
     image: MetadataImage, resource: IncrementalAlterConfigsResource, defaults: ControllerDefaults
 ) -> Job[list[Message]]:
-    """Return the ConfigRecords that change one resource (a broker: also unchanged values), as a job."""
+    """As a job, return the ConfigRecords of one resource (a broker: also unchanged ones), or raise ProtocolError."""
     kind, name = resource.resource_type, resource.resource_name
     table = _TABLES.get(kind)
     if table is None:

@@ -1,4 +1,4 @@
-"""AlterClientQuotas and DescribeClientQuotas: quotas of users, client ids and IP addresses.
+"""AlterClientQuotas on the active controller, and the search of quotas: of users, client ids and IP addresses.
 
 The entries of a request are independent; the changes of the valid ones are written as one batch: if that would be too
 large the request is rejected as a whole. Removing a missing quota and setting an existing one succeed silently. A null

@@ -1,4 +1,4 @@
-"""Result of the controller's decision on a request: records to append, and the response."""
+"""Result of the controller's decision on a request (records to append, response), and settings that it uses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Delegation tokens on the active controller: creation, renewal, expiry, and removal of expired tokens.
 
+Brokers use the list of tokens and their hmacs, too.
+
 A token's hmac is derived from its id and ``delegation.token.secret.key``, which every node is configured with. The hmac
 is not stored, so that the log and its snapshots contain no credentials. A client with the hmac can log in as the
 token's owner.

@@ -37,7 +37,7 @@ class QuorumRecords:
         return self._voters[-1][1]
 
     def as_of(self, end_offset: int) -> tuple[int, VotersRecord | None]:
-        """Return kraft.version and VotersRecord below an offset, as a snapshot there contains them (R-231)."""
+        """Return kraft.version and VotersRecord (or None) below an offset, as a snapshot there has them (R-231)."""
         level = next((v for at, v in reversed(self._kraft_versions) if at < end_offset), self._kraft_versions[0][1])
         return level, next((v for at, v in reversed(self._voters) if at < end_offset), self._voters[0][1])
 
