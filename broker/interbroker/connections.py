@@ -31,7 +31,7 @@ class InterBrokerDependencies(Protocol):
 
     @property
     def node_id(self) -> int:
-        """``node.id`` of this broker, which is the client of the connections."""
+        """``node.id`` of this broker, to which no request is sent over a connection."""
 
     def image(self) -> MetadataImage:
         """Return the newest metadata image that this broker has begun to apply."""
@@ -43,7 +43,7 @@ class InterBrokerDependencies(Protocol):
         """Return the security settings of the inter-broker listener."""
 
     def create_state_topic(self) -> None:
-        """Request the creation of `__share_group_state`."""
+        """Start the creation of `__share_group_state` in the background."""
 
 
 class BrokerConnections:
@@ -62,9 +62,9 @@ class BrokerConnections:
     ) -> None:
         """Create the object without connections.
 
-        ``address`` returns a broker's inter-broker address, None while it is fenced; ``access`` returns the security
-        settings of the inter-broker listener; ``timeout_s`` is the maximum time to connect, and of each wait
-        for bytes of a response.
+        ``address`` returns a broker's address, None while it is fenced or unknown; ``access`` returns the security
+        settings of the connections; ``timeout_s`` is the maximum time to connect, and of each wait for bytes of a
+        response.
         """
         self._env = env
         self._client_id = client_id
