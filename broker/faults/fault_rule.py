@@ -70,7 +70,7 @@ class FaultSpec(NamedTuple):
     topic: str | None = None
     client_id: str | None = None
     directory: str | None = None
-    """For a full disk: the directory below which writes fail; a relative path is that of the node."""
+    """For a full disk: directory below which writes fail, None for all; relative to the node's working directory."""
     handled: bool = False
     """For `DISCONNECT` and `DROP`: True if the request is handled, and only its response is lost."""
 
