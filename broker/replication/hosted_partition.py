@@ -55,7 +55,7 @@ class IsrDependencies(NamedTuple):
     submit_isr_change: Callable[[PendingIsrChange], None] = lambda pending: None
     """Callback that requests an ISR change from the controller."""
     on_high_watermark_moved: Callable[[HostedPartition], None] = lambda replica: None
-    """Callback after the high watermark advanced other than by an append on this node."""
+    """Callback after the high watermark advanced by a follower's fetch or an ISR change."""
     broker_epoch_of: Callable[[int], int] = lambda broker: -1
     """Function that returns the broker epoch of an unfenced broker by the image, -1 for any other."""
 
