@@ -58,7 +58,7 @@ class ControllerStateMachine:
         self.defaults = defaults
         self.node_id = node_id
         self.kraft_version = 1
-        """Current kraft.version: its records are control records and not part of the image."""
+        """kraft.version, set by the active controller: its records are control records and not part of the image."""
         self.static_voters: tuple[int, ...] = ()
         """Ids of the controllers in ``controller.quorum.voters``; empty for a dynamic quorum."""
         self.image = MetadataImage()
