@@ -38,7 +38,7 @@ class ReplicationQuota:
         self._throttled_replicas: dict[str, tuple[Mapping[str, str], frozenset[int] | None]] = {}
 
     def bytes_per_second(self, image: MetadataImage) -> int | None:
-        """Return the limit of this broker; None if it is invalid or no dynamic setting of the broker or all brokers."""
+        """Return the limit by the dynamic settings of this broker, else of all brokers; None without a valid one."""
         for name in (self._node_id, ""):
             text = image.config(RESOURCE_BROKER, name).get(self._rate_key)
             rate = None if text is None else valid_canonical_value(broker_key(self._rate_key), text)
