@@ -365,10 +365,10 @@ class HostedPartition:
     def update_follower_fetch_state(
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
     ) -> None:
-        """Update a follower's state on its fetch at ``offset``; request an ISR expansion, advance the high watermark.
+        """Update a follower's state on its fetch at ``offset``; if due, request an ISR expansion and advance the HW.
 
-        ``log_start``: the follower's log start offset; ``leader_end``: the leader's log end when the fetch was
-        received (R-327). Both only if due; no effect for a broker without a replica, or if this node does not lead.
+        ``log_start``: the follower's log start offset, whose change wakes requests that wait for it; ``leader_end``:
+        the leader's log end when the fetch was received (R-327). No effect without a replica or leadership.
         """
         state = self.state
         if type(state) is not LeaderState or broker not in state.followers:

@@ -59,7 +59,7 @@ class LogCreationRequest(NamedTuple):
 def create_logs(jobs: list[LogCreationRequest], now_ms: int) -> list[PartitionLog | OSError]:
     """Create the directories and files of partitions; return the log or error of each. It blocks: call it in a thread.
 
-    After a disk error the remaining partitions of the same directory have that error, too.
+    After a disk error the remaining partitions of the same directory have that error, too; an existing path is none.
     """
     out: list[PartitionLog | OSError] = []
     broken: dict[str, OSError] = {}

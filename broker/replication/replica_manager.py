@@ -84,7 +84,7 @@ class ReplicaManager:
         self.offline_partitions: set[TopicPartition] = set()
         """Partitions of this node without a usable log: it is, or may be, in a failed directory, or was not created."""
         self.image = MetadataImage()
-        """Metadata image that the hosted partitions have applied; set by the metadata publisher only."""
+        """Newest metadata image that this node has begun to apply; set by the metadata publisher only."""
         self.on_leader: list[Callable[[HostedPartition], None]] = []
         """Callbacks when this node becomes leader of a partition in a new leader epoch."""
         self.on_high_watermark_moved: list[Callable[[HostedPartition], None]] = []
