@@ -137,7 +137,8 @@ def apply_list_change(op: AlterConfigOp, current: str | None, default: str, text
     """Return the new text of a LIST setting: elements appended to, or subtracted from, its current value.
 
     An element that is there already is not appended again; each subtracted one removes its first occurrence. As in
-    Kafka, nothing is trimmed: blanks belong to their element, and an empty one can be appended.
+    Kafka, nothing is trimmed: blanks belong to their element, and an empty one can be appended; present empty ones are
+    dropped.
 
     Args:
         op: APPEND or SUBTRACT.

@@ -121,8 +121,8 @@ def _check_metadata_version(level: int, current: int, kind: int) -> None:
 def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Job[list[Message]]:
     """Return a FeatureLevelRecord for each changed feature except kraft.version, as a job.
 
-    When ELR is enabled, min.insync.replicas is removed from single brokers and set as cluster default (``min_isr``) if
-    no default exists.
+    If the change enables ELR, min.insync.replicas is removed from single brokers and set as cluster default
+    (``min_isr``) if no default exists.
     """
     out: list[Message] = []
     for name, level in levels.items():

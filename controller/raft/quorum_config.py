@@ -34,7 +34,7 @@ class QuorumConfig(NamedTuple):
     endpoints: tuple[ListenerEndpoint, ...] = ()
     """Advertised controller listeners of this node; empty if it has the broker role only."""
     static_voters: tuple[tuple[int, ListenerEndpoint], ...] = ()
-    """``controller.quorum.voters`` as (node id, endpoint); used only until the log has a VotersRecord (R-237)."""
+    """``controller.quorum.voters`` as (node id, endpoint): the voters until the log has a VotersRecord (R-237)."""
     bootstrap_servers: tuple[tuple[str, int], ...] = ()
     """``controller.quorum.bootstrap.servers`` as (host, port)."""
     timeouts: QuorumTimeouts = DEFAULT_TIMEOUTS

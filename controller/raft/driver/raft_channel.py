@@ -76,10 +76,11 @@ class RaftChannel:
         address_of: Callable[[int], tuple[str, int] | None],
         access: Callable[[], ConnectionSecurity | None] = lambda: None,
     ) -> None:
-        """Create the connections.
+        """Create the channel without connections.
 
-        ``address_of``: returns host and port of a node id, None if unknown. ``access``: returns the security settings
-        (TLS, SASL) of the controller listener, None for plaintext.
+        ``timeout_ms``: maximum time of a request, with the time to connect. ``address_of``: returns host and port of a
+        node id, None if unknown. ``access``: returns the security settings (TLS, SASL) of the controller listener, None
+        for plaintext.
         """
         self._env = env
         self._access = access

@@ -160,7 +160,7 @@ class MetadataStore:
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """Return the persisted hard state; voter state: GROWN below two static voters, NEWBORN without files."""
+        """Return the persisted hard state; voter state GROWN below two static voters, NEWBORN for one without files."""
         if len(quorum.static_voters) < 2:
             # no other voter has a state to lose
             return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
