@@ -85,8 +85,6 @@ def _start(options: argparse.Namespace) -> int:
     ):
         if value is not None:
             os.environ[variable] = value  # inherited by the nodes' processes
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
     try:
         cluster = Cluster(
             options.nodes,
@@ -97,6 +95,11 @@ def _start(options: argparse.Namespace) -> int:
             tls=options.secure,
             sasl="SCRAM-SHA-512" if options.secure else None,
         )
+    except ValueError as error:
+        raise CommandFailed(str(error)) from None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    try:
         with cluster:
             for node in cluster.nodes:
                 print(f"node {node.id}: {node.bootstrap_servers}, data in {node.data_dir}, process {node.pid}")
@@ -139,7 +142,7 @@ def run(arguments: list[str]) -> int:
 
     Returns:
         0; 1 after a failure, for ``recover`` without ``--yes``, or once all started nodes have ended by themselves; 2
-        for invalid settings; 130 if a verb other than ``start`` is interrupted.
+        for invalid settings, ports or directories; 130 if a verb other than ``start`` is interrupted.
 
     Raises:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).

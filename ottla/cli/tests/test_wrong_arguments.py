@@ -192,6 +192,8 @@ WRONG_USE = [
     ("cluster rebalance --throttle -1", "-1"),
     ("cluster start --nodes 0", "0"),
     ("cluster start --port -1", "-1"),
+    ("cluster start --port 65534", "port: 65534 (0 to 65533 for 3 nodes expected)"),
+    ("cluster start --set nope=1", "unknown setting: nope"),
     ("cluster remove 1 --wait -1", "-1"),
     ("decode", "what"),
     ("dump", "file"),
