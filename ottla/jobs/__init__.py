@@ -1,1 +1,1 @@
-"""Cooperative scheduling (jobs that yield to the event loop), supervision of tasks, interface of state machines."""
+"""Cooperative jobs, bounded concurrency, supervision of tasks, futures of requests, interface of state machines."""
