@@ -228,7 +228,7 @@ def read_file(disk: Disk, path: str) -> bytes:
 
 
 def sync_file(disk: Disk, path: str) -> None:
-    """Open a file, make its contents durable and close it."""
+    """Open a file, make its contents durable and close it; raises OSError."""
     with closing(disk.open(path, readonly=True)) as file:
         file.fsync()
 

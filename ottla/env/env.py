@@ -46,13 +46,13 @@ class ThreadPool(Enum):
     SYNC = "sync"
     """Flushes of partition logs and checkpoints, for which responses or recovery points wait."""
     FILES = "files"
-    """Creation, opening and listing of files."""
+    """Default for other work on files: creation, opening, listing, reads, metadata snapshots."""
     REMOVAL = "removal"
     """Deletion of files of removed segments and partitions."""
     AUTHENTICATION = "logins"
-    """Verification of clients' credentials that reads files."""
+    """Verification of clients' credentials that reads files, or hashes passwords (login to the console)."""
     KERBEROS = "tickets"
-    """Requests for Kerberos tickets, which wait for a KDC."""
+    """Calls of Kerberos by a client, which may wait for a KDC."""
     REMOTE_STORAGE = "remote-storage"
     """Calls of the remote store of log segments, which the remote log manager limits."""
 
@@ -180,7 +180,7 @@ class Network(Protocol):
 
 
 class Env(Protocol):
-    """Environment of a node: clock, randomness, disk, network, threads and processes."""
+    """Environment of a node: clock, randomness, disk, network, threads, processes, resource usage and Kerberos."""
 
     disk: Disk
     net: Network
@@ -235,6 +235,9 @@ class Env(Protocol):
 
 
 def steady_env(env: Env) -> Env:
-    """Return the environment of the controller, with elections and broker sessions: a test never advances its clock."""
+    """Return the environment of the controller, whose clock a test never advances; ``env`` itself if it has no other.
+
+    Elections and broker sessions depend on that clock.
+    """
     steady: Env = getattr(env, "steady", env)
     return steady

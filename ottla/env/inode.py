@@ -61,7 +61,7 @@ class Inode:
         self.pending.clear()
 
     def drop_dirty_pages(self) -> None:
-        """Simulate a failed fsync: no later sync writes the operations unsynced now, but reads return them."""
+        """Simulate a failed fsync: reads return unsynced operations, but no sync before `redirty_pages` writes them."""
         self.dropped = self.dropped or bool(self.pending)
         self.pending.clear()
 

@@ -189,7 +189,10 @@ class DiskSession:
         """Number of the disk call (counted over all sessions) at which the process is killed; None for never."""
         self.fault: FaultHook | None = None
         self.on_call: Callable[[str], None] | None = None
-        """Callback before each call and after each change, to run other simulated threads of the process."""
+        """Callback before each call, to run other simulated threads of the process.
+
+        Also after each change, but for `makedirs`, `rmtree` and the rename of a directory.
+        """
         self.died: Callable[[], None] = lambda: None
         """Callback when the process is killed."""
 
