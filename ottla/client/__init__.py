@@ -1,1 +1,1 @@
-"""Kafka client of tools, nodes and the simulator, with parts that brokers use as servers: SCRAM, JAAS, HTTP."""
+"""Kafka client of tools, nodes and the simulator; brokers also use its SCRAM, JAAS parser and HTTP client."""

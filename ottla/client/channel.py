@@ -137,7 +137,7 @@ async def open_channel(
 ) -> Channel:
     """Open a connection to ``address`` (host, port), request ApiVersions and authenticate; return it.
 
-    ``timeout_s``: maximum time to connect (which also ends after `CONNECT_TIMEOUT_S`), and of each wait for bytes of a
+    ``timeout_s``: maximum time to connect (as `connect`, at most `CONNECT_TIMEOUT_S`), and of each wait for bytes of a
     response. ``access``: TLS and SASL, none by default. On an error the connection is closed.
 
     Raises:
@@ -162,6 +162,8 @@ async def connect(
     env: Env, address: tuple[str, int], timeout_s: float, access: ConnectionSecurity = NO_SECURITY
 ) -> Stream:
     """Open a connection, with TLS if configured, within `CONNECT_TIMEOUT_S` and ``timeout_s``.
+
+    In a `BlockingEnv` neither applies: each address of the host has 30 s.
 
     Raises:
         OSError: the connection failed or timed out, or the certificate is not trusted; InvalidTlsConfig: the client's

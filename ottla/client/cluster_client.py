@@ -46,8 +46,8 @@ def _address(text: str) -> tuple[str, int]:
 class ClusterClient:
     """Client of a cluster: connections to its brokers, which are discovered by Metadata from bootstrap servers.
 
-    ``bootstrap``: ``host:port``, or several separated by commas. ``timeout_s``: maximum time to connect (at most
-    `CONNECT_TIMEOUT_S`), and of each wait for bytes of a response. All methods that send requests raise OSError if a
+    ``bootstrap``: ``host:port``, or several separated by commas. ``timeout_s``: maximum time to connect (see
+    `channel.connect`), and of each wait for bytes of a response. All methods that send requests raise OSError if a
     connection or an authentication fails, and WireError for a malformed response or an unsupported version.
     """
 

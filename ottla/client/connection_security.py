@@ -30,7 +30,7 @@ class CachedToken:
     not_before_ms: float = NEVER_MS
     """Earliest time of the next request for a token, after a failed one or after a rejected token."""
     error: str = ""
-    """Error of the last token request; empty if it succeeded."""
+    """Error of the last token request that failed, which a later success does not clear; empty before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""HTTP client for small documents (JWKS, OAuth tokens, metrics): one GET or POST, over TLS for ``https``.
+"""HTTP client for small documents (JWKS, OAuth tokens, metrics, schemas): one GET or POST, over TLS for ``https``.
 
 The response is parsed by ``http.client``. Redirects are not followed.
 
@@ -56,8 +56,8 @@ async def http_get(env: Env, url: str, tls: TlsConfig | None = None, *, max_byte
     """Return a document fetched by GET; ``tls``: trusted authorities for ``https``, None for the system's.
 
     Raises:
-        HttpFetchError: an invalid URL, a failed connection, no response within `TIMEOUT_S`, a status other than 200, or
-            a response of more than ``max_bytes``, head included.
+        HttpFetchError: an invalid URL, a failed connection, no response within `TIMEOUT_S`, a malformed one, a status
+            other than 200, or a response of more than ``max_bytes``, head included.
     """
     return await _request(env, url, tls, "GET", b"\r\n", max_bytes)
 

@@ -22,7 +22,10 @@ class InvalidJaasConfig(Exception):
 
 
 class JaasLoginModule(NamedTuple):
-    """Login module's class name and options. No class is loaded; the name only tells how to interpret the options."""
+    """Login module's class name and options. No class is loaded, and no decision depends on the name.
+
+    The SASL mechanism determines how the options are interpreted.
+    """
 
     name: str
     options: Mapping[str, str]

@@ -20,7 +20,7 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 
 class AuthenticationFailed(OSError):
-    """Raised if the broker rejects the SASL mechanism or the credentials."""
+    """Raised if SASL authentication fails: mechanism or credentials rejected, no Kerberos ticket, or a bad message."""
 
 
 class AuthenticationChannel(Protocol):
