@@ -1,4 +1,4 @@
-"""`Env` of blocking calls without an event loop, for command line tools, which wait for one response at a time.
+"""`Env` of blocking calls without an event loop, for command line tools and `BlockingClient`: one call at a time.
 
 Importing trio takes longer than most of these commands run. The client's coroutines never suspend here, because every
 call they await has finished when it returns.

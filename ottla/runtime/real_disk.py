@@ -240,7 +240,7 @@ class RealDisk:
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def lock(self, path: str) -> File | None:
-        """Create the file at ``path`` if it is missing, and lock it; return it, or None if it is or cannot be locked.
+        """Create the file at ``path`` if it is missing, and lock it; return it, or None if it is locked already.
 
         It is an fcntl record lock like Kafka's (Java's ``FileChannel.lock``), so that Kafka and Ottla exclude each
         other. Such a lock belongs to the process: a second one in the same process would be granted too, and closing

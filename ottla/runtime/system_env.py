@@ -1,4 +1,4 @@
-"""Common base of `RealEnv` and `BlockingEnv`: disk, wall clock, randomness and Kerberos."""
+"""Common base of `RealEnv` and `BlockingEnv`: disk, wall clock, randomness, resource usage and Kerberos."""
 
 from __future__ import annotations
 
