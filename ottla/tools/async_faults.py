@@ -20,7 +20,7 @@ class AsyncFaultHandle:
         self.handle = handle
 
     async def once(self) -> AsyncFaultHandle:
-        """Apply the fault to one call at most, and return this handle."""
+        """Apply the fault to one call at most, as ``times(1)``, and return this handle."""
         return await self.times(1)
 
     async def times(self, count: int) -> AsyncFaultHandle:

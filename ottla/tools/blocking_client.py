@@ -101,7 +101,7 @@ def _check(code: int, message: str | None, subject: str) -> None:
 
 
 class BlockingClient:
-    """Blocking client of a cluster: ConnectionError if no bootstrap server can be reached, OSError if another fails.
+    """Blocking client: ConnectionError without a bootstrap server that accepts the login, OSError if another fails.
 
     Args:
         bootstrap_servers: ``HOST:PORT``, or several separated by commas.
@@ -117,7 +117,7 @@ class BlockingClient:
         """Call ``work`` with a new client of the cluster and return its result.
 
         Raises:
-            ConnectionError: no bootstrap server can be reached; others as ``work``.
+            ConnectionError: no bootstrap server can be reached, or accepts the credentials; others as ``work``.
         """
 
         async def main() -> T:
@@ -141,7 +141,7 @@ class BlockingClient:
         """Open a connection to the cluster, and close it.
 
         Raises:
-            ConnectionError: the cluster cannot be reached.
+            ConnectionError: the cluster cannot be reached, or rejects the credentials.
         """
 
         async def nothing(client: ClusterClient) -> None:
@@ -237,7 +237,7 @@ class BlockingClient:
             timestamp_ms: timestamp of all records in milliseconds since 1970; None stands for the current time.
 
         Raises:
-            ProtocolError: a batch was refused; earlier ones stay. TypeError: a key or value is not bytes, text or None.
+            ProtocolError: no such partition, or a batch was refused; earlier ones stay. TypeError: another type.
         """
         raw_key = _as_bytes(key)
         raw_headers = tuple((name, _as_bytes(value)) for name, value in (headers or {}).items())
@@ -318,7 +318,7 @@ class BlockingClient:
     def expect(
         self, topic: str, count: int, *, timeout_s: float = WAIT_TIMEOUT_S, committed: bool = False
     ) -> list[TopicRecord]:
-        """Wait until a topic exists and has at least ``count`` records, and return all of its records.
+        """Wait until a topic has at least ``count`` records, none if it does not exist, and return all of its records.
 
         Raises:
             ExpectationFailed: the topic has fewer records after ``timeout_s``.

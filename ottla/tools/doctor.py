@@ -1,4 +1,6 @@
-"""Checks of a broker's configuration for common mistakes: by ``ottla doctor`` for a file, by a node at its start.
+"""Checks of a broker's configuration for common mistakes, for ``ottla doctor`` and commands that read such settings.
+
+``ottla serve``, ``ottla format`` and others apply only `unsupported_settings`.
 
 The file is parsed as by Kafka and checked for a node of Ottla; most findings would also prevent a Kafka broker from
 starting, or its clients from connecting to it.

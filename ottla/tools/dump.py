@@ -155,8 +155,8 @@ def dump_segment(segment: SegmentFileReader, topic: str, *, deep: bool) -> Itera
 
     Args:
         segment: open file.
-        topic: topic of the segment; records of the metadata log and of the internal topics of consumer groups and
-            transactions are decoded, others are bytes.
+        topic: topic of the segment; rows of the metadata log and of the internal topics of consumer groups and
+            transactions have the decoded record as ``content``, beside key and value as `to_json_value`.
         deep: True for rows of records, too.
 
     A last row of kind ``damage`` stands for bytes at the end that are no batch.

@@ -124,7 +124,7 @@ class FaultHandle:
         return self
 
     def once(self) -> FaultHandle:
-        """Apply the fault to one call at most, and return this handle."""
+        """Apply the fault to one call at most, as ``times(1)``, and return this handle."""
         return self._limit(times=1)
 
     def times(self, count: int) -> FaultHandle:

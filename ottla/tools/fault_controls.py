@@ -151,7 +151,11 @@ class ClusterFaultControls:
                 node.fault_connection.call("POST", "/network", {"blocked": blocked})
 
     def heal(self) -> None:
-        """Remove the network partition between all running nodes."""
+        """Remove the network partition between all running nodes.
+
+        Raises:
+            FaultsDisabled: a node runs without ``ottla.faults=true``; nodes after it are not healed.
+        """
         for node in self._fault_nodes():
             if node.pid is not None:
                 node.fault_connection.call("POST", "/network", {"blocked": []})
@@ -161,7 +165,7 @@ class ClusterFaultControls:
 
         Raises:
             FaultRejected: the duration is negative or too long; FaultsDisabled: a node runs without
-                ``ottla.faults=true``.
+                ``ottla.faults=true``, and clocks of others may be advanced already.
         """
         for node in self._fault_nodes():
             if node.pid is not None:
