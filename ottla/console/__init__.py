@@ -1,4 +1,4 @@
-"""Web console of a broker. Imported only if ``ottla.console.listener`` is set.
+"""Web console of a broker. All but `node_runner` is imported only if ``ottla.console.listener`` is set.
 
 Each change, and each page about the cluster, consists of ordinary Kafka requests, which the node's own dispatcher
 answers with the principal of the session (`in_process`): permissions, validation and error messages are those of the

@@ -199,7 +199,7 @@ class Console:
         return response._replace(body=_CountedStream(self, pieces, request, session))
 
     def has_session(self, request: HttpRequest, session: Session) -> bool:
-        """Return False if the login of ``session`` has ended since the request: logout, time, changed credential."""
+        """Return False if ``session`` had a login that has ended: logout, time, changed credential; else True."""
         return self.session_of(request).is_logged_in == session.is_logged_in
 
     def respond(self, session: Session, view: View, target: str = "") -> HttpResponse:

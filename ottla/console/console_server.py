@@ -85,7 +85,7 @@ async def run_with_console(
 
     Raises:
         ConfigException: ``ottla.console.listener`` or ``ottla.console.schema.registry`` is invalid. Others as
-            `Node.run`.
+            `Node.run`, within an ExceptionGroup.
     """
     console_listener, node_stop = ConsoleListener(config), trio.Event()
     if config.client_listeners:

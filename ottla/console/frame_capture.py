@@ -332,7 +332,7 @@ class FrameCaptures:
         self._captures[capture.id] = capture
 
     def find(self, capture_id: str, session_id: str) -> FrameCapture | None:
-        """Return a capture of a console session; None if it was replaced, or belongs to another session."""
+        """Return the capture with an id; None if it was replaced, never existed, or belongs to another session."""
         found = self._captures.get(capture_id)
         return found if found is not None and found.session_id == session_id else None
 

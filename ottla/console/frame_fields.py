@@ -245,12 +245,12 @@ def _may_hide(cls: type[Message]) -> bool:
 
 
 def visible_request(key: ApiKey, raw: bytes, fields: FrameFieldList) -> bytes:
-    """Return a request frame with zeros in the place of hidden bytes."""
+    """Return a request frame with zeros for hidden bytes and, if it may have any, for bytes of no decoded field."""
     return _hide(request_class(key), raw, fields)
 
 
 def visible_response(key: ApiKey, raw: bytes, fields: FrameFieldList) -> bytes:
-    """Return a response frame with zeros in the place of hidden bytes."""
+    """Return a response frame with zeros for hidden bytes and, if it may have any, for bytes of no decoded field."""
     return _hide(response_class(key), raw, fields)
 
 

@@ -184,8 +184,9 @@ class LocalNode:
     async def call_at(self, node: int, principal: Principal, request: Message, version: int) -> Any:
         """Send a request to this node; if the node answers that another broker is responsible, send it to ``node``.
 
-        This node has authorized the principal then; the second request has the credentials of this node. Topics that
-        the principal may not describe are removed from the response of the other broker.
+        All error codes of the response must indicate that. This node has authorized the principal then; the second
+        request has the credentials of this node. Topics that the principal may not describe are removed from the
+        response of the other broker.
 
         Raises:
             ProtocolError: TOPIC_AUTHORIZATION_FAILED, before the second request.

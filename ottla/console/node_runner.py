@@ -21,7 +21,7 @@ async def run_node(node: Node, config: NodeConfig, ready: Callable[[Node], None]
 
     Raises:
         ConfigException: ``ottla.console.listener`` or ``ottla.console.schema.registry`` is invalid. Others as
-            `Node.run`.
+            `Node.run`, with a console within an ExceptionGroup.
     """
     if not config.values.get(CONSOLE_LISTENER):
         await node.run(ready, stop)

@@ -35,7 +35,7 @@ class _Login(NamedTuple):
 
 
 class SessionStore:
-    """Sessions of a node in memory; a restart of the node ends them."""
+    """Sessions of a node's console, of which only the logins are stored, in memory: a restart of the node ends them."""
 
     def __init__(self, env: Env) -> None:
         self._env = env

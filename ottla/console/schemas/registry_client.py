@@ -21,7 +21,7 @@ MAX_SCHEMA_BYTES = 256 * 1024
 MAX_REFERENCES = 50
 """Schemas that a schema uses, directly and through others."""
 MAX_TOTAL_CHARS = 1024 * 1024
-"""Characters of a schema and the schemas that it uses."""
+"""Characters of the schemas that a schema uses, its own not counted."""
 _PATH_CHARS = 100
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 
@@ -64,7 +64,8 @@ class SchemaRegistryClient:
         """Request the schema with an id, and the schemas that it uses, and return them.
 
         Raises:
-            InvalidSchema: there is none, the registry cannot be read, or a limit of this module is exceeded.
+            InvalidSchema: there is none, the registry cannot be read, its response is malformed or of an unknown schema
+                type, or a limit of this module is exceeded.
         """
         path = f"/schemas/ids/{schema_id}"
         found = await self._get(path)

@@ -228,7 +228,8 @@ class SchemaStore:
     async def load(self, topic: str, values: Iterable[bytes | None]) -> TopicSchemas:
         """Return the schemas for keys and values of a topic; those that are not cached are loaded.
 
-        ``values``: keys and values whose ids are looked up in the registry, for at most `LOOKUP_TIMEOUT_S`. A schema
+        ``values``: keys and values whose ids are looked up in the registry: at most `MAX_CONSOLE_SCHEMA_LOOKUPS` that
+        are not cached, for at most `LOOKUP_TIMEOUT_S`. A schema
         that cannot be loaded or used is no error: `TopicSchemas.decode` returns the reason.
         """
         files = {} if self._directory is None else await self._load_files(self._directory, topic)
