@@ -105,7 +105,7 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return a text with the longest sessions and a chart of the sessions by hour."""
+    """Return a text with the longest sessions and a chart of the sessions by hour, the last 100 hours."""
     by_hour: dict[int, int] = {}
     for _, start_ms, _, _ in result:
         by_hour[start_ms // 3_600_000] = by_hour.get(start_ms // 3_600_000, 0) + 1

@@ -101,7 +101,7 @@ def expected(records: Iterable[InputRecord]) -> ResultTable:
 
 
 def show(result: ResultTable) -> str:
-    """Return a text with the largest balances and a chart of all."""
+    """Return a text with the largest balances and a chart of all, of which a sample if there are many."""
     largest = sorted(result, key=lambda row: -row[1])
     table = text_table(("account", "balance", "events"), largest, 8)
     total = sum(row[1] for row in result)
