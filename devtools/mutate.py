@@ -188,7 +188,8 @@ def _watched(test_file: str, paths: list[str], folder: Path) -> BaselineRun:
 def run_baseline(paths: list[str], test_files: list[str], pool: ForkPool, folder: Path) -> BaselineRun:
     """Run the tests without a mutant, each file in a fork, so that caches are separate; return the results.
 
-    Tests that fail are printed and get no duration; a file that cannot be run ends the program (SystemExit).
+    Tests that fail, and files that pytest cannot run, are printed and get no duration. If a fork itself fails or is
+    killed, the program ends (SystemExit).
     """
     all_seen = BaselineRun({}, {}, [])
     for number, test_file in enumerate(test_files):

@@ -82,7 +82,7 @@ NOTES = re.compile(r"#\s*(?:noqa|type:|pragma|fmt:|ruff:|mypy:|!|nosec)")
 
 
 def comments(path: str, source: str) -> Iterator[ProseText]:
-    """Yield the comments of a module; comments on lines that follow each other are one text."""
+    """Yield the comments of a module but directives (noqa); comments on lines that follow each other are one text."""
     start, last, words = 0, -1, list[str]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT or NOTES.match(token.string):

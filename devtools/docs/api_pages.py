@@ -274,7 +274,10 @@ def _examples(spec: ApiSpec) -> Iterator[str]:
 
 
 def purpose(key: ApiKey) -> str:
-    """Return the purpose of an API: the docstring of its message module, without the name of the API."""
+    """Return the purpose of an API as one line: the docstring of its message module, without the name of the API.
+
+    Empty if the docstring has not the form ``NAME (API N): ...``.
+    """
     doc = sys.modules[request_class(key).__module__].__doc__ or ""
     text = " ".join(doc.split()).partition("): ")[2]
     return text[:1].upper() + text[1:]

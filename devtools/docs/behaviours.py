@@ -66,7 +66,10 @@ def read_behaviours() -> dict[str, Behaviour]:
 
 
 def find_identifiers(text: str) -> Iterator[str]:
-    """Yield the identifiers of behaviours that a text names; "S-331 to S-333" names three. Some may be repeated."""
+    """Yield the identifiers of behaviours that a text names; "S-331 to S-333" names three. Some may be repeated.
+
+    Prefixes are P, R, C and S, without the names of elliptic curves. Identifiers within ranges come first.
+    """
     for kind, first, last in RANGE.findall(text):
         yield from (f"{kind}-{number}" for number in range(int(first) + 1, int(last)))
         yield f"{kind}-{last}"
@@ -99,7 +102,10 @@ def find_references(path: Path) -> Iterator[Reference]:
 
 
 def render_page() -> str:
-    """Return the Markdown page: for each behaviour, the tests marked with it and the modules that name it."""
+    """Return the Markdown page: for each behaviour, the tests marked with it, and the modules that name it.
+
+    A test module that names it elsewhere is in the column of tests. Behaviours that nothing names are left out.
+    """
     tests: dict[str, dict[str, None]] = {}
     modules: dict[str, dict[str, None]] = {}
     for path in python_files():

@@ -1,4 +1,4 @@
-"""Topics of the configuration reference: title and introduction of each page, and the settings that it has."""
+"""Topics of the configuration reference: title, introduction and settings of each page. Also rejected values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """SVG pictures of the documentation, rendered from their sources: ``python -m devtools.docs.diagrams``.
 
-Two kinds of sources. A state diagram is a ```` ```mermaid NAME ```` block of a page; its picture is
-``docs/diagrams/PAGE-NAME.svg``. A block diagram is a file ``docs/diagrams/NAME.txt`` with one element a line:
+Two kinds of sources. A state diagram is a ```` ```mermaid NAME ```` block of a page in ``docs/explanation``; its
+picture is ``docs/diagrams/PAGE-NAME.svg``. A block diagram is a file ``docs/diagrams/NAME.txt``, one element a line:
 
     size COLUMNS ROWS
     box ID COLUMN ROW WIDTH HEIGHT text | second line

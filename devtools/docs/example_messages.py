@@ -1,4 +1,4 @@
-"""Example messages for the reference pages: fixed values, the same in each run and for fields of the same name."""
+"""Example messages for the reference pages: fixed values by the names of fields, with exceptions for some classes."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ async def run_log(coordinators: CoordinatorFixture, records: RandomRecordGenerat
     """Run one case: load a log of drawn records, then send requests and wait; more records may be written meanwhile.
 
     Raises:
-        AssertionError: the coordinator of partition 1 does not serve at the end.
+        AssertionError, in an ExceptionGroup: the coordinator of partition 1 does not serve at the end.
     """
     rng, hosted = records.odd.rng, coordinators.broker_fixture.hosted.replicas
     poisoned, sound = hosted[coordinators.topic, 0], hosted[coordinators.topic, 1]
@@ -369,7 +369,8 @@ def run_seed(
     """Run the case of a seed on a virtual clock and count it in ``found``; ``make`` creates the coordinators.
 
     Raises:
-        AssertionError: a coordinator broke an invariant, or the case took more than `LONGEST_S` of processor time.
+        AssertionError, mostly in an ExceptionGroup: a coordinator broke an invariant, or the case took more than
+            `LONGEST_S` of processor time.
     """
     records = RandomRecordGenerator(seed, topic)
 
