@@ -20,7 +20,7 @@ _SHORT = {
     "domainComponent": "DC",
     "userId": "UID",
 }
-"""Attribute names of RFC 2253; Java writes other attributes as object identifiers with the value's bytes in hex."""
+"""Attribute names of RFC 2253. Java writes others as object identifiers with the value in hex; here `_BY_NUMBER`."""
 _BY_NUMBER = {"emailAddress": ("1.2.840.113549.1.9.1", 0x16)}
 _VERSION = 0xA0
 _TEXTS = {12: "utf-8", **dict.fromkeys((18, 19, 20, 22, 26), "latin-1"), 28: "utf-32-be", 30: "utf-16-be"}
@@ -31,6 +31,7 @@ def format_subject(certificate: Any) -> str | None:
     """Return the subject in a result of `ssl.SSLSocket.getpeercert` as RFC 2253 text, such as ``CN=alice,O=Example``.
 
     The last part of the certificate's subject comes first. None: the peer has no certificate, or it was not verified.
+    Attributes that RFC 2253 does not name have OpenSSL's long name, but e-mail addresses Java's form: number and hex.
     """
     if not certificate:
         return None
