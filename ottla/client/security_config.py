@@ -73,7 +73,8 @@ def parse_login(mechanism: str, jaas: str | None, get: SettingLookup) -> SaslLog
     """Return the SASL credentials in ``sasl.jaas.config`` (``jaas``, None if not set); ``get`` looks up other settings.
 
     Raises:
-        InvalidSecurityConfig: ``jaas`` is missing, malformed or has no credentials, or the mechanism is not supported.
+        InvalidSecurityConfig: ``jaas`` is missing, malformed or has no credentials, the mechanism is not supported, or
+            a setting or library that it needs is missing.
     """
     if mechanism == OAUTHBEARER:
         return _parse_oauthbearer(jaas, get)
