@@ -81,14 +81,17 @@ class CapturedExchange:
         self.request_text = ""
         """Fields of the request; empty until `format`."""
         self.response: bytes | None = None
-        """Frame with its size; None before the response is encoded, if it is too large, and for SaslAuthenticate."""
+        """Frame with its size; None before the response is encoded, if it is too large, and for SaslAuthenticate.
+
+        A request without a response (acks=0) keeps None.
+        """
         self.response_text = ""
         self.response_bytes: int | None = None
         """Size of the response with its size field; None before it is encoded."""
         self.time_ms = env.now_ms()
         self.started_ms = env.monotonic_ms()
         self.completed_ms: float | None = None
-        """Monotonic time at which the response was complete but not encoded; None until then."""
+        """Monotonic time at which the response was complete, not encoded; None until then, also for Produce, Fetch."""
         self.elapsed_ms: float | None = None
         """Time from `started_ms` until the response was encoded; None until then, as `stages`."""
         self.stages: StageTimes | None = None
@@ -295,7 +298,7 @@ class ConnectionCapture:
         peer.request_waited_ms = 0.0  # that of an earlier request, if there are no metrics
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Store the time at which the response was complete; called by the connection before it is encoded."""
+        """Store the time at which a response was complete; called before it is encoded; not for Produce, Fetch."""
         if self._pending is not None:
             self._pending.completed_ms = self.env.monotonic_ms()
 
