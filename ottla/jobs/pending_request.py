@@ -16,7 +16,7 @@ def no_quota(count: int) -> None:
 
 
 class PendingRequest:
-    """Future of a request that a state machine (controller, Raft) handles later; completed or failed once.
+    """Future of a request to a state machine (controller, Raft), or of one that Raft sends; completed or failed once.
 
     The caller awaits `wait`; the runtime of the state machine calls `complete` or `fail`. ``version``: API version.
     """

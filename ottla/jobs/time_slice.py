@@ -22,8 +22,8 @@ T = TypeVar("T")
 class TimeSlice:
     """Runner of jobs that yields to other tasks whenever ``limit_ms`` of run time are used up.
 
-    Consecutive jobs of a runner share the time slice. Time spent waiting does not count: callers enclose it in
-    `suspend` and `resume`.
+    Consecutive jobs of a runner share the time slice. Time spent waiting does not count: that of jobs for awaitables is
+    left out, and callers enclose other waits in `suspend` and `resume`.
     """
 
     __slots__ = ("_env", "_limit_ms", "_used_ms", "started_ms")
