@@ -290,7 +290,7 @@ class DiskSession:
     def rename(self, old: str, new: str) -> None:
         """Rename a file, or a directory with its files, atomically, replacing an existing file.
 
-        A power failure may undo it until the parent directory is synced.
+        A power failure may undo it until the parent directory is synced. Raises FileNotFoundError.
         """
         self.enter("rename", old)
         files, dirs = self.disk.files, self.disk.dirs
