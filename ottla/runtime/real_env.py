@@ -209,6 +209,9 @@ class RealNetwork:
         """Perform the TLS handshake over a connected socket, within 30 s, and return the connection.
 
         SSL contexts are cached until their files change. The socket is closed if the handshake fails.
+
+        Raises:
+            OSError: as `connect`; TimeoutError after 30 s.
         """
         # lazy: 3.8 ms, 137 kB
         from ottla.runtime.ssl_contexts import client_ssl_context
