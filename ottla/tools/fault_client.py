@@ -1,6 +1,7 @@
-"""Blocking client of a node's fault endpoint: injects errors, delays, closed connections, a full disk; sets its clock.
+"""Blocking client of a node's fault endpoint: injects errors, delays, a full disk and others; advances its clock.
 
-Each call reads the endpoint's address and token from the data directory, since a restart changes them.
+Each call reads the endpoint's address and token from the data directory, since a restart changes them, unless they are
+given.
 """
 
 from __future__ import annotations

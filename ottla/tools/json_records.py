@@ -1,6 +1,7 @@
 """JSON form of records: output of ``ottla consume -o json``, input of ``ottla produce -i json``.
 
-Bytes that are not UTF-8 are base64 in the fields ``key_base64``, ``value_base64`` and ``headers_base64``.
+The console exports and imports it, too. Bytes that are not UTF-8 are base64 in the fields ``key_base64``,
+``value_base64`` and ``headers_base64``.
 """
 
 from __future__ import annotations

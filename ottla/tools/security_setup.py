@@ -1,4 +1,4 @@
-"""Security setup of ``ottla serve --secure`` and embedded nodes: certificates, a user, and files with client settings.
+"""Security setup of ``ottla serve --secure``, `Broker` and `Cluster`: certificates, a user, files of client settings.
 
 The setup is stored in files of the data directory, readable by their owner only, and reused by later starts. It has no
 directory of its own, which Kafka, started on the same data, would take for a partition's.
