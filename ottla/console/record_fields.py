@@ -95,7 +95,11 @@ def _number(view: memoryview, position: int, prefix: str, name: str) -> Generato
 
 
 def _blob(view: memoryview, position: int, prefix: str, name: str) -> Generator[FieldSpan, None, int]:
-    """Yield the size of a byte string, and the byte string unless it is null or empty; return the position after it."""
+    """Yield the size of a byte string, and the byte string unless it is null or empty; return the position after it.
+
+    Raises:
+        WireError, IndexError: it is cut off.
+    """
     size, start = read_varlong(view, position)
     yield _span(position, start, prefix, f"{name}_size", size)
     if size <= 0:

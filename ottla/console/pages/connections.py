@@ -1,4 +1,4 @@
-"""Page of the client connections of this node."""
+"""Page of the connections to this node, of clients and of other nodes."""
 
 from __future__ import annotations
 

@@ -308,7 +308,8 @@ async def export_records(page: PageRequest) -> HttpResponse:
     """Return the records that match the query as a file of JSON lines, which are read while it is sent; log the export.
 
     Raises:
-        InvalidInput: a field is invalid, or the first records cannot be decoded.
+        InvalidInput: a field is invalid, or the first records cannot be decoded. ProtocolError: no such topic, or the
+            session is not authorized.
     """
     topic = page.text("name")
     ranges = await _ranges(page, topic, page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN))
