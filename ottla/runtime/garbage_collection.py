@@ -28,7 +28,7 @@ MEMORY_GROWTH_BYTES = 128 * 1024 * 1024
 def freeze_garbage_collector() -> None:
     """Exempt all present objects of the process from garbage collection, and make full collections rare.
 
-    Called once the node has started.
+    ``ottla serve`` calls it when the node has started, and again each time that many logs were created.
     """
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_AFTER)
