@@ -321,7 +321,7 @@ class BlockingClient:
         """Wait until a topic has at least ``count`` records, none if it does not exist, and return all of its records.
 
         Raises:
-            ExpectationFailed: the topic has fewer records after ``timeout_s``.
+            ExpectationFailed: the topic has fewer records after ``timeout_s``. ProtocolError: it cannot be read.
         """
         last: list[TopicRecord] = []
 

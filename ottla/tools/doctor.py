@@ -233,7 +233,7 @@ def _has_no_other_controllers(c: _SettingsFile) -> bool:
 
 
 def _replication(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """Yield findings about replication factors above 1 in a cluster of one node, and about ``min.insync.replicas``."""
+    """For a node that is the only controller, yield findings about replication factors and ``min.insync.replicas``."""
     if not _has_no_other_controllers(c):
         return
     for key in (

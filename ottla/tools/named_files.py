@@ -1,4 +1,4 @@
-"""Checks of files and directories that settings name, for ``ottla doctor``: existence, access, matching keys."""
+"""Checks of log directories, key and trust stores, for ``ottla doctor``: existence, access, matching keys."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def directory_problem(path: str) -> str | None:
 
 
 def diagnose_paths(lines: Iterable[Property]) -> list[ConfigFinding]:
-    """Return a finding for each file or directory that settings name and that cannot be read, written or created."""
+    """Return findings for log directories that cannot be used, and for unreadable key and trust stores and keys."""
     out = []
     for line in lines:
         paths: list[str] = []
