@@ -106,8 +106,8 @@ def error_texts(key: ApiKey) -> dict[str, list[str]]:
     """Return the error codes of an API, each with the conditions under which it occurs, as far as they are explained.
 
     Those of authorization, forwarding and quotas are not among them. Conditions are those of the section ``Errors``
-    below `SPEC`, then sentences about the code in explanations of fields. A sentence that lists several codes explains
-    none of them, except in a field of the request.
+    below `SPEC`, then sentences about the code in explanations of fields, then those of the coordinators' runtime. A
+    sentence that lists several codes explains none of them, except two in a field of the request.
     """
     request, response = request_class(key), response_class(key)
     out = {code: [text] for code, text in explain(request).errors.items()}
