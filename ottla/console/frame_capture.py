@@ -216,7 +216,7 @@ class FrameCapture:
         self._observed.clear()
 
     def find(self, number: int) -> CapturedExchange | None:
-        """Return the exchange with a number; None if newer ones have replaced it."""
+        """Return the exchange with a number; None if newer ones have replaced it, or it was only counted."""
         return next((each for each in self.exchanges if each.number == number), None)
 
     @property
@@ -225,7 +225,7 @@ class FrameCapture:
         return self._unseen >= MAX_CONSOLE_FRAMES
 
     def skip(self, key: ApiKey, count: int) -> None:
-        """Count ``count`` requests that are not stored, so that the numbers of later ones have a gap."""
+        """Count requests that are not stored, if ``key`` is captured, so that the numbers of later ones have a gap."""
         if self.key is None or key is self.key:
             self._number += count
 
