@@ -24,7 +24,7 @@ class BindError(Exception):
 
 
 class BoundListeners:
-    """Listening sockets of a node: for clients and brokers, for controllers, and for metrics."""
+    """Listening sockets for clients and brokers, for controllers and for metrics; the console only uses `bind`."""
 
     def __init__(self, env: Env, config: NodeConfig) -> None:
         self._env, self._config = env, config
@@ -130,7 +130,7 @@ class BoundListeners:
             raise BindError(f"listener {name}: {error}") from None
 
     def close(self) -> None:
-        """Close all listening sockets."""
+        """Close all listening sockets of this object, not those that callers of `bind` store."""
         every = [*self.clients.values(), *self.controllers.values()]
         for listener in [*every, *([self.metrics] if self.metrics is not None else [])]:
             listener.close()

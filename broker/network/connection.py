@@ -87,7 +87,7 @@ class Connection:
         self._out: list[Chunk] = []
         self._out_bytes = 0
         self.has_received = False
-        """True if any bytes were received."""
+        """True if any bytes of requests were received; those of a TLS handshake do not count."""
         self.is_authenticated = True
         """False until the TLS handshake and SASL authentication are complete, if the listener requires any."""
         self.is_closed = False
