@@ -45,7 +45,7 @@ class LogCleaner:
         self._setting = setting
         self._fail = fail
         self._uncleanable: WeakSet[PartitionLog] = WeakSet()
-        """Logs whose compaction failed on unreadable records; not compacted until the next start, as in Kafka."""
+        """Logs on which a pass failed (`clean_dirtiest`); not compacted until the next start, as in Kafka."""
         self._warned_offsets: WeakKeyDictionary[PartitionLog, int] = WeakKeyDictionary()
         """Offset of the last oversized batch that was logged, by log."""
         self.passes = self.bytes_read = self.bytes_written = 0

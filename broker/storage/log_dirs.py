@@ -33,9 +33,9 @@ DiskErrorHandler = Callable[[OSError, LogDirectory | PartitionLog | None], None]
 
 
 class LogDirMismatch(Exception):
-    """Raised at startup if log directories are of another node or cluster; the message has path and remedy.
+    """Raised at startup if log directories are of another node or cluster, copies, or without the metadata log.
 
-    Nothing was changed.
+    The message has the path and mostly the remedy. Nothing was changed.
     """
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class RemoteLogManagerConfig(NamedTuple):
-    """Settings ``remote.*`` of a broker; the dynamic ones have their current values."""
+    """Settings ``remote.*`` of a broker as they were at its creation; `RemoteLogManager` replaces it after a change."""
 
     storage_prefix: str
     """``remote.log.storage.manager.impl.prefix``."""

@@ -169,7 +169,10 @@ class RemoteReads:
             self._wake(read.key)
 
     def _log_failure(self, log: PartitionLog, error: Exception) -> None:
-        """Log a failed read, at most once in `LOG_INTERVAL_MS`; count the others, as clients repeat reads at once."""
+        """Log a failed read, at most one of all partitions in `LOG_INTERVAL_MS`, as clients repeat reads at once.
+
+        The next message has the number of the others.
+        """
         now_ms = self._env.monotonic_ms()
         if now_ms < self._next_message_ms:
             self._unlogged_failures += 1

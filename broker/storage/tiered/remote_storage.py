@@ -77,7 +77,7 @@ class RetriableRemoteStorageError(RemoteStorageError):
 
 
 class RemoteResourceNotFoundError(RemoteStorageError):
-    """Raised for a segment or an index that the remote store does not have."""
+    """Raised for a segment, index or object that the remote store, or the metadata of its segments, does not have."""
 
 
 class CorruptRemoteSegmentError(RemoteStorageError):
