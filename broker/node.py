@@ -148,7 +148,14 @@ class Node:
         await self._close_logs(made, marked=opened)
 
     async def _open_partitions(self, made: BrokerComponents, nursery: trio.Nursery) -> None:
-        """Open the partitions' logs by the current image, then start the task that applies later metadata."""
+        """Open the partitions' logs by the current image, then start the task that applies later metadata.
+
+        Directories of partitions that the image does not assign to this node are renamed or deleted. A log directory
+        that fails goes offline.
+
+        Raises:
+            CorruptFile, OSError: as `BrokerComponents.open_partitions`.
+        """
         image = made.controller.image
         made.controller.subscribe(made.publisher.publish)  # publications during the opening are queued
         await made.open_partitions(image)
@@ -231,7 +238,7 @@ def _create_fault_endpoint(faults: NodeFaults, config: NodeConfig) -> FaultEndpo
 
 
 def _raise_startup_error(error: BaseException) -> None:
-    """Raise the error that stopped the node at startup, without exception groups.
+    """Raise the error that stopped the node, at startup or later, without exception groups.
 
     StartupRejected is raised instead of an invalid setting or a rejected registration.
     """

@@ -156,7 +156,8 @@ class BrokerComponents:
     def transaction_coordinator(self) -> TransactionCoordinator:
         """Return the transaction coordinator; the first call creates it and starts its task.
 
-        The first call is for the first transaction, or the first led partition of `__transaction_state`.
+        The first call is for the first request about transactions, or the first led partition of
+        `__transaction_state`.
         """
         if self.transactions is None:
             # lazy: 16.2 ms, 480 kB
@@ -178,7 +179,7 @@ class BrokerComponents:
     def share_partition_manager(self) -> SharePartitionManager:
         """Manager of share partitions, created and started on first use.
 
-        That is the first request of a share group, or the first led partition of `__share_group_state`.
+        That is the first request about share groups, or the first led partition of `__share_group_state`.
         """
         # lazy: 24.7 ms, 933 kB
         from ottla.broker.components.share_groups import create_share_partition_manager

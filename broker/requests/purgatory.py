@@ -1,7 +1,7 @@
 """Purgatory: a table of delayed operations, which are completed by changes or by their timeout.
 
-A delayed operation watches keys (a partition, a group). A change of a key calls `Purgatory.check_and_complete`, which
-checks whether each operation that watches the key can complete.
+A delayed operation watches keys (a partition, a fetch session). A change of a key calls
+`Purgatory.check_and_complete`, which checks whether each operation that watches the key can complete.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def _keys(group_id: str, places: Mapping[bytes, Iterable[int]]) -> Iterator[Shar
 class SharePartitionManager:
     """Share partitions, share sessions and share group settings of this broker.
 
-    Created with the first share group, or the first led partition of `__share_group_state`.
+    Created with the first request about share groups, or the first led partition of `__share_group_state`.
     """
 
     def __init__(
