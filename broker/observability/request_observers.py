@@ -60,7 +60,10 @@ class RequestObserver(Protocol):
 
 
 request_observer_factories: list[Callable[[Any], RequestObserver]] = []
-"""Factories of additional observers for each node of this process; empty except in tests and the simulator."""
+"""Factories of additional observers for the client listeners of each node of this process, not for controllers.
+
+Empty except in tests and the simulator.
+"""
 
 
 class CompositeRequestObserver:
