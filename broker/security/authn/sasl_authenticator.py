@@ -55,7 +55,10 @@ class SaslState(Enum):
 
 
 class SaslPolicy(NamedTuple):
-    """SASL settings of a listener, and functions that its authenticators call: ApiVersions handler and wall clock."""
+    """SASL settings of the listener of a connection, and functions that the authenticator of the connection calls.
+
+    They are the ApiVersions handler of the connection and the wall clock.
+    """
 
     sasl_server_factories: Mapping[str, SaslServerFactory]
     """Factories of the enabled mechanisms' servers, in the order of the setting."""

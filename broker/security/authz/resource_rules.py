@@ -65,8 +65,9 @@ class AuthorizableRequest(Protocol):
 def split_request(asking: AuthorizableRequest, request: Any, rule: AuthorizationRule) -> Job[SplitRequest]:
     """Return a copy of a request without the resources that a rule denies, and their error rows, as a job.
 
-    A rule of another kind, or without a denial, returns the request itself and no rows. Resources that the handler must
-    reject for another reason (duplicate, unknown id) stay in the request.
+    Without a denial the request itself and no rows are returned, also for a rule that is not about listed resources,
+    which is not checked here. Resources that the handler must reject for another reason (duplicate, unknown id) stay in
+    the request; a DescribeConfigs request with an unknown resource type stays whole.
     """
     match rule:
         case ResourceRule():
