@@ -140,6 +140,6 @@ class AssignmentChecker:
         return self._founded_s is not None and self._now_s() - self._founded_s <= GROUP_CREATION_TIMEOUT_S
 
     def _power_cut(self) -> None:
-        """Forget epochs and responses after a power cut."""
+        """Forget the owners by epoch and the partitions to revoke after a power cut."""
         self._owners.clear()
         self._claims.clear()

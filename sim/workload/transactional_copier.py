@@ -27,7 +27,7 @@ COPY_GROUP = "copy"
 TARGET = ("y", 0)
 MAX_COPIED_RECORDS = 5
 REPLACED_SHARE = 0.03
-"""Share of a copier's transactions after which another process takes over its transactional id."""
+"""Share of a copier's reads, also without records, after which another process takes over its transactional id."""
 
 TaskStarter = Callable[[Callable[[], Awaitable[None]]], None]
 
