@@ -85,7 +85,7 @@ def rebuild_producer_state(
 
 
 def list_snapshot_files(disk: Disk, directory: str) -> list[str]:
-    """Return the names of the producer snapshot files in a partition's directory, unordered."""
+    """Return the names of the producer snapshot files in a partition's directory, in any order. Raises OSError."""
     files = ((name, parse_segment_file(name)) for name in disk.list_files(directory) if name.endswith(".snapshot"))
     return [name for name, file in files if file is not None]
 
