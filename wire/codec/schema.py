@@ -159,7 +159,7 @@ def data(kind: str, versions: str, flexible: str, key: int = -1) -> MessageSpec:
 
 
 class Message(msgspec.Struct, gc=False):
-    """Base class of messages and of the structs in them. Constructor arguments are positional, in schema order.
+    """Base class of messages and of the structs in them. Constructor arguments may be positional, in schema order.
 
     Messages have no reference cycles, so the garbage collector does not track them.
     """
