@@ -84,7 +84,9 @@ class AlterClientQuotasResponseEntryData(Message):
     """Error code of a quota entity of the request; 0 if its quotas were changed."""
 
     error_code: Int16 = 0
-    """0, or INVALID_REQUEST for an unknown entity type or key, a value out of range or an entity that occurs twice."""
+    """0, or INVALID_REQUEST for an unknown entity type or key, a value out of range or an entity that occurs twice
+    (its first entry takes effect).
+    """
     error_message: A[str | None, wire_field("string", nullable="0+")] = ""
     """Text for the error, null if there is none."""
     entity: A[list[AlterClientQuotasResponseEntityData], wire_field("[]struct")] = field(default_factory=list)

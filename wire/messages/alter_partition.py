@@ -82,9 +82,9 @@ class AlterPartitionResponsePartitionData(Message):
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
     error_code: Int16 = 0
-    """0, or FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION (the leader waits for newer metadata), INELIGIBLE_REPLICA (a
-    member is fenced or shuts down), NEW_LEADER_ELECTED (the change ended a reassignment that moved the leader),
-    INVALID_REQUEST.
+    """0, or FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION (the leader waits for newer metadata), NOT_CONTROLLER,
+    INELIGIBLE_REPLICA (a member is fenced or shuts down), NEW_LEADER_ELECTED (the change ended a reassignment that
+    moved the leader), INVALID_REQUEST, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION.
     """
     leader_id: Int32 = 0
     """Node id of the leader, -1 if there is none."""

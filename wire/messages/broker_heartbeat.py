@@ -56,7 +56,9 @@ class BrokerHeartbeatResponse(Message):
     is_caught_up: Bool = False
     """True if the broker has applied its own registration. Until then it sends heartbeats at shorter intervals."""
     is_fenced: Bool = True
-    """True if the broker is fenced: it leads no partition, is in no ISR, and is not in Metadata responses."""
+    """True if the broker is fenced or may stop now: it leads no partition and is not in Metadata responses. It is in an
+    ISR only as the last member.
+    """
     should_shut_down: Bool = False
     """True if the broker may stop now: it leads no partition any more, and the other brokers have applied the change.
     """

@@ -57,7 +57,7 @@ class BrokerRegistrationRequest(Message):
     (KIP-966). Version 4 permits 0 as the lowest level of a feature; up to version 3 such features are left out.
 
     Flow: A broker sends it to the active controller when it starts, and after each change of the controller until one
-    accepts it. The controller appends a RegisterBrokerRecord; its offset is the broker epoch. The broker stays fenced
+    accepts it. The controller appends a RegisterBrokerRecord and assigns a broker epoch. The broker stays fenced
     until its heartbeats show that it has applied the metadata.
     """
     broker_id: Int32 = 0
@@ -100,6 +100,6 @@ class BrokerRegistrationResponse(Message):
     UNSUPPORTED_VERSION, INVALID_REGISTRATION, NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED.
     """
     broker_epoch: Int64 = -1
-    """Broker epoch: the offset of the registration in the metadata log, so that a later one is higher. The broker sends
-    it in all requests to the controller. -1 with an error.
+    """Broker epoch: the end of the metadata log before the registration, so that a later one is higher. The broker
+    sends it in all requests to the controller. -1 with an error.
     """

@@ -86,14 +86,15 @@ class DescribedGroup(Message):
 
     error_code: Int16 = 0
     """0, or GROUP_ID_NOT_FOUND (no such group, or of another type), TOPIC_AUTHORIZATION_FAILED (one of its topics may
-    not be described), GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+    not be described), GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or
+    UNSUPPORTED_VERSION if the consumer protocol is disabled.
     """
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""
     group_id: String = ""
     """Group id from the request."""
     group_state: String = ""
-    """`Empty`, `Assigning`, `Reconciling`, `Stable` or `Dead`; empty with an error."""
+    """`Empty`, `Assigning`, `Reconciling` or `Stable`; empty with an error."""
     group_epoch: Int32 = 0
     """Group epoch, raised by each change of members, subscriptions or topics."""
     assignment_epoch: Int32 = 0

@@ -55,9 +55,9 @@ class CreatePartitionsTopicResult(Message):
     name: String = ""
     """Topic name."""
     error_code: Int16 = 0
-    """0, or UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, THROTTLING_QUOTA_EXCEEDED
-    (retry after the throttle time), INVALID_REQUEST (topic twice), POLICY_VIOLATION (too many partitions),
-    TOPIC_AUTHORIZATION_FAILED.
+    """0, or UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR,
+    THROTTLING_QUOTA_EXCEEDED (retry after the throttle time), INVALID_REQUEST (topic twice), POLICY_VIOLATION (too many
+    partitions), TOPIC_AUTHORIZATION_FAILED.
     """
     error_message: A[str | None, wire_field("string", nullable="0+")] = None
     """Text for the error, null if there is none."""

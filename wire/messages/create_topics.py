@@ -76,8 +76,8 @@ class CreatableTopicConfigs(Message):
     read_only: A[bool, wire_field("bool", "5+")] = False
     """Always false: all settings of a topic can be changed."""
     config_source: A[int, wire_field("int8", "5+", ignorable=True)] = -1
-    """Origin of the value: 1 the topic, 3 the default of all brokers, 4 the configuration file of a broker, 5 the
-    default of Kafka. -1 if unknown.
+    """Origin of the value: 1 the topic, 3 the dynamic default of all brokers, 5 the default of Kafka. Ottla leaves out
+    the configuration files of brokers (4). -1 if unknown.
     """
     is_sensitive: A[bool, wire_field("bool", "5+")] = False
     """True if the value is a secret; always false for a topic."""
@@ -93,7 +93,7 @@ class CreatableTopicResult(Message):
     error_code: Int16 = 0
     """0, or TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
     INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, THROTTLING_QUOTA_EXCEEDED (retry after the throttle time),
-    TOPIC_AUTHORIZATION_FAILED.
+    INVALID_REQUEST (topic twice), POLICY_VIOLATION (too large), TOPIC_AUTHORIZATION_FAILED.
     """
     error_message: A[str | None, wire_field("string", "1+", nullable="0+", ignorable=True)] = ""
     """Text for the error, null if there is none."""

@@ -37,7 +37,7 @@ class DeleteRecordsRequest(Message):
     """Version 2 is flexible.
 
     Flow: An admin client sends it to the leader of each partition. The leader moves the log start offset forward and
-    responds when all followers in the ISR have done so as well. Whole segments below the offset are deleted later.
+    responds when all replicas on unfenced brokers have done so. Whole segments below the offset are deleted later.
     """
     topics: A[list[DeleteRecordsTopic], wire_field("[]struct")] = field(default_factory=list)
     """Topics with the partitions to delete from."""
@@ -53,7 +53,7 @@ class DeleteRecordsPartitionResult(Message):
     partition_index: Int32 = 0
     """Index of the partition in its topic."""
     low_watermark: Int64 = 0
-    """Lowest log start offset of all replicas; -1 with an error."""
+    """Lowest log start offset of the replicas on unfenced brokers; -1 with an error but REQUEST_TIMED_OUT."""
     error_code: Int16 = 0
     """0, or OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION (compacted
     topic), INVALID_TOPIC_EXCEPTION (internal topic), REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR,

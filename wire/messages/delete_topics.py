@@ -47,11 +47,11 @@ class DeletableTopicResult(Message):
     name: A[str | None, wire_field("string", nullable="6+")] = ""
     """Topic name; null if the request named an id that the principal may not describe, or that does not exist."""
     topic_id: A[bytes, wire_field("uuid", "6+", ignorable=True)] = ZERO_UUID
-    """UUID of the topic; zero if it does not exist."""
+    """UUID of the topic, or the one in the request if it is unknown; zero for a name that does not exist."""
     error_code: Int16 = 0
     """0, or UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED (`delete.topic.enable`),
-    TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST (topic twice), THROTTLING_QUOTA_EXCEEDED (retry after the throttle
-    time).
+    TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST (topic twice, or in versions 1 and 2 deletion is disabled),
+    THROTTLING_QUOTA_EXCEEDED (retry after the throttle time).
     """
     error_message: A[str | None, wire_field("string", "5+", nullable="5+", ignorable=True)] = None
     """Text for the error, null if there is none."""

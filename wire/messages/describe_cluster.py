@@ -69,4 +69,6 @@ class DescribeClusterResponse(Message):
     brokers: A[list[DescribeClusterBroker], wire_field("[]struct")] = field(default_factory=list)
     """Nodes of the requested type."""
     cluster_authorized_operations: Int32 = -2147483648
-    """Bits of the authorized operations; -2147483648 if they were not requested."""
+    """Bits of the authorized operations; 0 if the principal may not describe the cluster, -2147483648 if they were not
+    requested.
+    """

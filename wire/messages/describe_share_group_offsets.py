@@ -64,7 +64,7 @@ class DescribeShareGroupOffsetsResponsePartition(Message):
     has no state of the partition.
     """
     leader_epoch: Int32 = 0
-    """Leader epoch of the partition at the last write of the state; 0 if there is none."""
+    """Leader epoch of the share-partition leader that last read or wrote the state; 0 if there is none."""
     lag: A[int, wire_field("int64", "1+", ignorable=True)] = -1
     """Number of records from the start offset to the high watermark, without those that are already acknowledged or
     archived. -1 if unknown.

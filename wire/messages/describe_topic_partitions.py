@@ -61,7 +61,7 @@ class DescribeTopicPartitionsResponsePartition(Message):
     level 0 of `eligible.leader.replicas.version`.
     """
     last_known_elr: A[list[int] | None, wire_field("[]int32", nullable="0+")] = None
-    """Node ids of former eligible leader replicas that had an unclean shutdown and may lack records."""
+    """Node id of the last leader, if the partition has no leader and this one is still a replica; else empty."""
     offline_replicas: A[list[int], wire_field("[]int32", ignorable=True)] = field(default_factory=list)
     """Node ids of replicas on fenced brokers or in failed log directories."""
 
@@ -71,7 +71,7 @@ class DescribeTopicPartitionsResponseTopic(Message):
 
     error_code: Int16 = 0
     """0, or UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED; INVALID_REQUEST for all
-    topics if the cursor is wrong.
+    topics that the request names if the cursor is wrong.
     """
     name: A[str | None, wire_field("string", nullable="0+")] = ""
     """Topic name."""

@@ -42,7 +42,7 @@ class TransactionState(Message):
     transaction_timeout_ms: Int32 = 0
     """`transaction.timeout.ms` of the producer; the coordinator aborts an older transaction."""
     transaction_start_time_ms: Int64 = 0
-    """Start of the open transaction in ms since the epoch; -1 if none is open."""
+    """Start of the open or the last transaction in ms since the epoch; -1 if there was none since InitProducerId."""
     producer_id: Int64 = 0
     """Id of the current producer."""
     producer_epoch: Int16 = 0

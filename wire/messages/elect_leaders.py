@@ -73,7 +73,7 @@ class ElectLeadersResponse(Message):
     """
     error_code: A[int, wire_field("int16", "1+")] = 0
     """Error of the whole request: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST or POLICY_VIOLATION (too many
-    elections). 0 if the partitions have their own.
+    elections), which named partitions have as well. 0 if the partitions have their own.
     """
     replica_election_results: A[list[ReplicaElectionResult], wire_field("[]struct")] = field(default_factory=list)
     """Results by topic."""

@@ -54,11 +54,13 @@ class EndTxnResponse(Message):
     none is.
     """
     error_code: Int16 = 0
-    """0 if the decision is stored. CONCURRENT_TRANSACTIONS: retry. INVALID_TXN_STATE: no open transaction, or it ended
-    the other way. PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING: the producer ends. NOT_COORDINATOR: find the
-    coordinator.
+    """0 if the decision is stored. CONCURRENT_TRANSACTIONS: retry. INVALID_TXN_STATE: no open transaction (version 5
+    can abort without one), or it ended the other way. PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING: the producer ends.
+    NOT_COORDINATOR: find the coordinator.
     """
     producer_id: A[int, wire_field("int64", "5+", ignorable=True)] = -1
     """Producer id for the next transaction; a new one when the epochs are used up. -1 with an error."""
     producer_epoch: A[int, wire_field("int16", "5+", ignorable=True)] = -1
-    """Epoch for the next transaction, one higher than that of the ended one. -1 with an error."""
+    """Epoch for the next transaction: one higher than that of the ended one, or 0 of a new producer id. -1 with an
+    error.
+    """

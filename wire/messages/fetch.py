@@ -126,7 +126,7 @@ class FetchRequest(Message):
     """
     min_bytes: Int32 = 0
     """Bytes of records to wait for (`fetch.min.bytes`). An error in a partition ends the wait early, and so does a
-    leader change.
+    leader change; an unknown or unauthorized partition does only if all are.
     """
     max_bytes: A[int, wire_field("int32", "3+", ignorable=True)] = 2147483647
     """Limit in bytes for the records of the whole response (`fetch.max.bytes`); the smaller of this and the
@@ -206,15 +206,15 @@ class PartitionData(Message):
     KAFKA_STORAGE_ERROR.
     """
     high_watermark: Int64 = 0
-    """Offset after the last record that is replicated to the whole ISR; consumers read below it. -1 with an error, or
-    while it is unknown.
+    """Offset after the last record that is replicated to the whole ISR; consumers read below it. -1 while it is
+    unknown, and with an error but OFFSET_MOVED_TO_TIERED_STORAGE.
     """
     last_stable_offset: A[int, wire_field("int64", "4+", ignorable=True)] = -1
     """Offset of the first record of the oldest open transaction, or the high watermark if none is open; read_committed
     consumers read below it. -1 with an error.
     """
     log_start_offset: A[int, wire_field("int64", "5+", ignorable=True)] = -1
-    """Offset of the first record that is still there. -1 with an error."""
+    """Offset of the first record that is still there. -1 with an error but OFFSET_MOVED_TO_TIERED_STORAGE."""
     diverging_epoch: A[EpochEndOffset, wire_field("struct", "12+", tagged="12+", tag=0)] = field(
         default_factory=EpochEndOffset
     )

@@ -47,7 +47,7 @@ class FetchSnapshotRequestPartitionSnapshot(Message):
     follower fetch again.
     """
     position: Int64 = 0
-    """Byte position to read from. Beyond the end of the file it is rejected with POSITION_OUT_OF_RANGE."""
+    """Byte position to read from. A negative one, or one not below the size, gets POSITION_OUT_OF_RANGE."""
     replica_directory_id: A[bytes, wire_field("uuid", "1+", tagged="1+", tag=0, ignorable=True)] = ZERO_UUID
     """Id of the metadata log directory of the follower."""
 
@@ -56,7 +56,7 @@ class FetchSnapshotRequestTopicSnapshot(Message):
     """Topic `__cluster_metadata` with its only partition, in a FetchSnapshot request."""
 
     name: String = ""
-    """`__cluster_metadata`."""
+    """`__cluster_metadata`. For any other name or partition, the partition has UNKNOWN_TOPIC_OR_PARTITION."""
     partitions: A[list[FetchSnapshotRequestPartitionSnapshot], wire_field("[]struct")] = field(default_factory=list)
     """Partition of the metadata log, exactly one."""
 
@@ -105,7 +105,7 @@ class FetchSnapshotResponsePartitionSnapshot(Message):
     """Index of the partition; 0."""
     error_code: Int16 = 0
     """0, or SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
-    NOT_LEADER_OR_FOLLOWER.
+    NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
     """
     snapshot_id: A[FetchSnapshotResponseSnapshotId, wire_field("struct")] = field(
         default_factory=FetchSnapshotResponseSnapshotId

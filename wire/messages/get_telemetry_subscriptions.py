@@ -42,7 +42,7 @@ class GetTelemetrySubscriptionsResponse(Message):
     """
     error_code: Int16 = 0
     """0, or THROTTLING_QUOTA_EXCEEDED for a request before the push interval is over, unless the subscription has
-    changed.
+    changed, or the last push was rejected for its subscription id or compression type.
     """
     client_instance_id: Uuid = ZERO_UUID
     """Id from the request, or a new one if that was zero. The client keeps it until it is closed."""
@@ -55,7 +55,7 @@ class GetTelemetrySubscriptionsResponse(Message):
     accepted.
     """
     push_interval_ms: Int32 = 0
-    """Time in ms between two pushes: the shortest `interval.ms` of the matching subscriptions."""
+    """Time in ms between two pushes: the shortest `interval.ms` of the matching subscriptions, at most 300,000."""
     telemetry_max_bytes: Int32 = 0
     """Most bytes of metrics in a push after compression (`telemetry.max.bytes`); more is rejected with
     TELEMETRY_TOO_LARGE.
@@ -63,4 +63,4 @@ class GetTelemetrySubscriptionsResponse(Message):
     delta_temporality: Bool = False
     """True for counters as differences since the last push, false for totals. Always true."""
     requested_metrics: A[list[str], wire_field("[]string")] = field(default_factory=list)
-    """Prefixes of the names of requested metrics. Empty for none; a single empty string for all."""
+    """Prefixes of the names of requested metrics. Empty for none; a single `*` for all."""

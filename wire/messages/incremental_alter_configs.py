@@ -27,8 +27,8 @@ class AlterableConfig(Message):
     name: String = ""
     """Name of the setting, such as `retention.ms`. It may occur once in a resource."""
     config_operation: Int8 = 0
-    """0 set, 1 delete (return to the default), 2 append to a list, 3 subtract from a list. Lists only, else
-    INVALID_CONFIG.
+    """0 set, 1 delete (return to the default), 2 append to a list, 3 subtract from a list. 2 and 3 only for
+    lists of topics and brokers, else INVALID_CONFIG.
     """
     value: A[str | None, wire_field("string", nullable="0+")] = ""
     """New value, or elements to append or subtract, separated by commas. Null for a deletion only."""
@@ -53,7 +53,8 @@ class IncrementalAlterConfigsRequest(Message):
     """Version 1 is flexible.
 
     Flow: An admin client sends it to any broker, which forwards it to the active controller. Brokers apply dynamic
-    settings when they have read the new records; a setting that needs a restart is rejected.
+    settings when they have read the new records; a setting that needs a restart is rejected. Log levels are changed by
+    the node that the request is sent to, whose id it names, and are not stored.
     """
     resources: A[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
     """Resources to change, each with its own result. A resource may occur once."""

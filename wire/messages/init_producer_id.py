@@ -24,8 +24,8 @@ class InitProducerIdRequest(Message):
     open transaction of this id is aborted first.
     """
     transaction_timeout_ms: Int32 = 0
-    """`transaction.timeout.ms`: the coordinator aborts a transaction that is open for longer. Above
-    `transaction.max.timeout.ms` of the broker it is rejected with INVALID_TRANSACTION_TIMEOUT.
+    """`transaction.timeout.ms`: the coordinator aborts a transaction that is open for longer. Below 1
+    or above `transaction.max.timeout.ms` of the broker it is rejected with INVALID_TRANSACTION_TIMEOUT.
     """
     producer_id: A[int, wire_field("int64", "3+")] = -1
     """Producer id that the producer has and continues with, -1 if it has none."""

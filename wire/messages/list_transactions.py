@@ -23,8 +23,8 @@ class ListTransactionsRequest(Message):
     producer_id_filters: A[list[int], wire_field("[]int64")] = field(default_factory=list)
     """Producer ids; empty for all."""
     duration_filter: A[int, wire_field("int64", "1+")] = -1
-    """Time in ms for which a transaction must have been open; negative for all. An id without open transaction always
-    passes, since its start is -1.
+    """Time in ms that must have passed since the start of the open or last transaction; negative for all. An id without
+    a transaction since InitProducerId always passes, as its start is -1.
     """
     transactional_id_pattern: A[str | None, wire_field("string", "2+", nullable="2+")] = None
     """Regular expression (RE2/J syntax) for the whole id; null or empty for all. An invalid one is rejected with

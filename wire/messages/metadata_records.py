@@ -313,7 +313,7 @@ class RegisterBrokerRecord(Message):
     incarnation_id: Uuid = ZERO_UUID
     """Random id of the process. The same id again keeps the broker epoch; a new one means a restart."""
     broker_epoch: Int64 = 0
-    """Broker epoch: the offset of the registration in the metadata log, so that a later one is higher."""
+    """Broker epoch: the end of the metadata log before the registration, so that a later one is higher."""
     end_points: A[list[BrokerEndpoint], wire_field("[]struct")] = field(default_factory=list)
     """Endpoints that other nodes and clients receive."""
     features: A[list[BrokerFeature], wire_field("[]struct")] = field(default_factory=list)

@@ -42,7 +42,7 @@ class SaslAuthenticateResponse(Message):
     token is reported here as JSON; the request fails after the next one.
     """
     session_lifetime_ms: A[int, wire_field("int64", "1+", ignorable=True)] = 0
-    """Time in ms until the session ends: `connections.max.reauth.ms` or the rest of the validity of the credentials.
+    """Time in ms until the session ends: `connections.max.reauth.ms` or, if shorter, the validity left of the token.
     The client authenticates again before, else the broker closes the connection at the next request. 0 without a limit,
     or if a further token is needed.
     """

@@ -121,7 +121,7 @@ class StreamsGroupHeartbeatRequest(Message):
     SPEC: ClassVar[MessageSpec] = request(88, "0", "0+", "broker")
     """Flow: An instance of Kafka Streams sends it to the group coordinator when it joins, with its topology, then every
     heartbeat interval, and with member epoch -1 when it leaves. The coordinator creates missing internal topics and
-    assigns active, standby and warm-up tasks.
+    assigns active and standby tasks.
     """
     group_id: String = ""
     """`application.id` of the application. An empty one is rejected with INVALID_REQUEST."""

@@ -72,6 +72,6 @@ class TransactionLogValue(Message):
     transaction_start_timestamp_ms: Int64 = 0
     """Time when the first partition was added, in ms since the epoch; -1 if none was since InitProducerId."""
     client_transaction_version: A[int, wire_field("int16", "1+", tagged="1+", tag=2)] = 0
-    """Transaction version with which the last transaction ended: 2 if the producer epoch was raised at its end, else 0
-    (KIP-890).
+    """Transaction version of the producer in its open or last transaction: 2 if the producer epoch is raised at the end
+    of each transaction, else 0 (KIP-890).
     """
