@@ -29,9 +29,10 @@ from ottla.broker.storage.tiered.remote_partition_metadata_store import TopicIdP
 from ottla.broker.storage.tiered.remote_storage import RemoteStorage
 from ottla.broker.storage.tiered.remote_thread_pool import RemoteThreadPool
 from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges, RemoteTopicStats
+from ottla.broker.storage.tiered.store_calls import StoreCalls
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
-from ottla.env.env import Env, ThreadPool
+from ottla.env.env import Env
 from ottla.jobs.job import Job
 from ottla.jobs.supervision import run_logging_failure
 from ottla.jobs.time_slice import run_in_background
@@ -77,9 +78,11 @@ class RemoteLogManager:
             env, settings.copy_bytes_per_second, settings.copy_quota_samples, settings.copy_quota_window_s
         )
         """Quota of bytes copied to the remote store."""
-        self.readers = RemoteThreadPool(env, settings.reader_threads, settings.reader_max_pending_tasks)
-        self.copiers = RemoteThreadPool(env, settings.copier_threads)
-        self.expirers = RemoteThreadPool(env, settings.expiration_threads)
+        self.calls = StoreCalls(env)
+        """Calls of the remote store in progress."""
+        self.readers = RemoteThreadPool(self.calls, settings.reader_threads, settings.reader_max_pending_tasks)
+        self.copiers = RemoteThreadPool(self.calls, settings.copier_threads)
+        self.expirers = RemoteThreadPool(self.calls, settings.expiration_threads)
         self.stats: dict[str, RemoteTopicStats] = {}
         """Counters of the tiered topics by name."""
         self._task_dependencies = RemoteTaskDependencies(
@@ -88,6 +91,7 @@ class RemoteLogManager:
             around.metadata,
             lambda: self.storage,
             lambda: self.settings,
+            self.calls,
             self.copiers,
             self.expirers,
             self.copy_quota,
@@ -120,11 +124,11 @@ class RemoteLogManager:
             token.run_sync_soon(self._around.start, partial(self._read_ahead, work))
 
         self._storage = await self._around.env.in_thread(partial(self._around.open_storage, read_ahead))
+        self._around.start(self.calls.run_until_stopped)
 
     async def _read_ahead(self, work: Callable[[], None]) -> None:
         """Run a read ahead once; a failure, such as a lack of threads, is logged, and not repeated."""
-        read = partial(self._around.env.in_thread, work, ThreadPool.REMOTE_STORAGE)
-        await run_logging_failure("Reading ahead from the remote store", read)
+        await run_logging_failure("Reading ahead from the remote store", partial(self.calls.run, work))
 
     def cache(self, topic_id: bytes, partition: int) -> RemoteLogMetadataCache | None:
         """Return the remote segments of a partition; None while their metadata is not loaded, or if it is not tiered.

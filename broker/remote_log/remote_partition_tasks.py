@@ -25,7 +25,8 @@ from ottla.broker.storage.tiered.remote_partition_metadata_store import TopicIdP
 from ottla.broker.storage.tiered.remote_storage import RemoteStorage, RemoteStorageError
 from ottla.broker.storage.tiered.remote_thread_pool import RemoteThreadPool
 from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges, RemoteTopicStats
-from ottla.env.env import Env, ThreadPool
+from ottla.broker.storage.tiered.store_calls import StoreCalls
+from ottla.env.env import Env
 from ottla.jobs.supervision import supervise
 from ottla.jobs.time_slice import run_in_background
 from ottla.log.partition_log import PartitionLog
@@ -43,6 +44,7 @@ class RemoteTaskDependencies(NamedTuple):
     metadata: TopicBasedRemoteLogMetadataManager
     storage: Callable[[], RemoteStorage]
     settings: Callable[[], RemoteLogManagerConfig]
+    calls: StoreCalls
     copiers: RemoteThreadPool
     expirers: RemoteThreadPool
     copy_quota: RemoteLogQuota
@@ -147,7 +149,7 @@ class RemotePartitionTasks:
             cache,
             around.metadata,
             around.storage(),
-            lambda call: around.env.in_thread(call, ThreadPool.REMOTE_STORAGE),
+            around.calls.run,
             around.settings().custom_metadata_max_bytes,
             self._wait_for_quota,
             around.stats(log.topic),

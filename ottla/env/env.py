@@ -54,7 +54,10 @@ class ThreadPool(Enum):
     KERBEROS = "tickets"
     """Calls of Kerberos by a client, which may wait for a KDC."""
     REMOTE_STORAGE = "remote-storage"
-    """Calls of the remote store of log segments, which the remote log manager limits."""
+    """Calls of the remote store of log segments, which the remote log manager limits.
+
+    They may hang. A cancellation does not wait for them, but in a simulation: `StoreCalls` does.
+    """
 
 
 class ProcessStats(NamedTuple):
@@ -212,9 +215,9 @@ class Env(Protocol):
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
         """Return an awaitable that runs ``work`` in a thread and returns its result or raises its exception.
 
-        Nothing runs before it is awaited; a cancellation waits for the end of ``work``. ``work`` blocks or releases the
-        interpreter lock (fsync, open). Each pool (``lane``) has its own limit of threads, so that urgent work does not
-        queue behind other work. Awaiting raises OSError EAGAIN if the system grants no thread.
+        Nothing runs before it is awaited; a cancellation waits for the end of ``work``, but in REMOTE_STORAGE. ``work``
+        blocks or releases the interpreter lock (fsync, open). Each pool (``lane``) has its own limit of threads: urgent
+        work does not queue behind other work. Awaiting raises OSError EAGAIN if the system grants no thread.
         """
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:

@@ -256,10 +256,13 @@ _BEGAN_S = 100_000.0
 """Offset in seconds added to the monotonic clock, so that 0 is long ago, as on trio's clock."""
 
 
-async def _in_thread(work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-    """Run ``work`` in a worker thread; raise OSError EAGAIN if no thread can be started."""
+async def _in_thread(work: Callable[[], T], limiter: trio.CapacityLimiter, *, may_abandon: bool) -> T:
+    """Run ``work`` in a worker thread; raise OSError EAGAIN if no thread can be started.
+
+    ``may_abandon``: a cancelled task does not wait for the end of ``work``.
+    """
     try:
-        return await trio.to_thread.run_sync(work, limiter=limiter)
+        return await trio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=may_abandon)
     except RuntimeError as error:
         if "can't start new thread" not in str(error):
             raise
@@ -289,12 +292,13 @@ class RealEnv(SystemEnv):
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
         """Return an awaitable that runs ``work`` in a worker thread, once the pool ``lane`` has a free one.
 
-        It returns the result of ``work``. Once that has begun, a cancelled task waits for its end.
+        It returns the result of ``work``. Once that has begun, a cancelled task waits for its end, but in the pool
+        REMOTE_STORAGE it does not: the thread continues.
 
         Raises:
             OSError: EAGAIN, the system starts no more threads.
         """
-        return _in_thread(work, self._limits[lane])
+        return _in_thread(work, self._limits[lane], may_abandon=lane is ThreadPool.REMOTE_STORAGE)
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
         """Return an awaitable that runs ``work`` in a child process and returns its result (`run_in_child_process`)."""

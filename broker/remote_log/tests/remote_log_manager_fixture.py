@@ -30,6 +30,7 @@ from ottla.log.tests.log_fixtures import make_batch
 TIERED = {"remote.storage.enable": "true", "internal.segment.bytes": "2000", "local.retention.bytes": "1"}
 ROUND_S = 31.0
 """Time in s after which each task has run once more."""
+HANG_S = 100_000.0
 OTHER = NODE_ID + 1
 
 
@@ -37,10 +38,14 @@ class FewThreadsEnv(SlowEnv):
     """Environment that can lack threads for calls of the remote store."""
 
     has_threads = True
+    hangs = False
+    """True if calls of the remote store do not return."""
 
     async def in_thread(self, work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         if lane is ThreadPool.REMOTE_STORAGE and not self.has_threads:
             raise OSError(errno.EAGAIN, "the system grants no more threads")
+        if lane is ThreadPool.REMOTE_STORAGE and self.hangs:
+            await trio.sleep(HANG_S)
         return await super().in_thread(work, lane)
 
 
@@ -100,8 +105,8 @@ class ManagerFixture(BrokerStorageFixture):
         """Run a scenario with the manager."""
 
         async def main() -> None:
-            await self.manager.open()
             async with trio.open_nursery() as self.nursery:
+                await self.manager.open()
                 self.nursery.start_soon(self.manager.run)
                 await scenario()
                 self.nursery.cancel_scope.cancel()

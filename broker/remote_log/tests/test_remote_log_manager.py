@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 
 from ottla.broker.observability.metrics_builder import MetricsBuilder
@@ -32,6 +33,20 @@ def test_leader_copies_rolled_segments_and_local_retention_deletes_them() -> Non
         assert len(cache.list_segments()) == len(fixture.store.objects)
 
     fixture.play(scenario)
+
+
+def test_stop_during_hung_copy_abandons_the_copy(caplog: pytest.LogCaptureFixture) -> None:
+    fixture = ManagerFixture()
+
+    async def scenario() -> None:
+        await fixture.commit()
+        fixture.append(60)
+        fixture.env.hangs = True
+        await trio.sleep(ROUND_S)
+        assert fixture.copies == 0
+
+    fixture.play(scenario)
+    assert "Abandoning calls of the remote store: 1 have not ended 5 s after the stop of the node" in caplog.messages
 
 
 def test_topic_without_remote_storage_has_no_tasks() -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import trio
 
-from ottla.env.env import Env, ThreadPool
+from ottla.broker.storage.tiered.store_calls import StoreCalls
 
 T = TypeVar("T")
 
@@ -24,15 +24,15 @@ class RemoteReadQueueFullError(Exception):
 class RemoteThreadPool:
     """Limit of concurrent calls of the remote store for one kind of work; the limit may change at any time."""
 
-    def __init__(self, env: Env, threads: int, max_pending: int | None = None) -> None:
+    def __init__(self, calls: StoreCalls, threads: int, max_pending: int | None = None) -> None:
         """Create a pool; no thread is started before it is needed.
 
         Args:
-            env: Environment.
+            calls: Calls of the remote store, to which those of the pool are added.
             threads: Maximum number of calls at a time.
             max_pending: Maximum number of calls that wait for a thread; None: unlimited.
         """
-        self._env = env
+        self._calls = calls
         self._max_pending = max_pending
         self.limiter = trio.CapacityLimiter(threads)
         """Limiter of the calls, also for tasks that make several calls while they hold one token."""
@@ -67,4 +67,4 @@ class RemoteThreadPool:
             if pending >= self._max_pending:
                 raise RemoteReadQueueFullError(f"{pending} reads of the remote log are pending")
         async with self.limiter:
-            return await self._env.in_thread(work, ThreadPool.REMOTE_STORAGE)
+            return await self._calls.run(work)

@@ -10,6 +10,7 @@ import trio.testing
 
 from ottla.broker.storage.tiered.remote_log_quota import RemoteLogQuota
 from ottla.broker.storage.tiered.remote_thread_pool import RemoteReadQueueFullError, RemoteThreadPool
+from ottla.broker.storage.tiered.store_calls import StoreCalls
 from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.env.env import Env
 
@@ -65,7 +66,7 @@ class _BlockingEnv:
 def test_reads_beyond_the_threads_wait_and_beyond_the_queue_are_rejected() -> None:
     async def main() -> None:
         env = _BlockingEnv()
-        pool = RemoteThreadPool(cast("Env", env), threads=2, max_pending=1)
+        pool = RemoteThreadPool(StoreCalls(cast("Env", env)), threads=2, max_pending=1)
         done: list[int] = []
 
         async def read(number: int) -> None:
@@ -88,7 +89,7 @@ def test_reads_beyond_the_threads_wait_and_beyond_the_queue_are_rejected() -> No
 def test_more_threads_take_up_waiting_calls() -> None:
     async def main() -> None:
         env = _BlockingEnv()
-        pool = RemoteThreadPool(cast("Env", env), threads=1)
+        pool = RemoteThreadPool(StoreCalls(cast("Env", env)), threads=1)
         async with trio.open_nursery() as nursery:
             for _ in range(3):
                 nursery.start_soon(pool.run, lambda: None)
