@@ -231,6 +231,7 @@ class ChunkDirectory:
             if chunk.file is not file:
                 self._release(chunk)
             chunk.file = file
+            self._released.discard(file)
             self._open[key] = chunk
             self._open.move_to_end(key)
             while len(self._open) > MAX_OPEN_CHUNKS:

@@ -128,6 +128,30 @@ def test_open_files_are_bounded_and_opened_again(monkeypatch: pytest.MonkeyPatch
     assert len(fixture.store.fetches) == 6
 
 
+def test_file_that_is_kept_open_again_during_its_release_is_not_counted_as_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.broker.storage.tiered.chunk_directory.MAX_OPEN_CHUNKS", 1)
+    monkeypatch.setattr("ottla.broker.storage.tiered.chunk_directory.MAX_RELEASED_CHUNKS", 1)
+    fixture = ChunkCacheFixture()
+    fixture.read(0, CHUNK + 1)
+    fixture.read(0, 1)
+
+    def release(call: str) -> None:
+        if call == "size":
+            fixture.disk.on_call = None
+            fixture.read(CHUNK, CHUNK + 1)
+
+    fixture.disk.on_call = release
+    slices = fixture.cache.fetch_slices(fixture.metadata[0], 0, 10)
+    assert fixture.disk.on_call is None
+    assert not fixture.cache.is_crowded()
+    fixture.read(CHUNK, CHUNK + 1)
+    assert fixture.cache.is_crowded()
+    slices.clear()
+    assert not fixture.cache.is_crowded()
+
+
 def test_descriptor_of_an_evicted_chunk_is_closed_with_its_last_slice(tmp_path: Path) -> None:
     fixture = ChunkCacheFixture()
     options = ChunkCacheOptions(str(tmp_path), ENTRY, CHUNK, 0)
