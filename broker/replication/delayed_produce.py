@@ -65,9 +65,10 @@ class DelayedProduce(NamedTuple):
 
 
 async def wait_for_completion(purgatory: Purgatory, waiting: Sequence[DelayedProduce], timeout_ms: float) -> None:
-    """Wait until each batch is completed or led elsewhere, at most ``timeout_ms``; properties have the outcome.
+    """Wait until each batch is completed or led elsewhere, at most ``timeout_ms``; their properties have the outcome.
 
-    Then wait for those led elsewhere, at most the lesser of `UNCERTAIN_COMMIT_MS` and ``timeout_ms`` more.
+    Then wait until those led elsewhere are completed, too, at most the lesser of `UNCERTAIN_COMMIT_MS` and
+    ``timeout_ms`` more.
     """
     await _wait_until(purgatory, waiting, lambda one: one.is_completed or one.is_led_elsewhere, timeout_ms)
     doubtful = [one for one in waiting if one.is_led_elsewhere and not one.is_completed]

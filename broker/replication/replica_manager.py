@@ -237,7 +237,7 @@ class ReplicaManager:
         self.has_leftover_future_logs |= bool(list_suffixed_dirs(directory.disk, directory.path, FUTURE_DIR_SUFFIX))
 
     def _clean_up_directory(self, directory: LogDirectory) -> None:
-        """Delete directories of deleted partitions that an earlier process left; log other foreign directories."""
+        """Delete directories of deleted partitions that an earlier process left; log failures and foreign entries."""
         for _, path in list_suffixed_dirs(directory.disk, directory.path, DELETE_DIR_SUFFIX):
             try:
                 delete_partition_dir(directory.disk, path)

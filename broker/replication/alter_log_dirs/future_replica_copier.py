@@ -332,7 +332,7 @@ class FutureReplicaCopier:
 
         Raises:
             ProtocolError, WireError: the current log is corrupt.
-            OSError: the current log cannot be read.
+            OSError: the missing bytes of the current log cannot be counted.
         """
         if not self._align(move) or not self._is_nearly_caught_up(move):
             return False
@@ -385,7 +385,7 @@ class FutureReplicaCopier:
         """Sync the directory names and log start offset checkpoints of both directories after a swap.
 
         ``here`` is the new directory of the log, ``there`` the former one: its cleaner checkpoint is rewritten without
-        the log at last.
+        the log at last. A disk error is passed to ``fail``; offline directories are skipped.
         """
         for directory in (here, there):
             if directory.path in self._log_dirs.offline:

@@ -156,7 +156,7 @@ class FollowerFetchState:
     def update_log_state(self, key: PartitionKey, end: int, last_epoch: int, log_start: int) -> None:
         """Set the next fetch from the log's end, last epoch and start, after an outcome was applied or after a flush.
 
-        The partition is fetched again then, unless it failed or is in backoff; no effect if it was removed.
+        The partition may be fetched then, unless it failed, is in backoff or excluded; no effect if it was removed.
         """
         part = self._partitions.get(key)
         if part is not None:

@@ -242,7 +242,10 @@ def _fetch_aux_state(storage: RemoteStorage, metadata: RemoteLogSegmentMetadata,
 
 
 def _is_lineage(epochs: list[tuple[int, int]]) -> bool:
-    """Return whether both leader epochs and start offsets ascend strictly; False without any epoch."""
+    """Return whether the (leader epoch, start offset) pairs are valid: both ascend strictly, each epoch is a valid one.
+
+    A valid epoch is from 0 to `MAX_LEADER_EPOCH`. False without any pair.
+    """
     ascend = all(before[0] < after[0] and before[1] < after[1] for before, after in pairwise(epochs))
     return ascend and bool(epochs) and epochs[0][0] >= 0 and epochs[-1][0] <= MAX_LEADER_EPOCH
 
