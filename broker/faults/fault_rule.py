@@ -244,7 +244,7 @@ def _parse_api(text: str) -> ApiKey:
 
 
 def _parse_code(code: object) -> ErrorCode:
-    """Return the error code for a name or number.
+    """Return the error code for a name, in any case, or a number.
 
     Raises:
         InvalidFault: The error code is unknown or NONE.
@@ -291,10 +291,10 @@ def _check_types(raw: Mapping[str, Any]) -> None:
 
 
 def parse_limits(raw: Mapping[str, Any]) -> FaultLimits:
-    """Return the limits in a JSON object; other fields of a fault are ignored.
+    """Return the limits in a JSON object; of the other fields of a fault only the types are checked.
 
     Raises:
-        InvalidFault: A field is unknown, or a value is invalid.
+        InvalidFault: A field is unknown or has another type, or the value of a limit is out of range.
     """
     _check_types(raw)
     limits = FaultLimits(**{name: value for name, value in raw.items() if name in _LIMITS})
@@ -307,10 +307,12 @@ def parse_limits(raw: Mapping[str, Any]) -> FaultLimits:
 
 
 def parse_fault(raw: Mapping[str, Any]) -> FaultSpec:
-    """Return the fault definition in a JSON object; the fields of its limits are left to `parse_limits`.
+    """Return the fault definition in a JSON object; of the fields of its limits only the types are checked.
+
+    `parse_limits` reads these fields and checks their values.
 
     Raises:
-        InvalidFault: A field is unknown, missing or invalid.
+        InvalidFault: A field is unknown, missing, invalid, or not allowed for this fault.
     """
     _check_types(raw)
     try:
