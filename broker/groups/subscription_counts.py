@@ -77,7 +77,7 @@ def _adjust(counts: SubscriptionCounts, topics: frozenset[str], by_name: int, by
 
 
 def distinct_counts_job(counts: SubscriptionCounts) -> Generator[None, None, set[SubscriptionCount]]:
-    """Return the distinct values of the topic counts, as a job."""
+    """Return the distinct values of the topic counts, as a job; no topic may be added or removed until its end."""
     out: set[SubscriptionCount] = set()
     rest = iter(counts.values())
     while part := set(islice(rest, COUNTS_PER_STEP)):
@@ -87,7 +87,9 @@ def distinct_counts_job(counts: SubscriptionCounts) -> Generator[None, None, set
 
 
 def is_homogeneous_subscription(regexes: Mapping[str, int], counts: Iterable[SubscriptionCount], members: int) -> bool:
-    """Return True if, by the counts, all members subscribe to the same topics.
+    """Return True if, by the counts, all members subscribe to the same topics, by name or by one regular expression.
+
+    False if any members subscribe by different expressions, or by name beside an expression, whatever they match.
 
     Args:
         regexes: number of members by regular expression.

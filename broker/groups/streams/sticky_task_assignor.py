@@ -58,7 +58,7 @@ class _ProcessState:
 
     @property
     def load(self) -> float:
-        """Number of tasks per member of the process."""
+        """Number of assigned tasks, of all roles, per member of the process."""
         return self.placed / len(self.counts)
 
     def has_task(self, task: _Task) -> bool:

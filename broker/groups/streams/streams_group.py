@@ -63,7 +63,10 @@ EMPTY_TASKS_WITH_EPOCHS = TasksTupleWithEpochs()
 
 
 class StreamsMemberState(IntEnum):
-    """State of a member's reconciliation; the value is that of the current assignment record."""
+    """State of a member's reconciliation; the value is that of the current assignment record.
+
+    UNKNOWN stands for every other value of a record.
+    """
 
     STABLE = 1
     UNREVOKED_TASKS = 2
