@@ -109,7 +109,11 @@ class FollowerFetchSession(FetchSession):
             listener.close()
 
     def partitions_to_read(self) -> list[CachedPartition]:
-        """Return the partitions with changes since their state was last returned completely."""
+        """Return the partitions that the next request reads, in this order: all but the clean ones.
+
+        Not clean are new and changed partitions, those whose state was not returned completely, and after each
+        `FULL_SCAN_INTERVAL` requests all.
+        """
         return list(self._dirty.values())
 
     def mark_dirty(self, key: PartitionKey, *, more: bool) -> None:
