@@ -102,7 +102,8 @@ def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestF
     """Parse the header of the inner request in ``data``; return its frame, API and forwarding rules.
 
     Raises:
-        ProtocolError: UNSUPPORTED_VERSION; INVALID_REQUEST for an API that is not forwardable.
+        ProtocolError: UNSUPPORTED_VERSION, also for an unknown API or a malformed header; INVALID_REQUEST for an API
+            that is not forwardable.
     """
     try:
         request = parse_request(memoryview(data))

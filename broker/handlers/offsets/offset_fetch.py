@@ -42,7 +42,10 @@ PartitionResponse = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 
 
 class _OffsetReader:
-    """Builder of topic and partition rows for one OffsetFetch response, with the message classes of its version."""
+    """Builder of topic and partition rows for one OffsetFetch response, with the message classes of its version.
+
+    The caller passes the stored offsets. ``pending_reads``: commits for which the response has to wait.
+    """
 
     def __init__(self, context: RequestContext, *, stable: bool) -> None:
         self.context = context

@@ -51,7 +51,8 @@ _TYPES_PER_STEP = 4096
 def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[bool]:
     """Return True if a partition's acknowledgement batches are invalid (C-219), as a job.
 
-    Valid batches ascend, have one type for all offsets or one for each, and only known types.
+    Valid batches ascend (one may begin at the last offset of the previous one), have one type for all offsets or one
+    for each, and only known types.
 
     ``renews``: the version has the type RENEW. ``is_renewal``: the request's flag allows it.
     """
