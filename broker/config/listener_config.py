@@ -68,6 +68,8 @@ class VoterAddress(NamedTuple):
 def parse_host_port(text: str) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT``; an IPv6 address is in brackets.
 
+    The host may be empty, the port is from 0 to 65535.
+
     Raises:
         ConfigException: malformed address.
     """
@@ -113,7 +115,7 @@ def controller_listener_names(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def parse_roles(values: Mapping[str, str]) -> frozenset[str]:
-    """Return ``process.roles``; both roles by default."""
+    """Return ``process.roles`` in lower case, without a check of the names; both roles by default."""
     return frozenset(x.lower() for x in split_list(values, PROCESS_ROLES)) or frozenset((BROKER_ROLE, CONTROLLER_ROLE))
 
 

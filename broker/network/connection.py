@@ -121,7 +121,7 @@ class Connection:
         )
 
     def byte_counts(self) -> tuple[int, int] | None:
-        """Return the bytes received, and those sent and acknowledged, with TLS; None if they are not counted."""
+        """Return the bytes received, and those sent and acknowledged, TLS overhead included; None if not counted."""
         return self._stream.byte_counts()
 
     def observe(self, observer: RequestObserver) -> Callable[[], None]:

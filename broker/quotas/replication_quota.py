@@ -55,7 +55,10 @@ class ReplicationQuota:
         return known[1] is None or partition in known[1]
 
     def _parse_replicas(self, text: str) -> frozenset[int] | None:
-        """Return the partitions of this broker in a list such as ``0:101,0:102,1:102``; None for all (``*``)."""
+        """Return the partitions of this broker in a list such as ``0:101,0:102,1:102``; None for all (``*``).
+
+        A list that is invalid has no partitions.
+        """
         replicas = valid_canonical_value(topic_key(self._list_key), text) or ""
         if "".join(x.strip() for x in replicas.split(",")) == ALL_REPLICAS:
             return None
