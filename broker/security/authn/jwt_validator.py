@@ -73,7 +73,8 @@ def _check_times(claims: Claims, now_s: int, skew_s: int) -> int:
     """Check ``exp``, ``iat`` and ``nbf`` with a clock skew of ``skew_s``; return the expiry in seconds since 1970.
 
     Raises:
-        InvalidToken: ``exp`` or ``iat`` is missing or invalid, or the token has expired or is not valid yet.
+        InvalidToken: ``exp`` or ``iat`` is missing, one of the three is invalid, or the token has expired or is not
+            valid yet.
     """
     ends, made, begins = (_seconds(claims, name) for name in ("exp", "iat", "nbf"))
     if ends is None or made is None:
@@ -112,7 +113,10 @@ def _check_audience(claims: Claims, audiences: frozenset[str]) -> None:
 
 
 def _check_scopes(value: Any) -> None:
-    """Raise InvalidToken if a scope is empty or duplicate; a string is one scope, other types than list are ignored."""
+    """Raise InvalidToken if a scope is no string, empty or duplicate.
+
+    A string is one scope; a value of another type than string or list is not checked.
+    """
     scopes = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if not all(isinstance(scope, str) and scope.strip() for scope in scopes):
         raise InvalidToken("a scope is empty")
