@@ -129,7 +129,8 @@ class InFlightState:
     def complete_state_transition(self, now_ms: int, *, written: bool) -> None:
         """Complete the pending change (``written``) or roll it back; there must be one.
 
-        If the lock has expired at ``now_ms`` (monotonic clock) by then, the rollback releases the records instead.
+        If the lock has expired at ``now_ms`` (monotonic clock) by then, the rollback makes the records available
+        instead, or archived at the delivery count limit. Records archived meanwhile (`archive`) stay archived.
         """
         before, self.rollback_state = self.rollback_state, None
         assert before is not None
