@@ -50,7 +50,11 @@ RECORDS_PER_SLICE = 32
 
 
 class RemoteLogMetadataTopic(Protocol):
-    """Interface of the client of the metadata topic: `ottla.broker.remote_log.metadata_topic_client`."""
+    """Interface of the client of the metadata topic: `ottla.broker.remote_log.metadata_topic_client`.
+
+    Its asynchronous methods raise ProtocolError, OSError or WireError; after such an error of `append` the record may
+    be committed all the same.
+    """
 
     def partition_count(self) -> int | None:
         """Return the number of partitions of the metadata topic; None if it does not exist."""

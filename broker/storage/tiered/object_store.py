@@ -21,7 +21,8 @@ class ObjectStore(Protocol):
     def put(self, name: str, chunks: Iterator[bytes], minimum_bytes: int) -> None:
         """Store an object whole or not at all, durably; replaces an object of that name.
 
-        An exception of ``chunks`` ends the upload, which leaves no object.
+        An exception of ``chunks`` ends the upload, which leaves no object. After a failure of the store the object may
+        exist all the same, if only the response was lost.
 
         Args:
             name: parts with slashes between them.

@@ -94,6 +94,7 @@ class RemoteStorage(Protocol):
         """Store a segment with its indexes whole or not at all, and verify the copy.
 
         Return the custom metadata for the metadata of the segment, None without any. ``files`` are the local files.
+        After an error a copy may remain, if its deletion fails, too.
         """
 
     def fetch_segment(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> bytes:
