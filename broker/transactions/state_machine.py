@@ -278,7 +278,7 @@ class TransactionStateMachine:
     ) -> None:
         """Finish a committed transition; after PrepareCommit or PrepareAbort, start the completion.
 
-        Its markers are requested from the marker sender or, without partitions, its record is added to ``fx``.
+        Added to ``fx``: a marker request or, without partitions, its record. An unwritten completion is only started.
         """
         if pending.is_written:
             del self.pending_transitions[transactional_id]
