@@ -97,7 +97,7 @@ def check_values(values: Mapping[str, str]) -> None:
 def check_listener_values(values: Mapping[str, str], listeners: Collection[str]) -> None:
     """Check each value with the prefix of a listener, such as ``listener.name.X.ssl.keystore.type``, by itself.
 
-    As ``valuesWithPrefixOverride``.
+    Settings of other listeners and unknown settings are not checked.
 
     Args:
         values: All settings.

@@ -146,7 +146,8 @@ def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
 def check_client_metrics(values: Mapping[str, str]) -> None:
     """Check the settings of a client-metrics subscription: interval and match patterns, each valid by its type.
 
-    The patterns must be regular expressions of Python, not of Java.
+    The interval is 100 ms to 1 h. A pattern is ``KEY=REGEX`` with a known key and a regular expression of Python, not
+    of Java; together they have at most `MAX_CLIENT_METRICS_MATCH_CHARS` characters.
 
     Raises:
         ProtocolError: INVALID_REQUEST for the interval, INVALID_CONFIG for a pattern.

@@ -309,7 +309,10 @@ class ImageBuilder:
 
 
 def _other_record_key(record: Any) -> tuple[Any, ...]:
-    """Return the key in `MetadataImage.others` of an ACL, SCRAM, token or quota record."""
+    """Return the key in `MetadataImage.others` of an ACL, SCRAM, token or quota record, also of one that removes it.
+
+    The tuple begins with ``acl``, ``scram``, ``token`` or ``quota``.
+    """
     match record:
         case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
             return "acl", record.id

@@ -68,10 +68,10 @@ def count_partitions(
 
 
 def replace_brokers(brokers: BrokerLoads, replicas: Sequence[int], gone: Collection[int]) -> tuple[int, ...] | None:
-    """Return the replicas with replacements for those on ``gone`` brokers; None if there are not enough brokers.
+    """Return the replicas with those on ``gone`` brokers replaced in place; None if there are not enough brokers.
 
-    ``brokers`` are those that stay, with all replicas counted; the replacements are counted at once, unless None is
-    returned.
+    Each replacement is the `least_loaded` of ``brokers``. These are those that stay, with all replicas counted; the
+    replacements are counted at once, unless None is returned.
     """
     out = list(replicas)
     for place, broker in enumerate(replicas):

@@ -47,7 +47,7 @@ class VoterState(IntEnum):
 
 
 class HardState(NamedTuple):
-    """Epoch, leader, vote and voter state, durable in the quorum-state file before dependent messages (R-202)."""
+    """Epoch, leader, vote and `VoterState`, durable in the quorum-state file before dependent messages (R-202)."""
 
     epoch: int
     leader_id: int = NO_NODE_ID
