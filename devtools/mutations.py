@@ -73,7 +73,13 @@ def find_mutants(path: str, source: bytes) -> list[Mutant]:
 
 
 def statement_spans(source: bytes) -> dict[int, range]:
-    """Return, for each line (from 1), the lines of its innermost statement; of a compound one those of its head."""
+    """Return, by line (from 1), the lines of its innermost statement; of a compound one those of its head.
+
+    Lines outside of these have no entry: comments between statements, decorators, ``else:`` and the like.
+
+    Raises:
+        SyntaxError: the source is invalid.
+    """
     spans: dict[int, range] = {}
     for node in ast.walk(ast.parse(source)):  # outer statements come first
         if isinstance(node, ast.stmt):
