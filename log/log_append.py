@@ -102,7 +102,8 @@ def check_leader_batches(view: memoryview, next_offset: int, where: str) -> list
         (position in ``view``, header) of each complete batch; an incomplete last one is left out.
 
     Raises:
-        ProtocolError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE: a batch begins below the end of the previous batch.
+        ProtocolError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE: a batch begins below the end of the previous batch, or has
+            a negative last offset delta.
     """
     batches = []
     try:

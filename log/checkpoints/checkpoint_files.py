@@ -74,10 +74,10 @@ def write_entries(
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Return the offsets in a checkpoint file of ``topic partition offset`` lines; empty if it is missing.
+    """Return the offsets in a checkpoint file of ``topic partition offset`` lines; none if it is missing or empty.
 
     Raises:
-        CorruptFile: the file is malformed.
+        CorruptFile: the file is malformed; the range of the numbers is not checked.
     """
     out = {}
     for line in _read_entries(disk, path):
@@ -112,8 +112,10 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
 def parse_epochs(raw: bytes, path: str) -> list[tuple[int, int]]:
     """Return the (epoch, start offset) pairs of a leader epoch checkpoint; ``path`` is its name in the message.
 
+    There are none in an empty file. Neither their order nor their values are checked.
+
     Raises:
-        CorruptFile: the contents are malformed.
+        CorruptFile: the contents are malformed, or the number of lines is not that in the header.
     """
     return _parse_epoch_lines(_parse_entries(raw, path), path)
 

@@ -1,4 +1,4 @@
-"""Completion of file deletions and segment swaps that a crash interrupted, before a log is loaded.
+"""Completion or rollback of file deletions and segment swaps that a crash interrupted, before a log is loaded.
 
 Source: ``LogLoader.removeTempFilesAndCollectSwapFiles`` (apache/kafka 4.3.1).
 """

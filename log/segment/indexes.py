@@ -44,7 +44,7 @@ def _pack_int32s(ints: array[int]) -> bytes:
 
 
 def _is_sorted(numbers: array[int]) -> bool:
-    """Return True if a sample of the numbers (all, or every nth of more than 16,384) is ascending and not negative.
+    """Return True if a sample of the numbers (all, or every nth of over 16,384) never descends and is not negative.
 
     Damage affects sectors of 512 bytes, 42 entries or more: in the largest index every sixteenth entry is checked.
     """

@@ -298,7 +298,7 @@ class LogSegment:
         self._index_entry(last_offset, max_timestamp, size, position)
 
     def should_roll(self, now_ms: int, size_bytes: int, max_timestamp: int, last_offset: int) -> bool:
-        """Return True if the next batch needs a new segment: by size, age by timestamp, full index or offset range."""
+        """Return True if the next batch needs a new segment: by offset range, or if not empty by size, age or index."""
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
         if self.size_bytes == 0:
