@@ -197,7 +197,8 @@ async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -
         key_type: 0 group, 1 transactional id, 2 share partition.
 
     Raises:
-        CommandFailed: no coordinator is available, or the client is not authorized.
+        CommandFailed: no coordinator is available, or the request is refused, such as without authorization.
+        OSError: the bootstrap servers or the coordinator cannot be reached.
     """
     channel = await client.bootstrap_channel()
     version = channel.version_for(ApiKey.FIND_COORDINATOR)

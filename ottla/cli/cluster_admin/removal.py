@@ -215,7 +215,8 @@ async def _remove_voter(client: RemovalClient, seen: ClusterSnapshot, node: int)
 async def remove_nodes(client: RemovalClient, options: argparse.Namespace) -> None:
     """Execute ``ottla cluster remove``: drain nodes, wait until they stop, remove their votes, and unregister them.
 
-    If `must_remove_votes_first`, votes are removed before the stop. With ``--dry-run`` the steps are only printed.
+    If `must_remove_votes_first`, votes are removed before the stop. With ``--dry-run`` the steps are only printed. A
+    vote or registration that is gone already is no error.
 
     Raises:
         CommandFailed: the nodes cannot be removed safely, or a step failed.

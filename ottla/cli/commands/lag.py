@@ -153,7 +153,8 @@ def run(arguments: list[str]) -> int:
     """Run ``ottla lag`` with the arguments after its name and return the exit status.
 
     Returns:
-        0; 1 after a failure that is printed, or for a lag above ``--fail-above``; 130 after an interrupt.
+        0; 1 after a failure that is printed, or for a group whose lag, of all partitions together, is above
+        ``--fail-above``; 130 after an interrupt.
 
     Raises:
         SystemExit: ``--help`` (status 0) or invalid arguments (status 2).

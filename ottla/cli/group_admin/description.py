@@ -67,7 +67,7 @@ async def describe_group(client: ClusterClient, group_id: str) -> GroupDescripti
     """Describe a group of any type; return None if the group does not exist.
 
     Raises:
-        CommandFailed: the client is not authorized, or no coordinator is available.
+        CommandFailed: no coordinator is available, or it refuses a request, such as without authorization.
     """
     node, channel = await find_coordinator(client, group_id)
     for kind, key, request in _group_types():

@@ -130,7 +130,7 @@ async def resolve_partitions(client: ClusterClient, items: Sequence[str]) -> lis
     """Return the partitions that items such as ``TOPIC`` or ``TOPIC:0,1`` name, looked up in the cluster's metadata.
 
     Raises:
-        CommandFailed: an item has another form, or a topic or partition does not exist.
+        CommandFailed: an item has another form, or a topic or partition does not exist; so for any error of a topic.
     """
     answer = await client.metadata(sorted({item.partition(":")[0] for item in items}))
     there = {
@@ -150,9 +150,9 @@ def group_by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, dict[i
 
 
 def format_cell(value: Any) -> Any:
-    """Return a table cell: partitions as ``t:0,1;u:2``, lists with commas, ``-`` for None and empty text.
+    """Return a table cell: partitions by topic (a dict) as ``t:0,1;u:2``, a list with commas, ``-`` for None.
 
-    Any other value is returned unchanged.
+    An empty dict, list or text is ``-``, too; topics are sorted. Any other value is returned unchanged.
     """
     if isinstance(value, dict):
         value = ";".join(f"{name}:{','.join(map(str, numbers))}" for name, numbers in sorted(value.items()))

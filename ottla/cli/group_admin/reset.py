@@ -103,10 +103,10 @@ def parse_target(options: argparse.Namespace) -> ResetTarget:
 
 
 def duration_ago_ms(text: str, now_ms: int) -> int:
-    """Return ``now_ms`` minus an ISO 8601 duration, in milliseconds since 1970.
+    """Return ``now_ms`` minus an ISO 8601 duration, in milliseconds since 1970; negative for a time before.
 
     Raises:
-        CommandFailed: the text is not a duration.
+        CommandFailed: the text is not a duration, or is a negative one.
     """
     back_ms = by_duration_ms(BY_DURATION + text)
     if back_ms is None:
@@ -134,7 +134,8 @@ def load_offsets_file(path: str, groups: Sequence[str]) -> dict[str, dict[TopicP
 def parse_offsets_file(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
     """Parse lines ``GROUP,TOPIC,PARTITION,OFFSET`` into offsets by group, and of each group by topic and partition.
 
-    ``groups``: the groups of the command; if it is one, a line may leave out ``GROUP``.
+    ``groups``: the groups of the command; if it is one, a line may leave out ``GROUP``. Other groups are accepted, as
+    are negative offsets; of several lines for a partition the last one counts.
 
     Raises:
         CommandFailed: a line has another form.
@@ -286,11 +287,11 @@ async def plan_reset(
 
     Returns:
         An output row for each partition that is reset, with the keys ``group``, ``topic``, ``partition``, ``position``
-        (present offset, None without one) and ``new``.
+        (present committed offset, in a share group start offset; None without one) and ``new``.
 
     Raises:
-        CommandFailed: the group has members, the target is invalid, or the coordinator refused an offset; those of
-            other partitions may be committed.
+        CommandFailed: the group has members, also without ``--execute``; options or target are invalid; a partition
+            has no leader; or the coordinator refused an offset: those of other partitions may be committed then.
     """
     seen = await describe_group(client, group_id)
     if seen is not None and seen.state not in INACTIVE:

@@ -202,7 +202,8 @@ async def _partitions(client: ClusterClient, options: argparse.Namespace) -> lis
 async def _coordinated(client: ClusterClient, producers: set[int]) -> dict[int, set[tuple[str, int]]]:
     """Return the partitions in the ongoing transaction of each producer id, as transaction coordinators report them.
 
-    A producer id that no coordinator knows has no entry.
+    A producer id that no coordinator lists has no entry; one whose transactional id is gone when it is described has an
+    empty set.
 
     Raises:
         ToolFailed: a coordinator refused ListTransactions or DescribeTransactions.

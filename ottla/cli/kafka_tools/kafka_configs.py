@@ -189,7 +189,7 @@ def parse_changes(options: argparse.Namespace) -> tuple[dict[str, str], list[str
     Those of ``--add-config`` override those in the file of ``--add-config-file``.
 
     Raises:
-        ToolFailed: ``--add-config`` or a name is malformed; CommandFailed: the file cannot be read.
+        ToolFailed: ``--add-config`` or a name to add is malformed; CommandFailed: the file cannot be read.
     """
     added: dict[str, str] = {}
     if options.add_config_file:

@@ -362,11 +362,12 @@ class ConsoleConsumer:
     async def close(self) -> None:
         """Commit the offsets after the processed records, unless auto-commit is off, and leave the group, if any.
 
-        A commit that fails with a retriable error or a stale member epoch is not repeated.
+        A commit is neither repeated nor an error if it fails with a retriable error, or because the member is not in
+        the group any more or its epoch is stale or fenced.
 
         Raises:
             ProtocolError: the coordinator refused the commit for another reason; the member does not leave then.
-            CommandFailed: no coordinator is available.
+            CommandFailed, OSError: no coordinator is available or reachable, for the commit or to leave.
         """
         if self._member is not None:
             await self._commit()

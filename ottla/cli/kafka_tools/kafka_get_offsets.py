@@ -148,6 +148,8 @@ async def _get_offsets(client: ClusterClient, options: argparse.Namespace) -> No
 def run(arguments: list[str]) -> int:
     """Run ``kafka-get-offsets``; return exit status 0, 1 after a printed failure, or 130 after an interrupt.
 
+    The status is 0 also if partitions are skipped for an error, which is printed to standard error.
+
     Raises:
         SystemExit: ``--version`` (status 0), ``--help``, no arguments or invalid ones (status 1).
     """

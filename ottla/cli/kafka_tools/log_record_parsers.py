@@ -1,4 +1,6 @@
-"""Parsers of records for ``kafka-dump-log``: plain keys and values, and records of internal topics as JSON.
+"""Parsers of records for ``kafka-dump-log``: plain keys and values, and records of four internal topics as JSON.
+
+These are ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state`` and ``__cluster_metadata``.
 
 Source: ``DumpLogSegments`` (apache/kafka 4.3.1).
 """

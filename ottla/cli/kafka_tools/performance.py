@@ -1,4 +1,4 @@
-"""Statistics, formats and checks of ``kafka-producer-perf-test`` and ``kafka-consumer-perf-test``.
+"""Statistics, formats, throttling and payloads of ``kafka-producer-perf-test`` and ``kafka-consumer-perf-test``.
 
 Source: ``ProducerPerformance``, ``ConsumerPerformance`` (apache/kafka 4.3.1).
 """

@@ -44,7 +44,10 @@ class EntitiesLike(Protocol):
 
 
 def java_double(value: float) -> str:
-    """Return ``Double.toString`` of a value, which uses an exponent from 10^7 on and below 10^-3."""
+    """Return ``Double.toString`` of a value, which uses an exponent from 10^7 on and below 10^-3, but not for 0.
+
+    The digits are the shortest that identify the value, as in Java 19 and later.
+    """
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -122,7 +125,8 @@ def _check_user_or_client(entities: EntitiesLike, added: Mapping[str, str], dele
     ``added``: settings to set, with their values; ``deleted``: names of settings to delete.
 
     Raises:
-        ToolFailed: a name is neither a quota nor, of a user, a SCRAM mechanism; or there are both.
+        ToolFailed: a name is neither a quota nor, of a user, a SCRAM mechanism; there are both; or a SCRAM mechanism
+            is set or deleted for the default user.
     """
     quotas = [key for key in (*added, *deleted) if key in USER_AND_CLIENT_QUOTAS]
     mechanisms = [key for key in (*added, *deleted) if key in MECHANISM_TYPES]

@@ -43,7 +43,7 @@ def parse_record_format(text: str) -> list[bytes | Conversion]:
     """Argument type: parse a format string such as ``'%k %v'`` into literal bytes and conversions.
 
     Raises:
-        ArgumentTypeError: unknown conversion or escape.
+        ArgumentTypeError: unknown conversion or escape, or an incomplete one at the end.
     """
     out: list[bytes | Conversion] = []
     for conversion, escape, plain, rest in _PART.findall(text):

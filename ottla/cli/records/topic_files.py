@@ -119,13 +119,14 @@ def _highest_partition(path: str) -> int:
 
 
 async def _ensure_topic(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Create the topic if it does not exist, and wait until it has leaders.
+    """Create the topic if it does not exist, and wait until it has leaders; do nothing if it exists.
 
     It gets ``--partitions`` partitions, or as many as the file needs.
 
     Raises:
         CommandFailed: the topic is absent and its number of partitions unknown, the file cannot be opened or has an
-            invalid line, or the topic cannot be created.
+            invalid line, the topic cannot be created, or Metadata has another error of it.
+        ProtocolError: the new topic has no leaders for a second.
     """
     row = (await client.metadata([options.topic])).topics[0]
     if row.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

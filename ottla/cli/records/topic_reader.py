@@ -131,7 +131,7 @@ class TopicReader:
         return ends
 
     async def _last(self, number: int, end: int, count: int) -> list[Record]:
-        """Return the last ``count`` matching records of a partition before offset ``end``, or as many as there are.
+        """Return the last ``count`` matching records of a partition before offset ``end``, by offset; or all there are.
 
         Transaction markers, compaction and filters leave gaps, so the range to read grows until it has enough records.
         """
