@@ -39,7 +39,10 @@ class _ResponseBytes:
 
 
 def is_http_url(url: str) -> bool:
-    """Return True for an ``http://`` or ``https://`` URL with a host name, in ASCII and without spaces."""
+    """Return True for an ``http://`` or ``https://`` URL with a host name, in ASCII and without spaces.
+
+    Its port, if any, must be from 1 to 65535.
+    """
     try:
         parts = urlsplit(url)
         return parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0 and url.isascii() and " " not in url

@@ -61,13 +61,13 @@ class TokenUnavailable(OSError):
 
 
 def parse_token_source(values: Mapping[str, str], module: JaasLoginModule, tls: TlsConfig | None) -> BearerTokenSource:
-    """Return the OAUTHBEARER token source of a client's settings.
+    """Return the OAUTHBEARER token source of a client's settings: a file, or a token endpoint with id and secret.
 
     ``values``: setting values by name; ``module``: the JAAS login module; ``tls``: TLS settings in its options, None
-    for the defaults.
+    for the defaults; not used for a file. Nothing is read or requested yet.
 
     Raises:
-        ValueError: a setting is missing or invalid; the message is one line without secrets.
+        ValueError: a setting is missing or invalid, or names another source; the message is one line without secrets.
     """
     if values.get(CALLBACK_HANDLER_KEY) not in CALLBACK_HANDLERS:
         raise ValueError(

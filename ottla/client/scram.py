@@ -72,7 +72,7 @@ class ClientFirstMessage(NamedTuple):
 
 
 class ClientFinalMessage(NamedTuple):
-    """Parsed client-final-message (RFC 5802): nonce and proof."""
+    """Parsed client-final-message (RFC 5802): nonce, proof, and the message without the proof."""
 
     nonce: str
     proof: bytes
