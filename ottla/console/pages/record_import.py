@@ -34,7 +34,7 @@ def _parse_records(lines: list[str], partitions: list[int], now_ms: int) -> Job[
     key are spread over the partitions in turn.
 
     Raises:
-        InvalidInput: a line is not the JSON form of a record, or names a partition that does not exist.
+        InvalidInput: a line is too long or not the JSON form of a record, or names a partition that does not exist.
     """
     out: dict[int, list[NewRecord]] = {}
     for number, line in enumerate(lines, 1):
