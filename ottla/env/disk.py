@@ -142,22 +142,28 @@ class Disk(Protocol):
         """Return the names of the regular files in a directory, sorted; symbolic links to files are included."""
 
     def makedirs(self, path: str, mode: int = 0o777) -> None:
-        """Create a directory and its parents if they are missing; ``mode``: access rights of the directory itself."""
+        """Create a directory and its parents if they are missing; ``mode``: access rights of the directory itself.
+
+        A `MemoryDisk` ignores ``mode``.
+        """
 
     def rename(self, old: str, new: str) -> None:
-        """Rename the file or directory ``old`` to ``new`` atomically, replacing an existing file."""
+        """Rename the file or directory ``old`` to ``new`` atomically, replacing an existing file.
+
+        On a `MemoryDisk` a directory must have no subdirectories.
+        """
 
     def unlink(self, path: str) -> None:
         """Remove a file or a symbolic link."""
 
     def rmtree(self, path: str) -> None:
-        """Remove a directory with its contents; of a symbolic link only the link."""
+        """Remove a directory with its contents; of a symbolic link only the link. A missing directory is no error."""
 
     def fsync_dir(self, path: str) -> None:
         """Make creations, renames and removals in a directory durable; blocks."""
 
     def stat(self, path: str) -> FileStat:
-        """Return size and modification time of a file or directory, without opening it."""
+        """Return size and modification time of a file or directory (`MemoryDisk`: only a file), without opening it."""
 
     def usage(self, path: str) -> tuple[int, int]:
         """Return total and available bytes of the file system that contains ``path``."""
@@ -165,14 +171,15 @@ class Disk(Protocol):
     def lock(self, path: str) -> File | None:
         """Create and lock the file at ``path`` without waiting; return it, or None if it is locked already.
 
-        Usually another process holds the lock. Closing the file, or the end of the process, releases the lock; the file
-        remains. Raises `OSError` if the file cannot be created, or the file system has no locks.
+        Usually another process holds the lock; a `MemoryDisk` locks a file again for the process that has locked it.
+        Closing the file, or the end of the process, releases the lock; the file remains. Raises `OSError` if the file
+        cannot be created, or the file system has no locks.
         """
 
     def private(self) -> PrivateDisk:
         """Return a view of the disk for the metadata log: new files are readable by their owner only.
 
-        File descriptors are reserved for it until it is closed.
+        File descriptors are reserved for it until it is closed; a `MemoryDisk` needs none.
         """
 
 

@@ -122,7 +122,7 @@ class AcceptedStream(Stream, Protocol):
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once when the peer closes or resets the connection, even while no task reads from it.
 
-        A half-closed connection counts as closed: the two cannot be distinguished.
+        A half-closed connection counts as closed: the two cannot be distinguished. A simulated `close` calls it, too.
         """
 
     def byte_counts(self) -> tuple[int, int] | None:
@@ -147,7 +147,12 @@ class StreamListener(Protocol):
     """Callback for a new connection while descriptors run low: closes idle connections, returns their number."""
 
     async def accept(self) -> AcceptedStream:
-        """Wait for the next connection and return it, before its TLS handshake. Raises OSError if the socket failed."""
+        """Wait for the next connection and return it, before its TLS handshake.
+
+        Raises:
+            OSError: the socket failed or was closed before; trio.ClosedResourceError: it is closed during the wait. In
+                a simulation a call waits forever on a closed socket.
+        """
 
     def close(self) -> None:
         """Close the listening socket; accepted connections stay open."""
@@ -164,7 +169,7 @@ SYSTEM_BUFFERS = SocketBuffers()
 
 
 class Network(Protocol):
-    """Network of a node: listens on addresses and opens connections."""
+    """Network of a node: listens on addresses and opens connections. A simulation ignores ``tls`` and ``buffers``."""
 
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
@@ -183,7 +188,11 @@ class Network(Protocol):
 
 
 class Env(Protocol):
-    """Environment of a node: clock, randomness, disk, network, threads, processes, resource usage and Kerberos."""
+    """Environment of a node: clock, randomness, disk, network, threads, processes, resource usage and Kerberos.
+
+    That of command line tools (`BlockingEnv`) has no event loop: all work runs in the calling thread, sleeping blocks,
+    timeouts never expire, and its network cannot listen.
+    """
 
     disk: Disk
     net: Network
@@ -195,13 +204,16 @@ class Env(Protocol):
         """Return the time of a monotonic clock in milliseconds since an arbitrary point."""
 
     def uuid(self) -> bytes:
-        """Return a random version 4 UUID (16 bytes), whose base64 text never starts with ``-``."""
+        """Return a random id of 16 bytes, also fit for secrets, whose base64 text never starts with ``-``.
+
+        It is a UUID of version 4, except in a simulation, where the seed determines it.
+        """
 
     def random(self) -> float:
         """Return a random number in [0, 1), for jitter and placement; not for secrets."""
 
     def process_stats(self) -> ProcessStats:
-        """Return the current resource usage of the process."""
+        """Return the current resource usage of the process; all values are 0 in a simulation."""
 
     async def sleep(self, seconds: float) -> None:
         """Suspend the task for ``seconds``; `FOREVER_S` until it is cancelled. 0 yields to other tasks."""
@@ -221,12 +233,15 @@ class Env(Protocol):
         """
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
-        """Return credentials to accept Kerberos tickets with the keys in a keytab. Raises InvalidKeytab."""
+        """Return credentials to accept Kerberos tickets with the keys in a keytab.
+
+        Raises InvalidKeytab if they cannot be used; always in a simulation.
+        """
 
     def kerberos_initiator(self, identity: KerberosIdentity, service: str) -> GssInitiator:
         """Return the client side of a GSS-API context of ``identity`` with ``service`` (``kafka@host``).
 
-        Blocks: call it in a thread. Raises InvalidKeytab if there is no usable key or ticket.
+        Blocks: call it in a thread. Raises InvalidKeytab if there is no usable key or ticket; always in a simulation.
         """
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:

@@ -168,7 +168,10 @@ class MemoryFile:
         self._session.leave("fsync")
 
     def close(self) -> None:
-        """Close the file and release its lock, also after the process was killed."""
+        """Close the file and release its session's lock of the path, also after the process was killed.
+
+        The lock is released even if another open file of the session took it. Repeated calls have no further effect.
+        """
         self._closed = True
         if self._session.disk.locks.get(self._path) is self._session:
             del self._session.disk.locks[self._path]
@@ -288,7 +291,7 @@ class DiskSession:
             self.disk.dirs["/".join(parts[:end])] = None
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, or a directory with its files, atomically, replacing an existing file.
+        """Rename a file, or a directory with its files, atomically, replacing an existing file (`MemoryDisk.move_dir`).
 
         A power failure may undo it until the parent directory is synced. Raises FileNotFoundError.
         """
@@ -351,7 +354,10 @@ class DiskSession:
         return 1 << 40, 1 << 39
 
     def lock(self, path: str) -> File | None:
-        """Create and lock the file at ``path``; return it, or None if another session has the lock."""
+        """Create and lock the file at ``path``; return it, or None if another session has the lock.
+
+        A session that has the lock gets it again, unlike a process with a real disk.
+        """
         file = self.open(path, create=True)
         holder = self.disk.locks.get(path)
         if holder is not None and holder is not self:
