@@ -50,7 +50,7 @@ class BlockingStream:
             return 0
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Send the chunks, joined; the thread is blocked until the system has accepted all bytes."""
+        """Send the chunks, none a `FileSlice`; the thread is blocked until the system has accepted all bytes."""
         self._sock.sendall(b"".join(chunks))
 
     def close(self) -> None:

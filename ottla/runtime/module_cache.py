@@ -88,7 +88,7 @@ class ModuleCache:
         """Install the importer, and add its packages' modules that are not imported yet; yields after each module.
 
         Raises:
-            OSError: a file cannot be read; the next call continues with it.
+            OSError: a file cannot be read, or memory is short; the next call continues with this module.
         """
         with self._guard:
             if self not in sys.meta_path:
