@@ -201,7 +201,7 @@ class BlockingClient:
         _check(self._run(delete).results[0].error_code, None, f"group {group}")
 
     async def _coordinator(self, client: ClusterClient, group: str) -> Channel:
-        """Return a connection to a group's coordinator; raise ProtocolError without one after `WAIT_TIMEOUT_S`."""
+        """Return a group's coordinator; raise ProtocolError without one for `WAIT_TIMEOUT_S`, or for another error."""
         channel = await client.bootstrap_channel()
         deadline_ms = self._env.monotonic_ms() + WAIT_TIMEOUT_S * 1000
         while True:  # the first request after a start creates __consumer_offsets

@@ -154,7 +154,10 @@ def _listeners_clash(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _is_other_stack(host: str, other: str) -> bool:
-    """Return True if one host is an IPv4 address and the other an IPv6 address, which may share a port."""
+    """Return True if one host is an IPv4 address and the other an IPv6 address, which may share a port.
+
+    False if one of them is a host name.
+    """
     try:
         return ip_address(host).version != ip_address(other).version
     except ValueError:

@@ -47,7 +47,10 @@ def _names(directory: str) -> list[str]:
 
 
 def is_exposed(path: str) -> bool:
-    """Return True if a file or directory exists and its mode has any permission for group or others."""
+    """Return True if a file or directory exists and its mode has any permission for group or others.
+
+    False also if it cannot be examined, such as in a directory that is not accessible.
+    """
     try:
         return bool(stat.S_IMODE(os.stat(path).st_mode) & _OTHERS)
     except OSError:

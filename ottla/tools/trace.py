@@ -110,7 +110,7 @@ def _scalar(name: str, value: Any) -> str:
 
 
 def _batches(raw: Buffer) -> str:
-    """Return a text that describes record data: its size, and offsets, counts and attributes of its batches."""
+    """Return a text about record data: its size, and offsets, counts and attributes of its batches unless malformed."""
     try:
         headers = [header for _, header in b.iterate_batches(raw)]
     except WireError:
