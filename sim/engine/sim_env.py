@@ -41,7 +41,7 @@ class SimDeadline:
 
     @property
     def cancelled_caught(self) -> bool:
-        """True if the deadline passed before the end of the block."""
+        """True if the deadline passed before the end of the block, which was cancelled."""
         return self._scope.cancelled_caught
 
     def suspend(self) -> None:

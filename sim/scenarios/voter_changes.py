@@ -47,7 +47,10 @@ def replace_disk_contents(host: SimHost) -> None:
 
 
 class StaticVoters:
-    """Static voters (``kraft.version`` 0), some of which start with an empty disk."""
+    """Static voters (``kraft.version`` 0) of a simulated quorum, some of which start with an empty, formatted disk.
+
+    `maybe_wipe` replaces the disk of a starting node at random, if the quorum can lose it.
+    """
 
     def __init__(
         self, simulation: Simulation, seed: int, hosts: dict[int, SimHost], living: Callable[[], dict[int, Any]]
