@@ -32,7 +32,11 @@ def packages(pipeline: Pipeline) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables for spark-submit: its path, this Python, and the root of the modules."""
+    """Return this process's environment with ``PATH``, ``PYTHONPATH`` and Python's path set for spark-submit.
+
+    ``PATH`` begins with the directory of spark-submit, ``PYTHONPATH`` is the root of the modules. Spark uses this
+    Python.
+    """
     return {**os.environ, **PYTHONS, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 
