@@ -303,10 +303,10 @@ class ZstdFrameHeader(NamedTuple):
 
 
 def parse_zstd_frame_header(head: bytes) -> ZstdFrameHeader | None:
-    """Return the header of a zstd frame, whose first 18 bytes are ``head``; None if the data ends within the header.
+    """Return the header of a zstd or skippable frame from its first 18 bytes; None if ``head`` ends within the header.
 
     Raises:
-        WireError: not a zstd frame, or one that needs a dictionary or has reserved bits set.
+        WireError: another frame, or one that needs a dictionary, has a reserved bit or a window of 2^32 bytes or more.
     """
     if head[:4] != ZSTD_MAGIC:
         if head[:1] and head[0] & 0xF0 == 0x50 and head[1:4] == _ZSTD_SKIPPABLE[: len(head) - 1]:

@@ -118,10 +118,11 @@ def _message(offset: int, raw: memoryview) -> tuple[int, int, Record]:
 def iterate_messages(buf: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *, nested: bool = False) -> Iterator[Record]:
     """Yield every record of consecutive messages, decompressing them; stop before an incomplete message.
 
-    ``limit``: maximum decompressed size of each compressed message; ``nested``: the messages are the value of one.
+    Offsets are those in the log, with ``nested`` those stored. ``limit``: maximum decompressed size of each compressed
+    message; ``nested``: the messages are the value of one.
 
     Raises:
-        WireError: a bad checksum, magic, codec or nesting.
+        WireError: a malformed message, or a bad checksum, magic, codec or nesting; `DecompressedSizeExceeded`.
     """
     view = memoryview(buf)
     pos = 0
