@@ -145,13 +145,9 @@ class _ShareBalancer(Generic[P]):
         for partition in self._targets:
             self.by_partition.compute_if_absent(partition, lambda: JavaHashMap(_integer_hash, initial_capacity or 16))
 
-    def _remove_assigned(self, member: int, partition: P) -> bool:
+    def _remove_assigned(self, member: int, partition: P) -> None:
         topic, number = self._to_target_partition(partition)
-        parts = self._drafts[member].get(topic, {})
-        if number not in parts:
-            return False
-        del parts[number]
-        return True
+        del self._drafts[member][topic][number]
 
     def revoke_above_quota(self, members: Iterator[int]) -> None:
         """Revoke partitions from those of ``members`` above their quota, also in the drafts, first added first."""
@@ -174,10 +170,10 @@ class _ShareBalancer(Generic[P]):
             for member in list(readers):
                 if len(readers) <= self._sharing:
                     break
-                if self._remove_assigned(member, partition):
-                    readers.remove(member)
-                    self.by_member[member].remove(partition)
-                    lost(member)
+                self._remove_assigned(member, partition)
+                readers.remove(member)
+                self.by_member[member].remove(partition)
+                lost(member)
             yield
 
     def assign_undershared(self) -> Iterator[None]:
