@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from ottla.broker.groups.assignors.group_spec import PARTITIONS_PER_STEP
 from ottla.broker.groups.classic.rebalance import GroupSettings
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
 from ottla.broker.groups.java_collections import iteration_order
-from ottla.broker.groups.record_arrays import ROWS_PER_STEP
+from ottla.broker.groups.record_arrays import PARTITIONS_PER_ROW, ROWS_PER_STEP, read_assignment, read_table
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.replay import REPLAYS
 from ottla.broker.groups.state_machine import GroupStateMachine
@@ -147,6 +148,15 @@ def test_rows_with_many_partitions_are_fewer_in_a_step() -> None:
     for _ in machine.replay_job(0, record, machine.replay):
         most, CountedRows.reads = max(most, CountedRows.reads), 0
     assert most <= 1
+
+
+@pytest.mark.parametrize("read", [read_assignment, lambda rows: read_table(rows, attrgetter("topic_id"), bool)])
+def test_rows_with_fewer_partitions_than_a_row_counts_are_as_many_in_a_step(read: Callable[[Any], Any]) -> None:
+    def steps(partitions: int) -> int:
+        rows = [c.TopicPartition(topic, list(range(partitions))) for topic in TOPICS[: 10 * ROWS_PER_STEP]]
+        return sum(1 for _ in read(rows))
+
+    assert steps(1) == steps(PARTITIONS_PER_ROW - 1) < steps(PARTITIONS_PER_ROW)
 
 
 def test_batch_of_a_loading_shard_is_replayed_in_steps() -> None:

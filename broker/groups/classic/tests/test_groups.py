@@ -236,8 +236,8 @@ def test_leave_of_last_member_keeps_empty_group_with_generation() -> None:
     )
     assert answer.members[0].error_code == 0
     assert shard.group.state is ClassicGroupState.EMPTY
-    assert shard.machine.classic_groups.persisted_groups["g"].members == []
-    assert shard.machine.classic_groups.persisted_groups["g"].generation == 2
+    stored = shard.machine.classic_groups.persisted_groups["g"]
+    assert (stored.members, stored.generation, stored.protocol, stored.leader) == ([], 2, None, None)
 
 
 def test_unchanged_rejoin_of_follower_keeps_group_stable_and_of_leader_rebalances() -> None:

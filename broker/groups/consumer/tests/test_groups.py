@@ -320,6 +320,27 @@ def test_subscribed_regex_is_refreshed_at_most_every_ten_seconds() -> None:
     assert a.owned == {"foo-1": [0], "foo-2": [0]}
 
 
+def test_subscribed_regex_is_resolved_after_the_search_that_runs() -> None:
+    shard = ConsumerGroupShard({"foo-1": 1, "bar-1": 1})
+    shard.heartbeat("a", 0, subscribed_topic_regex="foo-.*")
+    search = shard.machine.consumer_groups.regex_searches["g"]
+    shard.heartbeat("b", 0, subscribed_topic_regex="bar-.*")
+    assert shard.machine.consumer_groups.regex_searches["g"] is search
+    shard.wait(10_001)
+    assert set(shard.consumer.resolved_regexes) == {"foo-.*"}
+    shard.heartbeat("b", shard.consumer.members["b"].epoch)
+    shard.wait(0)
+    assert set(shard.consumer.resolved_regexes) == {"foo-.*", "bar-.*"}
+
+
+def test_member_with_unresolved_regex_of_another_bumps_no_epoch() -> None:
+    shard = ConsumerGroupShard({"foo-1": 1})
+    shard.heartbeat("a", 0, subscribed_topic_regex="foo-.*")
+    epoch, written = shard.consumer.epoch, len(shard.log)
+    shard.heartbeat("b", 0, subscribed_topic_regex="foo-.*")
+    assert (shard.consumer.epoch, shard.records(written)) == (epoch, ["5b", "8b"])
+
+
 def test_subscribed_regex_matches_only_topics_the_member_may_describe() -> None:
     shard = ConsumerGroupShard({"foo-1": 1, "foo-2": 1})
     request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(

@@ -209,6 +209,15 @@ def test_classic_member_join_is_refused_when_incompatible(fields: dict[str, Any]
     assert answer.error_code == E.INCONSISTENT_GROUP_PROTOCOL
 
 
+def test_classic_member_join_before_v4_without_id_is_accepted() -> None:
+    shard = ConsumerGroupShard()
+    shard.heartbeat("new", 0)
+    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", subscription_of())]
+    request = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
+    assert shard.call(request, 3, new_member_id="fresh").error_code == E.NONE
+    assert set(shard.consumer.members) == {"new", "fresh"}
+
+
 @pytest.mark.parametrize("refused", ["allows_upgrade", "allows_downgrade"])
 def test_classic_member_join_with_policy_of_one_direction_is_accepted(refused: str) -> None:
     shard = ConsumerGroupShard(**{refused: False})
