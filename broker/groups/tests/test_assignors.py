@@ -14,8 +14,14 @@ from ottla.broker.groups.assignors.group_spec import (
     PartitionAssignorException,
 )
 from ottla.broker.groups.assignors.registry import assignor_by_name
-from ottla.broker.groups.assignors.simple_assignor import target_partition_hash
+from ottla.broker.groups.assignors.simple_assignor import (
+    ShareGroupSpec,
+    ShareMemberSubscription,
+    assign_simple,
+    target_partition_hash,
+)
 from ottla.broker.groups.java_collections import iteration_order
+from ottla.broker.groups.java_collections.hash_map import table_size_for
 from ottla.broker.tests.run_steps import run_steps
 
 
@@ -132,6 +138,23 @@ def test_java_hash_and_iteration_order_equal_jvm() -> None:
     assert iteration_order.integer_hash_set_order([17, 16, 1, 0]) == (16, 0, 17, 1)
     assert iteration_order.integer_hash_set_order(range(30)) == tuple(range(30))
     assert iteration_order.uuid_hash(bytes(15) + b"\x07") == 7
+    assert iteration_order.uuid_hash(bytes([*range(1, 9), *range(0x11, 0x19)])) == 0
+
+
+@pytest.mark.parametrize(("count", "buckets"), [(0, 2), (5, 16), (10, 16), (11, 32), (23, 64)])
+def test_table_size_for_count_equals_kafka(count: int, buckets: int) -> None:
+    """``AssignorHelpers.newHashMap`` asks for (count + 1) / 0.75 + 1 buckets; Java takes the next power of two."""
+    assert table_size_for(count) == buckets
+
+
+def test_simple_assignor_member_at_quota_gets_no_more_partitions() -> None:
+    """The first member is at its quota of two after one partition, when the second one still lacks one."""
+    members = {
+        "a": ShareMemberSubscription((topic(1),), 1, {topic(1): (0,)}),
+        "b": ShareMemberSubscription((topic(1),), 1, {}),
+    }
+    out = run_steps(assign_simple(ShareGroupSpec(members, True, {topic(1): (0, 1, 2, 3)})))
+    assert {m: count(target) for m, target in out.items()} == {"a": 2, "b": 2}
 
 
 def test_assignor_by_name_unknown_raises_partition_assignor_exception() -> None:

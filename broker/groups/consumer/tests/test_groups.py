@@ -143,6 +143,14 @@ def test_changed_subscription_bumps_group_epoch() -> None:
     assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (3, {"u": [0, 1]})
 
 
+def test_partitions_of_unsubscribed_topic_are_revoked_before_next_target() -> None:
+    shard = ConsumerGroupShard({"t": 1, "u": 1}, assignment_interval_ms=15_000)
+    a = ConsumerMemberClient(shard, "a", subscribed_topic_names=["t", "u"])
+    reconcile_members(a)
+    a.beat(subscribed_topic_names=["t"])
+    assert (a.owned, shard.consumer.state) == ({"t": [0]}, "Assigning")
+
+
 def test_topic_with_new_partitions_is_assigned_at_next_heartbeat() -> None:
     shard = ConsumerGroupShard({"t": 2})
     shard.heartbeat("a", 0)
@@ -364,6 +372,16 @@ def test_member_adopting_resolved_regex_bumps_epoch() -> None:
     b.beat(subscribed_topic_regex="")
     reconcile_members(a, b)
     assert (sorted(a.owned), b.owned) == (["foo-1", "foo-2"], {})
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_metadata_hash_after_change_of_regex_covers_topics_still_subscribed(others: int) -> None:
+    shard = ConsumerGroupShard({"foo-1": 1, "t": 1})
+    members = [ConsumerMemberClient(shard, name, subscribed_topic_regex="foo-.*") for name in "ab"[: 1 + others]]
+    reconcile_members(*members)
+    members[0].beat(subscribed_topic_regex="", subscribed_topic_names=["t"])
+    topics = shard.machine.consumer_groups.topics
+    assert shard.consumer.metadata_hash == topics.hash_of(["t", "foo-1"] if others else ["t"])
 
 
 def test_members_with_equal_regex_are_assigned_as_homogeneous_group() -> None:

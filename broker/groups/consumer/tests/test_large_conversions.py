@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any
 
 import pytest
 
 from ottla.broker.groups.classic.classic_group import ClassicGroupState, GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
+from ottla.broker.groups.consumer.downgrade import MEMBERS_PER_STEP
 from ottla.broker.groups.consumer.tests.test_hostile_members import stored
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard
 from ottla.broker.tests.handler_fixture import topic_id_of
@@ -116,6 +117,13 @@ def test_downgrade_of_large_group_runs_in_slices_and_starts_rebalance() -> None:
     assert (set(group.members), group.state) == (set(names), ClassicGroupState.PREPARING_REBALANCE)
     assert all(group.members[name].protocols for name in names)
     assert shard.restart().machine.classic_groups.groups["g"].state is ClassicGroupState.STABLE
+
+
+def test_downgrade_of_large_group_pauses_after_equally_many_members() -> None:
+    shard, _ = converted()
+    fx = shard.machine.handle(shard.now, beat(-1))
+    pauses = sum(1 for _ in takewhile(lambda part: part is None, fx.continuation or ()))
+    assert 2 * MANY // MEMBERS_PER_STEP <= pauses <= 2 * MANY // MEMBERS_PER_STEP + 4
 
 
 @pytest.mark.parametrize("count", [20, MANY])

@@ -13,6 +13,8 @@ from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.broker.groups.offset_validation import validate_offset_commit
 from ottla.broker.groups.records import decode
 from ottla.broker.groups.state_machine import DeleteGroup, DeleteOffsets, GroupStateMachine
+from ottla.broker.groups.streams.records import member_record
+from ottla.broker.groups.streams.status import StreamsGroupStatus
 from ottla.broker.groups.streams.streams_group import StreamsGroupMember, TasksTuple, TasksTupleWithEpochs
 from ottla.broker.groups.streams.topology import from_request
 from ottla.broker.tests.handler_fixture import topic_id_of
@@ -227,6 +229,15 @@ def test_replay_of_records_of_unknown_groups_and_members_is_ignored() -> None:
         machine.replay(number, record)
 
 
+def test_leave_of_member_without_epoch_record_writes_one() -> None:
+    """The record of the group is missing in the log."""
+    shard = StreamsGroupShard()
+    shard.machine.replay(0, member_record("g", StreamsGroupMember("a", 2, 1, process_id="p")))
+    assert shard.beat("a", -1).error_code == ErrorCode.NONE
+    assert shard.kinds[-1] == "17"
+    assert (shard.group.epoch, shard.group.configs) == (2, {})
+
+
 def test_target_of_large_group_is_written_in_slices_with_one_response() -> None:
     shard = StreamsGroupShard({"t": 1_500})
     threads = [StreamsThreadClient(shard, f"m{number}", f"p{number % 40}") for number in range(300)]
@@ -247,6 +258,18 @@ def test_repartition_topic_is_read_by_downstream_subtopology() -> None:
     assert a.active == {"0": [0, 1], "1": [0, 1]}
     assert shard.group.target["a"] == TasksTuple({"0": frozenset({0, 1}), "1": frozenset({0, 1})})
     assert commit(shard, "a", a.epoch - 1, topic="r") == ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_status_codes_are_those_of_kafka() -> None:
+    """``StreamsGroupHeartbeatResponse.Status``."""
+    assert {status.name: int(status) for status in StreamsGroupStatus} == {
+        "STALE_TOPOLOGY": 0,
+        "MISSING_SOURCE_TOPICS": 1,
+        "INCORRECTLY_PARTITIONED_TOPICS": 2,
+        "MISSING_INTERNAL_TOPICS": 3,
+        "SHUTDOWN_APPLICATION": 4,
+        "ASSIGNMENT_DELAYED": 5,
+    }
 
 
 def test_topology_is_configured_again_only_if_metadata_hash_changes() -> None:

@@ -78,6 +78,23 @@ def test_assign_sticky_places_each_task_once_per_process() -> None:
     assert not flat(dealt(new(a="p1"), {"0": SubtopologySpec(3, is_stateful=True)}, 1)["a"].standby)
 
 
+def test_assign_sticky_previous_standby_in_process_with_task_is_passed_over() -> None:
+    """The second of the previous standby members is less loaded, but its process has the active task."""
+    stood_by = {"0": frozenset({0})}
+
+    def member(process: str, active: TasksBySubtopology, standby: TasksBySubtopology) -> AssignmentMemberSpec:
+        return AssignmentMemberSpec(process, TasksTuple(active, standby))
+
+    members = {
+        "b": member("p2", {"1": frozenset({0})}, stood_by),
+        "c": member("p1", {}, stood_by),
+        "a": member("p1", {"0": frozenset({0})}, {}),
+        "d": member("p1", {"1": frozenset({1})}, {}),
+    }
+    out = dealt(members, {"0": SubtopologySpec(1, is_stateful=True), "1": SubtopologySpec(2, is_stateful=False)}, 1)
+    assert {name: flat(target.standby) for name, target in out.items() if target.standby} == {"b": "0_0"}
+
+
 def test_assign_sticky_stateless_tasks_have_no_standby() -> None:
     out = dealt(new(a="p1", b="p2"), {"0": SubtopologySpec(4, is_stateful=False)}, 1)
     assert not any(target.standby for target in out.values())
