@@ -186,7 +186,7 @@ def read_clean_shutdown_file(disk: Disk, directory: str) -> int | None:
         return None
     try:
         return int(json.loads(read_file(disk, path)).get("brokerEpoch", -1))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
         return -1
 
 

@@ -61,7 +61,7 @@ class DescribeTopicPartitionsResponsePartition(Message):
     level 0 of `eligible.leader.replicas.version`.
     """
     last_known_elr: A[list[int] | None, wire_field("[]int32", nullable="0+")] = None
-    """Node id of the last leader, if the partition has no leader and this one is still a replica; else empty."""
+    """Node id of the last leader; empty unless the partition has no leader and this one is still a replica."""
     offline_replicas: A[list[int], wire_field("[]int32", ignorable=True)] = field(default_factory=list)
     """Node ids of replicas on fenced brokers or in failed log directories."""
 

@@ -317,6 +317,9 @@ def test_properties_are_written_with_date_and_read_without_comments() -> None:
         (b"", -1),
         (b"[]", -1),
         (b"nonsense", -1),
+        (b'{"brokerEpoch":null}', -1),
+        (b'{"brokerEpoch":1e999}', -1),
+        (b"[" * 100_000, -1),
         (None, None),
     ],
 )
