@@ -54,7 +54,7 @@ class IncrementalAlterConfigsRequest(Message):
 
     Flow: An admin client sends it to any broker, which forwards it to the active controller. Brokers apply dynamic
     settings when they have read the new records; a setting that needs a restart is rejected. Log levels are changed by
-    the node that the request is sent to, whose id it names, and are not stored.
+    the node that the request is sent to, which must be the resource's name, and are not stored.
     """
     resources: A[list[AlterConfigsResource], wire_field("[]struct")] = field(default_factory=list)
     """Resources to change, each with its own result. A resource may occur once."""
