@@ -159,8 +159,9 @@ class _LargeFetchContext:
                 yield None
             yield None
 
-    def _key(self, topic: FetchTopic, part: FetchPartition) -> PartitionKey:
-        return partition_key(topic.topic, topic.topic_id, part.partition, uses_ids=self._version >= 13)
+    @staticmethod
+    def _key(topic: FetchTopic, part: FetchPartition) -> PartitionKey:
+        return topic.topic, topic.topic_id, part.partition  # a version has either names or ids
 
     def __len__(self) -> int:
         return self._count
