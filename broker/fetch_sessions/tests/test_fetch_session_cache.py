@@ -82,6 +82,11 @@ def shown(response: fetch.FetchResponse) -> list[tuple[str, int]]:
     return [(t.topic, p.partition_index) for t in response.responses for p in t.partitions]
 
 
+def yields(reader: SessionConsumer, body: fetch.FetchRequest) -> int:
+    """Return how often the job that creates the context of a request yields."""
+    return sum(1 for _ in reader.sessions.new_context({}, 13, body, reader.fixture.context(ApiKey.FETCH, 13)))
+
+
 def test_full_fetch_opens_session_for_incremental_fetches(reader: SessionConsumer) -> None:
     first = reader.answer(request(wanted={"a": (0, 1), "b": (0,)}))
     assert first.session_id != 0
@@ -139,6 +144,15 @@ def test_incremental_fetch_adds_updates_and_forgets_partitions(reader: SessionCo
     context = reader.ask(request(session, 1, {"a": (1, 7)}, {"a": (0,), "b": (1, 9)}, offset=42))
     places = {(w.topic, w.partition): w.fetch_offset for w in context.requested_partitions()}
     assert places == {("a", 1): 42, ("a", 2): 0, ("b", 0): 0, ("a", 7): 42}
+
+
+def test_remove_of_session_closes_and_returns_it(reader: SessionConsumer) -> None:
+    session = reader.answer(request(wanted={"a": (0, 1)})).session_id
+    removed = reader.sessions.remove(session)
+    assert removed is not None
+    assert (removed.id, len(removed.partitions), len(reader.sessions)) == (session, 2, 0)
+    assert reader.sessions.remove(session) is None
+    assert reader.ask(request(session, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_session_without_partitions_is_closed(reader: SessionConsumer) -> None:
@@ -294,9 +308,33 @@ def test_follower_session_has_no_partition_limit(monkeypatch: pytest.MonkeyPatch
 
 
 def test_session_creation_yields_every_64_partitions_and_topics(reader: SessionConsumer) -> None:
-    def stops(body: fetch.FetchRequest) -> int:
-        return sum(1 for _ in reader.sessions.new_context({}, 13, body, reader.fixture.context(ApiKey.FETCH, 13)))
+    assert yields(reader, request(wanted={"a": tuple(range(62))})) == 0
+    assert yields(reader, request(wanted={"a": tuple(range(63))})) == 1 + 0
+    assert yields(reader, request(wanted={"a": tuple(range(64))})) == 1 + 1
+    assert yields(reader, request(wanted={"a": tuple(range(640))})) == 10 + 10, "and as often where its state is made"
+    assert yields(reader, request(wanted={f"t{n}": (0,) for n in range(640)})) == 10 + 20 + 10
 
-    assert stops(request(wanted={"a": tuple(range(62))})) == 0
-    assert stops(request(wanted={"a": tuple(range(640))})) == 10 + 10, "and as often where its state is made"
-    assert stops(request(wanted={f"t{n}": (0,) for n in range(640)})) == 10 + 20 + 10
+
+@pytest.mark.parametrize(("count", "expected"), [(62, 0), (63, 1 + 0), (64, 1 + 1), (127, 2 + 1), (640, 10 + 10)])
+def test_session_update_yields_every_64_named_partitions(reader: SessionConsumer, count: int, expected: int) -> None:
+    session = reader.answer(request(wanted={"a": (0,)})).session_id
+    assert yields(reader, request(session, 1, {"b": tuple(range(count))})) == expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(63, 0), (64, 1), (127, 1), (128, 2), (640, 10)])
+def test_session_update_yields_every_64_forgotten_partitions_and_topics(
+    reader: SessionConsumer, count: int, expected: int
+) -> None:
+    session = reader.answer(request(wanted={"a": (0,)})).session_id
+    assert yields(reader, request(session, 1, forgotten={"b": tuple(range(count))})) == expected
+    assert yields(reader, request(session, 2, forgotten={f"t{n}": (0,) for n in range(count)})) == expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(63, 0), (64, 1), (127, 1), (640, 10)])
+def test_response_that_opens_a_session_yields_every_64_partitions(
+    reader: SessionConsumer, count: int, expected: int
+) -> None:
+    for epoch, jobs in ((0, 2), (-1, 1)):
+        context = reader.ask(request(0, epoch, {"a": tuple(range(count))}))
+        rows = [(want, fetch.PartitionData(want.partition, records=b"")) for want in context.requested_partitions()]
+        assert sum(1 for _ in context.build_response(rows)) == jobs * expected, "the session's state, and the topics"
