@@ -25,7 +25,7 @@ from ottla.env.env import ChildDied, Env, WorkerContext
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.log_fixtures import memory_disk, new_log
-from ottla.wire.errors import WireError
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.record_batch.compression import CompressionType
 from ottla.wire.record_batch.records import NewRecord, build_batch, decompress_records, iterate_records
 
@@ -227,6 +227,19 @@ def test_compaction_error_marks_log_uncleanable_unless_transient(error: Exceptio
     fixture.env.before = lambda: None
     assert fixture.once() is not broken
     assert fixture.env.passes == (1 if broken else 2)
+
+
+def test_malformed_transaction_index_marks_log_uncleanable(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixture = CleanerFixture()
+
+    def malformed(start: int, end: int) -> None:
+        raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, "transaction index")
+
+    monkeypatch.setattr(fixture.log.segments, "collect_aborted_txns", malformed)
+    assert fixture.once() is False
+    assert (fixture.log_cleaner.uncleanable_count, fixture.env.passes) == (1, 0)
+    monkeypatch.undo()
+    assert fixture.once() is False, "not until the next start"
 
 
 def test_oversized_compressed_batch_is_logged_once(

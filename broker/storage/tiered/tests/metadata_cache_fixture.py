@@ -45,10 +45,11 @@ class CacheFixture:
         *,
         txns: bool = False,
         newest_ms: int = 0,
+        size_bytes: int = 100,
     ) -> bool:
         return self.cache.add(
             RemoteLogSegmentMetadata(
-                segment_id(number), start, end, newest_ms, 1, 0, 100, epochs, txn_index_empty=not txns
+                segment_id(number), start, end, newest_ms, 1, 0, size_bytes, epochs, txn_index_empty=not txns
             )
         )
 
@@ -65,8 +66,9 @@ class CacheFixture:
         *,
         txns: bool = False,
         newest_ms: int = 0,
+        size_bytes: int = 100,
     ) -> None:
-        assert self.add(number, start, end, epochs, txns=txns, newest_ms=newest_ms)
+        assert self.add(number, start, end, epochs, txns=txns, newest_ms=newest_ms, size_bytes=size_bytes)
         assert self.set(number, FINISHED) == [True]
 
     def read(self, epoch: int, offset: int) -> int | None:

@@ -51,6 +51,33 @@ def test_invalid_setting_of_the_metadata_topic_is_rejected_by_name(key: str, val
         parse_metadata_topic_config({f"rlmm.config.remote.log.metadata.{key}": value}, "rlmm.config.", DEFAULTS)
 
 
+RANGES = [
+    ("topic.num.partitions", "num_partitions", 1, 2**31 - 1, 50),
+    ("topic.replication.factor", "replication_factor", 1, 2**15 - 1, 3),
+    ("topic.min.isr", "min_isr", 1, 2**15 - 1, 2),
+    ("topic.retention.ms", "retention_ms", -1, 2**63 - 1, -1),
+    ("consume.wait.ms", "consume_wait_ms", 0, 2**63 - 1, 120_000),
+    ("initialization.retry.interval.ms", "initialization_retry_ms", 0, 2**63 - 1, 100),
+]
+"""Settings of the metadata topic, with Kafka's least and greatest values, and defaults."""
+
+
+@pytest.mark.parametrize(("key", "field", "least", "most", "default"), RANGES)
+def test_setting_of_the_metadata_topic_has_the_range_and_default_of_kafka(
+    key: str, field: str, least: int, most: int, default: int
+) -> None:
+    def parse(value: int) -> int:
+        values = {f"p.remote.log.metadata.{key}": str(value)}
+        number: int = getattr(parse_metadata_topic_config(values, "p.", DEFAULTS), field)
+        return number
+
+    assert getattr(DEFAULTS, field) == default
+    assert [parse(least), parse(most)] == [least, most]
+    for value in (least - 1, most + 1):
+        with pytest.raises(InvalidMetadataTopicConfig, match=f"Invalid value {value} "):
+            parse(value)
+
+
 def test_settings_of_store_and_metadata_topic_are_known_with_tiered_storage_only() -> None:
     values = {"rsm.config.url": "file:///store", "rlmm.config.remote.log.metadata.topic.min.isr": "1"}
     assert len(check_startup_values(values)) == 2

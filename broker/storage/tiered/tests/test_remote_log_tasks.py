@@ -121,6 +121,19 @@ def test_segments_below_deleted_records_are_deleted_remotely() -> None:
     assert min(each.start_offset for each in fixture.topic.cache.list_segments()) == second
 
 
+@pytest.mark.parametrize(("below", "deleted"), [(1, 0), (0, 1)])
+def test_expired_segment_with_a_record_at_the_high_watermark_is_not_deleted(below: int, deleted: int) -> None:
+    fixture = TieredPartitionFixture(settings=replace(TIERED, retention_bytes=0))
+    fixture.append(60)
+    fixture.copy()
+    log = fixture.log
+    high_watermark = log.segments.base_offsets[1] - below
+    log.follow_high_watermark(high_watermark)  # that of a new leader
+    assert fixture.expire() == deleted
+    assert log.log_start_offset == fixture.persisted_start == high_watermark
+    fixture.readable_from_store()
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_leader_after_a_start_copies_on_from_the_last_copied_offset(*, clean: bool) -> None:
     fixture = TieredPartitionFixture()

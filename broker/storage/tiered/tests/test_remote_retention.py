@@ -111,6 +111,21 @@ def test_segment_whose_deletion_was_interrupted_is_deleted_again() -> None:
     assert fixture.expire(epochs=()) == ([3], None)
 
 
+def test_segment_whose_deletion_was_interrupted_does_not_count_for_the_size() -> None:
+    fixture = RemoteSegmentsFixture()
+    fixture.set(1, DELETING)
+    assert fixture.expire(retention_bytes=250) == ([1], None), "50 bytes locally, and two segments of 100"
+    assert fixture.expire(retention_bytes=150) == ([1, 2], 20)
+
+
+def test_segment_without_bytes_stays_below_the_size_limit() -> None:
+    fixture = CacheFixture()
+    fixture.copy(1, 0, 9, {0: 0}, size_bytes=0)
+    for limit, expected in [(-1, []), (50, []), (49, [1])]:
+        found = expired_remote_segments_job(fixture.cache, TieredLogState([(0, 0)], 0, 45, 50, -1, limit), (), NOW)
+        assert [segment_number(metadata) for metadata in run_to_end(found).segments] == expected
+
+
 def test_nothing_is_deleted_from_a_segment_that_is_being_copied_on() -> None:
     fixture = RemoteSegmentsFixture()
     fixture.add(4, 10, 19, {0: 10})

@@ -12,6 +12,7 @@ from ottla.broker.storage.tiered.remote_index_cache import RemoteIndexCache
 from ottla.broker.storage.tiered.remote_segment_reader import (
     RemoteSegmentReader,
     aborted_txns_in_range,
+    is_in_page_cache,
     read_records,
 )
 from ottla.broker.storage.tiered.remote_storage import (
@@ -23,8 +24,10 @@ from ottla.broker.storage.tiered.remote_storage import (
 from ottla.broker.storage.tiered.tests.chunk_cache_fixture import CHUNK, ChunkCacheFixture
 from ottla.broker.storage.tiered.tests.segment_files import segment_metadata
 from ottla.broker.tests.handler_fixture import NOW_MS
+from ottla.env.disk import FileSlice
 from ottla.log.segment.indexes import AbortedTxn, OffsetIndex, TimeIndex
 from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.codec.chunk_sequence import ChunkSequence
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch.batch_header import set_offset_and_epoch
 
@@ -87,6 +90,19 @@ def test_segment_read_beyond_the_window_finds_the_batch(monkeypatch: pytest.Monk
     following = reader.find_batch_by_timestamp(metadata, NOW_MS + 70, 0, batch.next_position)
     assert following is not None
     assert following.raw == batches(72)
+
+
+@pytest.mark.parametrize(
+    ("cached", "expected"),
+    [((10, 19, 40, 40), True), ((19, 40), False), ((10, 40), False), ((10, 19), False), ((), False)],
+)
+def test_records_are_in_page_cache_if_first_and_last_byte_of_each_range_are(
+    cached: tuple[int, ...], *, expected: bool
+) -> None:
+    file: Any = SimpleNamespace(pread_cached=lambda size, at: bytes(size) if at in cached else None)
+    records = ChunkSequence([memoryview(b"in memory"), FileSlice(file, 10, 10), FileSlice(file, 40, 1)])
+    assert is_in_page_cache(records) is expected
+    assert is_in_page_cache(b"in memory")
 
 
 def test_index_cache_evicts_the_least_recently_used_index() -> None:
