@@ -26,9 +26,10 @@ from ottla.broker.storage.tiered.remote_storage import (
     RemoteStorageError,
     SegmentFiles,
 )
+from ottla.broker.storage.tiered.remote_topic_stats import RemotePartitionGauges, RemoteTopicStats
+from ottla.env.disk import read_file
 from ottla.env.env import Env
 from ottla.env.memory_disk import DiskSession
-from ottla.log.checkpoints.checkpoint_files import read_file
 from ottla.log.log_config import LogConfig, TieringConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import increment_log_start_by_retention, log_start_after_retention
@@ -128,6 +129,7 @@ class TieredPartitionFixture:
         self.records = 0
         self.persisted_start = 0
         self.epoch = 0
+        self.stats, self.gauges = RemoteTopicStats(), RemotePartitionGauges()
         self.lead()
 
     def _fail(self, operation: str, is_done: bool) -> None:
@@ -139,7 +141,9 @@ class TieredPartitionFixture:
         """Become the leader: replay the metadata topic and create new tasks."""
         self.topic.load()
         self.tasks = RemoteLogTasks(
-            cast("Env", self.env), 1, self.log, self.topic.cache, self.topic, self.store, self._call_store, 128
+            *(cast("Env", self.env), 1, self.log, self.topic.cache, self.topic, self.store, self._call_store, 128),
+            stats=self.stats,
+            gauges=self.gauges,
         )
         self.tasks.on_leadership()
 

@@ -6,12 +6,13 @@ import pytest
 
 from ottla.broker.storage.tiered.leader_epoch_lineage import (
     epochs_with_records,
+    find_copied_offset,
     find_highest_remote_offset,
     find_log_start_offset,
     is_within_leader_epochs,
 )
 from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata
-from ottla.broker.storage.tiered.tests.metadata_cache_fixture import CacheFixture, segment_id
+from ottla.broker.storage.tiered.tests.metadata_cache_fixture import DELETING, CacheFixture, segment_id
 from ottla.log.checkpoints.leader_epoch_cache import LeaderEpochFileCache
 from ottla.log.tests.log_fixtures import memory_disk
 
@@ -75,6 +76,22 @@ def test_new_leader_whose_epoch_ended_before_the_copied_offset_copies_on_from_it
     assert find_highest_remote_offset(fixture.cache, _epochs([(0, 0), (1, 20), (3, 25)]), 80) == (24, 1)
     assert find_highest_remote_offset(fixture.cache, _epochs([(0, 0), (3, 15)]), 80) == (14, 0)
     assert find_highest_remote_offset(fixture.cache, _epochs([(3, 0)]), 80) == (-1, -1)
+
+
+def test_copied_offset_after_deletions_is_that_of_the_last_remaining_segment() -> None:
+    fixture = CacheFixture()
+    for number in (1, 2, 3):
+        fixture.copy(number, number * 10 - 10, number * 10 - 1, {0: number * 10 - 10})
+    fixture.copy(9, 20, 24, {5: 20})  # of another leader epoch history
+    epochs = _epochs([(0, 0)])
+    assert find_copied_offset(fixture.cache, epochs, 0, 80) == 29
+    fixture.set(3, DELETING)
+    assert find_copied_offset(fixture.cache, epochs, 0, 80) == 19
+    assert find_copied_offset(fixture.cache, epochs, 29, 80) == 19
+    assert find_copied_offset(fixture.cache, epochs, 30, 80) == 29, "the log has none of the deleted records"
+    for number in (1, 2):
+        fixture.set(number, DELETING)
+    assert find_copied_offset(fixture.cache, epochs, 0, 80) == -1
 
 
 def test_log_start_offset_of_a_new_leader_is_the_oldest_remote_segment_of_its_epochs() -> None:

@@ -8,9 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentState
+from ottla.broker.storage.tiered.remote_storage import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from ottla.broker.storage.tiered.tests.remote_log_tasks_fixture import TIERED, TieredPartitionFixture
+from ottla.jobs.job import run_to_end
 from ottla.log.log_config import TieringConfig
+from ottla.log.tests.log_fixtures import NOW, make_batch
 
 OPERATIONS = [(name, is_done) for name in ("copy", "delete", "metadata") for is_done in (False, True)]
 
@@ -146,6 +148,72 @@ def test_leader_after_a_start_copies_on_from_the_last_copied_offset(*, clean: bo
     fixture.append(20)
     assert (fixture.copy() or 0) > 0
     assert min(each.start_offset for each in fixture.topic.cache.list_segments(1)) > highest - 40
+
+
+def test_gauges_of_copies_have_the_rolled_segments_and_the_copied_ones() -> None:
+    fixture = TieredPartitionFixture()
+    gauges, log = fixture.gauges, fixture.log
+
+    def measured() -> tuple[int, int, int, int]:
+        run_to_end(fixture.tasks.measure_job())
+        return gauges.copy_lag_segments, gauges.copy_lag_bytes, gauges.metadata_count, gauges.size_bytes
+
+    assert measured() == (0, 0, 0, 0), "only the active segment"
+    fixture.append(60)
+    log.roll(NOW)
+    log.append_as_leader(make_batch(0, 1), 0, NOW)  # a segment of one record, whose first offset is its last
+    log.roll(NOW)
+    log.set_high_watermark(log.log_end_offset)
+    sizes = [segment.size_bytes for segment in log.segments][:-1]
+    assert measured() == (len(sizes), sum(sizes), 0, 0)
+    fixture.copy()
+    assert measured() == (0, 0, len(sizes), sum(sizes))
+    fixture.failures = [("copy", False), ("delete", False)]
+    fixture.append(20)
+    lags = [segment.size_bytes for segment in log.segments][len(sizes) : -1]
+    assert fixture.copy() is None
+    assert measured() == (len(lags), sum(lags), len(sizes) + 1, sum(sizes) + lags[0]), (
+        "the failed copy is being deleted"
+    )
+
+
+def test_gauges_of_deletions_have_what_is_left_to_delete() -> None:
+    fixture = TieredPartitionFixture()
+    fixture.append(60)
+    fixture.copy()
+    fourth, sizes = fixture.log.segments.base_offsets[3], [s.size_bytes for s in fixture.log.segments][:3]
+    fixture.log.maybe_increment_log_start_offset(fourth)
+    fixture.failures.append(("delete", False))
+    assert fixture.expire() is None
+    assert (fixture.gauges.delete_lag_segments, fixture.gauges.delete_lag_bytes) == (3, sum(sizes))
+    seen = []
+
+    def delete(metadata: RemoteLogSegmentMetadata) -> None:
+        seen.append((fixture.gauges.delete_lag_segments, fixture.gauges.delete_lag_bytes))
+
+    fixture.store.delete_segment = delete  # type: ignore[method-assign]
+    assert fixture.expire() == 3
+    assert seen == [(3, sum(sizes)), (2, sum(sizes[1:])), (1, sizes[2])]
+    assert (fixture.gauges.delete_lag_segments, fixture.gauges.delete_lag_bytes) == (0, 0)
+
+
+def test_stats_count_copies_deletions_their_bytes_and_errors() -> None:
+    fixture = TieredPartitionFixture()
+    fixture.append(60)
+    fixture.failures = [("copy", True)]
+    assert fixture.copy() is None
+    stats = fixture.stats
+    assert (stats.copies, stats.copy_errors, stats.copied_bytes) == (1, 1, 0)
+    assert (stats.deletions, stats.delete_errors) == (1, 0), "the failed copy"
+    sizes = [segment.size_bytes for segment in fixture.log.segments][:-1]
+    fixture.copy()
+    assert (stats.copies, stats.copy_errors, stats.copied_bytes) == (1 + len(sizes), 1, sum(sizes))
+    fixture.log.maybe_increment_log_start_offset(fixture.log.segments.base_offsets[2])
+    fixture.failures = [("delete", True)]
+    assert fixture.expire() is None
+    assert (stats.deletions, stats.delete_errors) == (2, 1)
+    assert fixture.expire() == 2
+    assert (stats.deletions, stats.delete_errors) == (4, 1)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -92,6 +92,26 @@ def test_segment_read_beyond_the_window_finds_the_batch(monkeypatch: pytest.Monk
     assert following.raw == batches(72)
 
 
+def test_batch_that_the_search_has_read_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw, fetched = batches(0, 3), list[tuple[int, int]]()
+
+    def fetch(metadata: RemoteLogSegmentMetadata, start: int, end: int) -> bytes:
+        fetched.append((start, end))
+        return raw[start:end]
+
+    indexes = RemoteIndexCache(lambda metadata, kind: b"")
+    reader = RemoteSegmentReader(lambda: cast("Any", SimpleNamespace(fetch_segment=fetch)), indexes)
+    metadata = segment_metadata(len(raw))
+    found = reader.find_batch_by_timestamp(metadata, NOW_MS, 3)
+    assert found is not None
+    assert (found.raw, found.next_position, fetched) == (batches(3), len(raw), [(0, len(raw))])
+    monkeypatch.setattr("ottla.broker.storage.tiered.remote_segment_reader.WINDOW_BYTES", 70)
+    fetched.clear()
+    found = reader.find_batch_by_timestamp(metadata, NOW_MS, 0)
+    assert found is not None
+    assert (found.raw, fetched) == (batches(0), [(0, 70), (70, found.next_position)])
+
+
 @pytest.mark.parametrize(
     ("cached", "expected"),
     [((10, 19, 40, 40), True), ((19, 40), False), ((10, 40), False), ((10, 19), False), ((), False)],
@@ -99,7 +119,9 @@ def test_segment_read_beyond_the_window_finds_the_batch(monkeypatch: pytest.Monk
 def test_records_are_in_page_cache_if_first_and_last_byte_of_each_range_are(
     cached: tuple[int, ...], *, expected: bool
 ) -> None:
-    file: Any = SimpleNamespace(pread_cached=lambda size, at: bytes(size) if at in cached else None)
+    file: Any = SimpleNamespace(
+        pread_cached=lambda size, at: bytes(size) if {*range(at, at + size)} <= {*cached} else None
+    )
     records = ChunkSequence([memoryview(b"in memory"), FileSlice(file, 10, 10), FileSlice(file, 40, 1)])
     assert is_in_page_cache(records) is expected
     assert is_in_page_cache(b"in memory")
