@@ -39,8 +39,6 @@ def segments_to_copy(
         log_start_offset: Start offset of the log, above the copied offset after DeleteRecords.
         last_stable_offset: Offset from which on records are not committed, or not decided.
     """
-    if last_stable_offset <= 0 or copied_offset >= last_stable_offset:
-        return []
     begin = max(copied_offset + 1, log_start_offset)
     return [
         CopyRange(base, following)

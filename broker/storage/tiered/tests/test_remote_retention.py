@@ -35,6 +35,7 @@ BASES = [0, 10, 20, 30]
         (-1, 0, 29, [0, 10]),  # an open transaction in the third segment
         (-1, 0, 30, [0, 10, 20]),
         (-1, 0, 0, []),
+        (39, 0, 25, []),  # copied by the previous leader, beyond what is decided here
     ],
 )
 def test_rolled_segments_without_undecided_records_are_copied(
