@@ -200,9 +200,7 @@ class IncrementalFetchContext:
     the session (``FetchRequest.isFromFollower``).
     """
 
-    def __init__(
-        self, session: FetchSession, names: Mapping[bytes, str], *, is_follower: bool = False, is_own: bool = False
-    ) -> None:
+    def __init__(self, session: FetchSession, names: Mapping[bytes, str], *, is_follower: bool, is_own: bool) -> None:
         """Create a context; ``names`` has topic names by id.
 
         ``is_own``: the request comes from the follower that opened the session, and need not read every partition.

@@ -138,7 +138,7 @@ class _LargeFetchContext:
     is_session_owner = False
 
     def __init__(
-        self, request: FetchRequest, version: int, names: Mapping[bytes, str], count: int, *, is_follower: bool = False
+        self, request: FetchRequest, version: int, names: Mapping[bytes, str], count: int, *, is_follower: bool
     ) -> None:
         self.is_follower = is_follower
         self._request = request
@@ -296,7 +296,7 @@ class FetchSessionCache:
         return sum(len(session.partitions) for session in self._sessions.values() if not session.is_privileged)
 
     def maybe_create_session(
-        self, wanted: dict[PartitionKey, CachedPartition], *, uses_ids: bool, follower: int = -1
+        self, wanted: dict[PartitionKey, CachedPartition], *, uses_ids: bool, follower: int
     ) -> int:
         """Create a session with the partitions ``wanted`` and return its id; 0 if no session can be created.
 

@@ -312,6 +312,7 @@ def test_session_creation_yields_every_64_partitions_and_topics(reader: SessionC
     assert yields(reader, request(wanted={"a": tuple(range(63))})) == 1 + 0
     assert yields(reader, request(wanted={"a": tuple(range(64))})) == 1 + 1
     assert yields(reader, request(wanted={"a": tuple(range(640))})) == 10 + 10, "and as often where its state is made"
+    assert yields(reader, request(wanted={f"t{n}": (0,) for n in range(63)})) == 0 + 1 + 0
     assert yields(reader, request(wanted={f"t{n}": (0,) for n in range(640)})) == 10 + 20 + 10
 
 
