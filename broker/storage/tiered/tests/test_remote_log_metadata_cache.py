@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,25 @@ def test_overlapping_segment_of_a_later_leader_is_read_instead() -> None:
     fixture.copy(2, 5, 100, {0: 5})
     fixture.copy(3, 101, 200, {0: 101})
     assert [fixture.read(0, offset) for offset in (7, 50, 95, 150)] == [2, 2, 2, 3]
+
+
+def test_shorter_copy_with_the_same_start_replaces_a_segment() -> None:
+    fixture = CacheFixture()
+    fixture.copy(1, 0, 9, {0: 0})
+    fixture.copy(2, 0, 4, {0: 0})
+    assert [fixture.read(0, offset) for offset in (0, 4, 5)] == [2, 2, None]
+
+
+def test_add_of_another_state_or_of_a_copied_segment_changes_nothing() -> None:
+    fixture = CacheFixture()
+    fixture.add(1, 0, 9, {0: 0})
+    (started,) = fixture.cache.list_segments()
+    assert not fixture.cache.add(replace(started, state=FINISHED))
+    assert fixture.cache.list_segments() == [started]
+    assert fixture.cache.add(started), "written again after a retry"
+    fixture.set(1, FINISHED)
+    assert not fixture.cache.add(started)
+    assert fixture.read(0, 5) == 1
 
 
 def test_highest_offset_of_an_epoch_is_not_lowered_by_deletions() -> None:

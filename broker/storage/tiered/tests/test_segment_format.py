@@ -22,6 +22,7 @@ from ottla.broker.storage.tiered.segment_format import (
     ObjectIdentity,
     SegmentDescriptor,
     SegmentEncoder,
+    chunk_range,
     decode_descriptor,
     decode_footer,
     decode_identity,
@@ -168,6 +169,32 @@ def test_decode_of_truncated_or_damaged_object_fails(data: st.DataObject) -> Non
 def test_decode_descriptor_with_impossible_values_fails(changes: dict[str, object], message: str) -> None:
     with pytest.raises(CorruptRemoteSegmentError, match=message):
         decoded(with_descriptor(encoded(b"records"), **changes))
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_decode_descriptor_without_records_or_their_checksums_fails(number: int) -> None:
+    raw = encoded(b"records")
+    footer = decode_footer(raw, len(raw))
+    parts = json.loads(raw[footer.position : footer.position + footer.length])["parts"]
+    parts[number]["name"] = "other"
+    with pytest.raises(CorruptRemoteSegmentError, match="no records, or no checksums of records"):
+        decoded(with_descriptor(raw, parts=parts))
+
+
+def test_decode_of_object_with_descriptor_only_fails() -> None:
+    raw = with_descriptor(encoded(b"records"), parts=[])
+    text = raw[decode_footer(raw, len(raw)).position : -FOOTER_BYTES]
+    with pytest.raises(CorruptRemoteSegmentError, match="no records, or no checksums of records"):
+        decoded(text + encode_footer(Footer(0, len(text), crc32c(text))))
+
+
+def test_chunk_range_has_the_whole_chunks_of_a_range_up_to_the_end_of_the_records() -> None:
+    size = CHECKSUM_CHUNK_BYTES
+    descriptor = decoded(encoded(random_records(3 * size + 17)))
+    assert chunk_range(descriptor, 0, 1) == (0, size)
+    assert chunk_range(descriptor, size, 2 * size) == (size, 2 * size)
+    assert chunk_range(descriptor, 2 * size - 1, 2 * size + 1) == (size, 3 * size)
+    assert chunk_range(descriptor, 3 * size + 1, 3 * size + 5) == (3 * size, 3 * size + 17)
 
 
 def test_decode_descriptor_with_further_fields_ignores_them() -> None:
