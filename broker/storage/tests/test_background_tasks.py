@@ -15,12 +15,11 @@ from ottla.broker.replication.hosted_partition import HostedPartition, IsrDepend
 from ottla.broker.replication.log_maintenance import LogMaintenance
 from ottla.broker.storage.log_dirs import LogDirs
 from ottla.broker.storage.scrubber import SCRUB_INTERVAL_S, Scrubber
-from ottla.broker.storage.throttled_compaction import IoThrottler, ThrottledCompaction, ThrottledDisk, run_compaction
+from ottla.broker.storage.throttled_compaction import ThrottledCompaction, run_compaction
 from ottla.controller.metadata.image import PartitionRegistration
 from ottla.env.env import Env, WorkerContext
 from ottla.env.memory_disk import DiskSession, MemoryDisk
 from ottla.jobs.time_slice import run_in_background
-from ottla.log.cleaner import compaction
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
 from ottla.log.directory.meta_properties import MetaProperties
 from ottla.log.log_config import NO_TIERING, LogConfig, TieringConfig
@@ -160,15 +159,16 @@ def test_compaction_pass_is_throttled_to_its_rate(rate: float) -> None:
     def pause(seconds: float) -> None:
         clock[0] += seconds
 
-    throttled = ThrottledDisk(disk, IoThrottler(rate, lambda: clock[0], pause))
-    stats = compaction.run_compaction(throttled, plan_compaction(found, NOW, 1 << 20)).stats
+    context = WorkerContext(disk, lambda: clock[0], pause)
+    stats = run_compaction(context, ThrottledCompaction(plan_compaction(found, NOW, 1 << 20), rate)).stats
     least = stats.bytes_read + stats.bytes_written
     assert least / rate <= clock[0] <= 4 * least / rate
-    context = WorkerContext(disk, lambda: clock[0], pause)
+    began_s = clock[0]
     assert (
         run_compaction(context, ThrottledCompaction(plan_compaction(found, NOW, 1 << 20), 1.7976931348623157e308)).stats
         == stats
     )
+    assert clock[0] == began_s, "the largest rate has no pauses"
 
 
 def test_flush_overtaken_by_truncation_is_repeated() -> None:

@@ -122,6 +122,15 @@ def test_failing_disk_of_the_cache_fails_no_read(call: str) -> None:
     fixture.read(0, SIZE)
 
 
+def test_failed_read_of_the_cache_counts_as_one_disk_error() -> None:
+    fixture = ChunkCacheFixture()
+    fixture.read(0, 10)
+    fixture.read(0, 10)
+    fixture.disk.fault = lambda name, path: OSError(errno.EIO, "broken", path) if name == "pread" else None
+    fixture.read(0, 10)
+    assert (fixture.cache.stats.disk_errors, len(fixture.store.fetches)) == (1, 2)
+
+
 def test_concurrent_readers_share_one_fetch() -> None:
     fixture = ChunkCacheFixture()
     entered, proceed = threading.Event(), threading.Event()

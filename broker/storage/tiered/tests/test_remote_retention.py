@@ -96,6 +96,15 @@ def test_bytes_that_expire_by_time_count_for_the_size_too() -> None:
     assert fixture.expire(now_ms=3_000, retention_ms=1_500, retention_bytes=250) == ([1], 10)
 
 
+def test_small_segment_stays_once_the_expiry_by_time_removed_enough_bytes() -> None:
+    fixture = CacheFixture()
+    fixture.copy(1, 0, 9, {0: 0}, newest_ms=1000)
+    fixture.copy(2, 10, 19, {0: 10}, newest_ms=9000, size_bytes=1)
+    state = TieredLogState([(0, 0)], 0, 45, 0, 5000, 50)
+    found = run_to_end(expired_remote_segments_job(fixture.cache, state, (), 10_000))
+    assert ([segment_number(metadata) for metadata in found.segments], found.log_start_offset) == ([1], 10)
+
+
 def test_segments_below_the_log_start_offset_are_deleted_without_a_new_one() -> None:
     assert RemoteSegmentsFixture().expire(log_start=20) == ([1, 2], None)
     assert RemoteSegmentsFixture().expire(log_start=19) == ([1], None)

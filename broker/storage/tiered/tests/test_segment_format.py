@@ -197,6 +197,16 @@ def test_chunk_range_has_the_whole_chunks_of_a_range_up_to_the_end_of_the_record
     assert chunk_range(descriptor, 3 * size + 1, 3 * size + 5) == (3 * size, 3 * size + 17)
 
 
+@pytest.mark.parametrize(("chunk_bytes", "is_valid"), [(4095, False), (4096, True), (2**26, True), (2**26 + 1, False)])
+def test_decode_descriptor_with_chunks_of_4_kib_to_64_mib_succeeds(chunk_bytes: int, *, is_valid: bool) -> None:
+    raw = with_descriptor(encoded(b"records"), checksumChunkBytes=chunk_bytes)
+    if is_valid:
+        assert decoded(raw).chunk_bytes == chunk_bytes
+    else:
+        with pytest.raises(CorruptRemoteSegmentError, match=f"chunks of {chunk_bytes} bytes"):
+            decoded(raw)
+
+
 def test_decode_descriptor_with_further_fields_ignores_them() -> None:
     assert decoded(with_descriptor(encoded(b"records"), written_by="a later version")).records.length == 7
 

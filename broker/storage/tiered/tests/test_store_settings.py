@@ -53,6 +53,14 @@ def test_settings_with_the_prefix_are_parsed() -> None:
     assert settings.cache == ChunkCacheOptions("/cache", 1_000_000, 65536, 3)
 
 
+def test_settings_without_values_have_the_documented_defaults() -> None:
+    """They stand in docs/reference/segment-objects.md."""
+    settings = parse_store_settings({"url": "s3://bucket", "chunk.cache.path": "/cache"})
+    assert settings.cloud == CloudStoreOptions(30_000, 5_000, 5, 60_000, 100, 8_388_608, 4, {})
+    assert settings.cache == ChunkCacheOptions("/cache", 1_073_741_824, 4_194_304, 1)
+    assert settings.reads_back
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
