@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,26 @@ def test_remote_read_returns_the_bytes_of_the_local_read(
         found = read(fixture, offset, max_bytes, least=least)
         assert found.records == (b"" if local is None else local.read()), offset
         assert found.aborted_txns is None
+
+
+def test_remote_read_needs_a_transaction_index_only_for_committed_records(
+    fixture: TieredFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixture.tier()
+    asked: list[Any] = []
+
+    def aborted_txns(metadata: Any) -> list[AbortedTxn]:
+        asked.append(metadata)
+        return []
+
+    indexes = fixture.reads.reader.indexes
+    monkeypatch.setattr(indexes, "aborted_txns", aborted_txns)
+    monkeypatch.setattr(indexes, "cached_aborted_txns", lambda metadata: None)
+    assert read(fixture, 0).aborted_txns is None
+    assert read(fixture, 0, 1, least=False, committed=True).records == b""
+    assert asked == []
+    assert read(fixture, 0, committed=True).records
+    assert len(asked) > 0
 
 
 @pytest.mark.parametrize("seed", range(4))
