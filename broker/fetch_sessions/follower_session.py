@@ -81,7 +81,8 @@ class FollowerFetchSession(FetchSession):
         """Time of the last request of the session in ms (wall clock)."""
         self._requests = 0
         self._dirty = dict(wanted)
-        self._clean: dict[PartitionKey, PartitionChangeListener] = {}
+        self._listeners: dict[PartitionKey, PartitionChangeListener] = {}
+        """Registered listeners; a partition with one is clean unless it is in `_dirty`."""
         self._wake: Callable[[Hashable], None] = lambda key: None
 
     def record_request(self, now_ms: int) -> None:
@@ -93,7 +94,6 @@ class FollowerFetchSession(FetchSession):
         self._requests += 1
         if self._requests % FULL_SCAN_INTERVAL == 0:
             self._dirty = dict(self.partitions)
-            self._clean.clear()
 
     def add_or_update(self, key: PartitionKey, part: FetchPartition) -> None:
         """Add a partition or update its fetch parameters; it will be read by the next request."""
@@ -104,7 +104,7 @@ class FollowerFetchSession(FetchSession):
         """Remove a partition from the session and close its listener; no effect if the session does not have it."""
         super().remove(key)
         self._dirty.pop(key, None)
-        listener = self._clean.pop(key, None)
+        listener = self._listeners.pop(key, None)
         if listener is not None:
             listener.close()
 
@@ -121,9 +121,10 @@ class FollowerFetchSession(FetchSession):
 
         With ``more`` a delayed request of the session is completed in both cases.
         """
-        if self._clean.pop(key, None) is not None:
+        if key in self._listeners and key not in self._dirty:
             self._dirty[key] = self.partitions[key]
         if more:
+            self._listeners.pop(key, None)  # the change has removed the listener
             self._wake(self.wait_key)
 
     def on_response(self, rows: Any, watch: RegisterListener, wake: Callable[[Hashable], None]) -> Job[None]:
@@ -149,5 +150,5 @@ class FollowerFetchSession(FetchSession):
             elif row.error_code == 0 and row.diverging_epoch.epoch < 0:
                 listener = PartitionChangeListener(self, key)
                 if watch(want, row, listener):
-                    self._clean[key] = listener
+                    self._listeners[key] = listener
                     del self._dirty[key]

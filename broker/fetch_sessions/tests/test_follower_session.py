@@ -24,6 +24,7 @@ from ottla.wire.messages import fetch as f
 
 ISR = PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 3, 0)
 SIZE = len(make_batch(0))
+BATCH_RECORDS = 3
 
 
 class FollowerSessionNode(HandlerFixture):
@@ -190,6 +191,24 @@ def test_forgotten_partition_is_not_caught_up_any_more(node: FollowerSessionNode
         for number in (0, 1):
             node.append(number)
         assert [node.leading(n).followers[2].caught_up_ms - NOW_MS for n in (0, 1)] == [6000, 1000]
+
+    run_virtual(scenario)
+
+
+def test_partition_forgotten_after_a_change_of_its_high_watermark_is_not_caught_up(node: FollowerSessionNode) -> None:
+    async def scenario() -> None:
+        await node.settled()
+        node.append(1)
+        await node.fetch({})
+        await node.fetch({1: BATCH_RECORDS})
+        caught_up_ms = node.leading(1).followers[2].caught_up_ms
+        node.other(1, BATCH_RECORDS)
+        assert node.replica(1).log.high_watermark == BATCH_RECORDS
+        await node.fetch({}, forgotten=(1,))
+        await trio.sleep(4)
+        await node.fetch({})
+        node.append(1)
+        assert node.leading(1).followers[2].caught_up_ms == caught_up_ms
 
     run_virtual(scenario)
 
