@@ -203,7 +203,10 @@ class LogCleaner:
         return True
 
     def _warn_uncleaned_batches(self, log: PartitionLog, stats: CleanerStats) -> None:
-        """Log a warning about batches too large to compact, once for each log and new batch."""
+        """Log a warning about batches too large to compact, unless the last one in the log was warned about before.
+
+        The warning has the number of all of them, and the offset of the last one.
+        """
         if stats.last_oversized_offset <= self._warned_offsets.get(log, -1):
             return
         self._warned_offsets[log] = stats.last_oversized_offset

@@ -40,10 +40,10 @@ def block_count(file_bytes: int) -> int:
 
 
 def decode_trailer(raw: bytes) -> bytes:
-    """Return the checksums of the blocks from ``raw``, the end of a chunk file (`encode_trailer`).
+    """Return the checksums of the blocks from ``raw``, the end of a chunk file: exactly what `encode_trailer` returned.
 
     Raises:
-        ValueError: the file is incomplete or damaged.
+        ValueError: ``raw`` is incomplete or damaged, or begins before the trailer.
     """
     if len(raw) < TRAILER_BYTES or crc32c(raw[:-4]) != int.from_bytes(raw[-4:], "big"):
         raise ValueError("trailer of a chunk file has a wrong checksum")

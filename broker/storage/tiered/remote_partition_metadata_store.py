@@ -77,7 +77,11 @@ class MetadataPartition:
         return any(each.end_offset is None for each in self.assigned.values())
 
     def set_end_offset(self, partitions: list[AssignedPartition], end_offset: int) -> None:
-        """Set the end offset, exclusive, for partitions that were assigned before it was requested."""
+        """Set the offset, exclusive, up to which the metadata partition must be read before ``partitions`` are ready.
+
+        They were assigned before it was requested. They become ready by a later `advance`, which the caller must call
+        also if the position is there already.
+        """
         for each in partitions:
             each.end_offset = end_offset
 

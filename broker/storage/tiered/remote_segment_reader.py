@@ -119,7 +119,11 @@ class RemoteSegmentReader:
         at_least_one: bool,
         in_memory: bool,
     ) -> SegmentRecords | None:
-        """Return what `read` does; the chunks of the cache that are read are added to ``held``."""
+        """Return what `read` does, without its second attempt: a damaged chunk of the cache is a WireError here.
+
+        The chunks of the cache that are read are added to ``held``, and those in it are not loaded again. `read`
+        verifies them after a WireError.
+        """
         index = self._indexes.offset_index(metadata)
         if isinstance(storage, CachedRemoteStorage) and storage.is_crowded():
             in_memory, max_bytes = True, min(max_bytes, CROWDED_READ_BYTES)
@@ -270,9 +274,9 @@ def is_in_page_cache(records: RemoteRecords) -> bool:
 
 
 def records_below(raw: bytes | memoryview, offset: int) -> bytes | memoryview:
-    """Return the batches in ``raw`` up to the first one whose base offset is at or above ``offset``.
+    """Return the batches in ``raw`` before the first whole one whose base offset is at or above ``offset``.
 
-    The last batch may be cut off; ``raw`` itself is returned if all are below.
+    Without such a batch ``raw`` itself is returned, with a cut-off batch at its end, whatever its offsets.
 
     Raises:
         WireError: a batch header is damaged.
