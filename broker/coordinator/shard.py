@@ -371,9 +371,9 @@ class Shard(Generic[R]):
             return []
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Close the shard: fail pending and queued requests with ``error``, cancel the timers, drop other events.
+        """Close the shard: fail its requests and outstanding writes with ``error``, cancel timers, drop other events.
 
-        The state machine still gets outstanding `WriteResult` events and `ShardUnloaded`. A failed shard gets nothing.
+        `WriteResult` of outstanding writes, then `ShardUnloaded`, are handled at once, for replies; none if it failed.
         """
         if self.state in (CoordinatorState.CLOSED, CoordinatorState.FAILED):
             self.state = CoordinatorState.CLOSED

@@ -44,6 +44,7 @@ class OffsetAndMetadata(NamedTuple):
 
     offset: int
     leader_epoch: int
+    """Leader epoch of the last consumed record; -1 if the client gave none."""
     commit_ms: int
     expire_ms: int
     record_offset: int

@@ -117,9 +117,10 @@ def _merge_tasks(some: TasksBySubtopology, more: TasksBySubtopology) -> TasksByS
 def _next_tasks(
     member: StreamsGroupMember, goal: StreamsMemberTarget, group: StreamsGroup, epoch: int
 ) -> StreamsGroupMember:
-    """Return the member with retained, revoked and newly assigned tasks.
+    """Return the member with retained tasks and, unless it must revoke some first, the new tasks that are free.
 
-    While it has tasks to revoke, its member epoch is ``epoch`` and no new task is assigned; else it is the target's.
+    It must while it may own a task that is not in its target: its member epoch is ``epoch`` then, else the target's.
+    Its state is UNREVOKED_TASKS; else UNRELEASED_TASKS if a new task was not free, or STABLE.
     """
     had, target = member.assigned, goal.target
     active_had = {name: frozenset(since) for name, since in had.active.items()}
