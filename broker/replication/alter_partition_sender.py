@@ -32,8 +32,8 @@ class AlterPartitionSubmitter(Protocol):
         ``version``: the newest version to use; 0 means the newest that both sides support.
 
         Raises:
-            ProtocolError: REQUEST_TIMED_OUT without a response in time, or the request is rejected; its changes may be
-                committed all the same.
+            ProtocolError: REQUEST_TIMED_OUT without a response in time, or the request is rejected; in both cases its
+                changes may be committed all the same.
             OSError: the metadata log of this node could not be written.
         """
 

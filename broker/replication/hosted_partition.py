@@ -198,7 +198,7 @@ class HostedPartition:
     def resign(self) -> None:
         """Become a follower without a leader: the partition was removed, or its log directory failed.
 
-        Waiting requests are not completed here.
+        The leader epoch stays. The caller completes waiting requests (`notify_waiters`).
         """
         self._notify_listeners(more=True)
         self.is_leader = self.is_sole_replica = False

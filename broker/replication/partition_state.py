@@ -357,7 +357,8 @@ class LeaderState:
     def handle_alter_partition_result(self, answer: AlterPartitionResult) -> AlterPartitionOutcome:
         """Apply the controller's result for the pending ISR change and return its outcome (R-334).
 
-        On success the ISR becomes the committed one of the result; see `AlterPartitionOutcome` for errors.
+        APPLIED: the ISR is the committed one of the result. IGNORED, with nothing changed: no change is pending, or a
+        success is of another leader epoch or an older partition epoch. For errors see `AlterPartitionOutcome`.
         """
         if isinstance(self.isr, CommittedIsr):
             return AlterPartitionOutcome.IGNORED  # the image had the change first

@@ -54,7 +54,7 @@ class LogDirMove:
 
     @property
     def current_log(self) -> PartitionLog:
-        """Log that serves the partition until the promotion."""
+        """Log that serves the partition: the one to replace, and after the promotion `future_log`."""
         return self.replica.log
 
     @property
