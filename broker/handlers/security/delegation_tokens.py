@@ -31,7 +31,10 @@ NO_TIME_MS = -1
 
 
 def handle(context: RequestContext, request: Message) -> HandlerResult:
-    """Return an error response, or forward the request to the controller if the client may send it."""
+    """Forward a request to create, renew or expire a token to the controller if it is allowed and valid.
+
+    Otherwise return its error response: see `error_response`; also if a renewer has another principal type than User.
+    """
     refused = error_response(context, request)
     if refused is not None:
         return refused

@@ -25,8 +25,8 @@ class UnansweredSaslFailure(SaslAuthenticationException):
 class UnmappedPrincipal(SaslAuthenticationException):
     """Raised when no rule maps the principal of a client that has proved its identity.
 
-    As in Kafka the client gets a success, and then the connection is closed; without a response for raw tokens and in a
-    re-authentication.
+    As in Kafka the client gets a success before the connection is closed; with raw tokens and in a re-authentication it
+    gets no response.
     """
 
 
