@@ -188,7 +188,10 @@ class TxnMarkerSender:
     # ------------------------------------------------------------------ requests
 
     async def _send_queued(self, leader: int, nursery: trio.Nursery) -> None:
-        """Send the queued markers for a leader, one request at a time, until the queue is empty."""
+        """Send the queued markers for a leader, one request at a time, until the queue is empty; then remove the queue.
+
+        Those that fail are enqueued again for their present leaders after a back-off, by tasks in ``nursery``.
+        """
         queue = self._queues[leader]
         while queue:
             batches, count = [], 0
