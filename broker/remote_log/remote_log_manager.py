@@ -106,7 +106,7 @@ class RemoteLogManager:
 
     @property
     def storage(self) -> RemoteStorage:
-        """Remote store. Its calls block: they are made in threads."""
+        """Remote store; AssertionError before `open`. Its calls block: they are made in threads."""
         assert self._storage is not None, "the manager is opened before partitions are"
         return self._storage
 
