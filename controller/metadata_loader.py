@@ -61,8 +61,9 @@ class MetadataLoader:
     def catch_up(self, end_offset: int) -> Job[None]:
         """Replay all records below ``end_offset``, which are committed, into the latest image, as a job.
 
-        If a downloaded snapshot has replaced the log, it is replayed first; if one replaces it meanwhile, the job ends
-        early, and `position` stays. Nothing is published.
+        `position` is raised to ``end_offset`` at the end. If a downloaded snapshot has replaced the log, it is replayed
+        first. If one replaces it while records are replayed, the job ends early, with `position` as before these
+        records: the next call begins with that snapshot. Nothing is published.
 
         Raises:
             WireError: a record cannot be read.

@@ -32,14 +32,14 @@ def trim(text: str) -> str:
 
 
 def parse_integer(text: str, bits: int) -> int:
-    """Return the value of a trimmed decimal integer.
+    """Return the value of a decimal integer, as ``Integer.parseInt``; the text is not trimmed here.
 
     Args:
-        text: Digits of any script, with an optional sign.
+        text: Digits of any script in Unicode's basic plane, with an optional sign.
         bits: Width of the Java type: 16, 32 or 64.
 
     Raises:
-        ValueError: ``text`` is no integer, or out of range.
+        ValueError: ``text`` is no integer (so with whitespace), or out of range.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits or not digits.isdecimal() or max(digits) > _LAST_BMP:

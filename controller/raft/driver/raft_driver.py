@@ -72,7 +72,7 @@ def _voter_entry(me: ReplicaKey, quorum: QuorumConfig) -> VotersRecordVoter | No
 
 
 class RaftDriver:
-    """Replica of the metadata log on this node: state machine, log and connections to the other controllers."""
+    """Replica of the metadata log on a controller or broker: state machine, log and connections to the controllers."""
 
     def __init__(
         self,

@@ -130,7 +130,10 @@ class VoterSetHistory:
 
     @property
     def previous(self) -> tuple[ReplicaKey, ...]:
-        """Voters before the last change; empty without a change since the snapshot at start, or since the settings."""
+        """Voters before the last change, committed or not; empty without a change.
+
+        Changes count since the last loaded snapshot, or since the voters of the settings.
+        """
         return self._sets[-2][1] if len(self._sets) > 1 else ()
 
     @property

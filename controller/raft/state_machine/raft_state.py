@@ -357,7 +357,7 @@ class RaftState:
     def append(self, count: int, batch: object = None, controls: tuple[Message, ...] = ()) -> int:
         """Append a batch as leader of the epoch, and complete the delayed fetches; return the batch's first offset.
 
-        ``batch``: encoded batch of the controller. ``controls``: control records, encoded by the driver.
+        For the driver to write (`ready`): ``batch``, encoded, or ``controls``, to encode. ``count``: number of records.
         """
         first = self.log_summary.append(self.epoch, count)
         self.ready.appends.append(events.LogAppend(first, count, self.epoch, batch, controls))
