@@ -220,6 +220,8 @@ class CheckpointStore:
     def write_log_start_offsets(self, logs: Iterable[PartitionLog]) -> None:
         """Write the log start offsets of ``logs`` into their file, whose other entries stay, without a sync.
 
+        The last synced file becomes the backup.
+
         Raises:
             OSError: as `LogStartOffsetCheckpoint.write`.
         """

@@ -105,7 +105,10 @@ class LogDirectory:
         self.meta_properties = identity
 
     def load_checkpoints(self) -> None:
-        """Read the checkpoints and the clean shutdown file, once, before any log is opened.
+        """Load the four offset checkpoints and read the clean shutdown file, once, before any log is opened.
+
+        A corrupt checkpoint counts as missing. The log start offsets are restored from their backup if necessary, and
+        a directory without logs gets a cleaner offset file. The clean shutdown file stays.
 
         Raises:
             OSError: the disk failed.
