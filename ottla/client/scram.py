@@ -45,7 +45,11 @@ _SERVER_FINAL = re.compile(f"(?:e=(?P<error>[\\x01-\\x2B\\x2D-\\x3C\\x3E-\\x7F]+
 
 
 class ScramError(Exception):
-    """Raised for an invalid SCRAM message or proof. The text is for logs and is never sent to the peer."""
+    """Raised on both sides for a malformed SCRAM message, and by `ScramClient` for a server message that it rejects.
+
+    A wrong proof of a client does not raise it (`verify_proof`). The text is for logs and the client's user; it is
+    never sent to the peer.
+    """
 
 
 class ScramCredential(NamedTuple):
