@@ -10,7 +10,7 @@ TEXT = "Print a random UUID in Kafka's format, for a cluster or a directory."
 
 
 def run(arguments: list[str]) -> int:
-    """Print a random UUID in Kafka's base64 form and return exit status 0."""
+    """Print a random UUID in Kafka's base64 form and return exit status 0; SystemExit for any argument."""
     command_parser("random-uuid", TEXT).parse_args(arguments)
     print(uuid_to_string(SystemEnv().uuid()))
     return 0

@@ -27,8 +27,10 @@ async def fetch_committed_entries(
 ) -> dict[TopicPartitionKey, of.OffsetFetchResponsePartitions]:
     """Return the OffsetFetch row of each partition in which a group has a committed offset.
 
+    ``channel``: connection to the group's coordinator.
+
     Raises:
-        CommandFailed: the coordinator refused OffsetFetch.
+        CommandFailed: the coordinator refused OffsetFetch. OSError, WireError: as `Channel.call`.
     """
     wanted = of.OffsetFetchRequestGroup(group_id, topics=None)
     version = channel.version_for(ApiKey.OFFSET_FETCH, LAST_VERSION_WITH_NAMES)

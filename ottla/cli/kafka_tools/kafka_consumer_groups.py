@@ -76,7 +76,10 @@ def _parser() -> ToolOptions:
 
 
 def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
-    """Check the combination of options; print Kafka's error message and exit with status 1 if it is invalid."""
+    """Check the combination of options; print Kafka's error message and exit with status 1 if it is invalid.
+
+    For ``--reset-offsets`` without ``--dry-run`` or ``--execute``, print Kafka's warning that nothing is changed.
+    """
     for name, actions in (
         *((name, ("describe",)) for name in ("members", "verbose", "offsets")),
         ("state", ("describe", "list")),

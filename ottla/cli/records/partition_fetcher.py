@@ -102,10 +102,13 @@ class PartitionFetcher:
     async def _records(self, at: TopicPartitionKey, row: fetch.PartitionData) -> list[ReadRecord]:
         """Return the records in a partition's Fetch row and advance its position.
 
-        If the position is out of range, it is reset and there are no records; likewise none after a retriable error.
+        Without records: if the position is out of range, it is set to the offset of the reset timestamp; after a
+        retriable error the leaders are looked up again by the next request.
 
         Raises:
-            ProtocolError: the partition has another error.
+            ProtocolError: the partition has another error, or the leader refused ListOffsets.
+            WireError: the records are malformed.
+            OSError: the leader cannot be reached for ListOffsets.
         """
         code = ErrorCode(row.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
