@@ -100,7 +100,11 @@ async def list_groups(page: PageRequest) -> tuple[list[ListedGroup], list[int]]:
 
 
 async def get_groups(page: PageRequest) -> View:
-    """Return the page with the list of groups whose id contains the query ``q``."""
+    """Return the page with the list of groups whose id contains the query ``q``, in any case; all groups without ``q``.
+
+    They are those that the session may describe. The page names the brokers that did not respond, whose groups are not
+    in the list.
+    """
     wanted = page.fields.get("q", "").strip().lower()
     every, silent = await list_groups(page)
     rows, paging = paginate(page, [group for group in every if wanted in group.group_id.lower()])

@@ -65,7 +65,7 @@ async def fetch_offsets(page: PageRequest, topic: str, numbers: Sequence[int], t
 
 
 async def get_topics(page: PageRequest) -> View:
-    """Return the page with the list of topics whose name contains the query ``q``.
+    """Return the page with the list of topics whose name contains the query ``q``, in any case; all without ``q``.
 
     Internal topics are in it only with ``internal=1``. Sizes are those of the replicas on this node.
     """
