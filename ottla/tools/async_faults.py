@@ -63,9 +63,9 @@ class AsyncFaultHandle:
 
 
 class AsyncFaults:
-    """Injection of faults into a node, as `Faults`: methods such as `error` add a fault and return its handle.
+    """Injection of faults into a node from asyncio or trio, as `Faults`; methods such as `error` are coroutines.
 
-    The arguments are those of the methods of `Faults`.
+    They add a fault and return its `AsyncFaultHandle`; the arguments are those of the methods of `Faults`.
     """
 
     def __init__(self, faults: Callable[[], Faults]) -> None:
