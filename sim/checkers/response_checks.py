@@ -166,7 +166,7 @@ def check_fetch(
 
 
 class OffsetGaps:
-    """Lookup of the logs with gaps between offsets, those of compacted topics, and of tiered logs."""
+    """Lookup of logs that may have gaps between offsets (compacted, or not on this node), and of tiered logs."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services

@@ -275,9 +275,9 @@ class FaultInjector:
             self._rng.choice(streams).half_open()
 
     def _late(self) -> None:
-        """Delay what clients send on a random half of their connections, for at most `MAX_DELAY_S`.
+        """Delay what clients send on their present connections, each with probability 0.5, for at most `MAX_DELAY_S`.
 
-        Clients are those with `DELAYED_CLIENT_PREFIXES`.
+        Clients are those with `DELAYED_CLIENT_PREFIXES`. All data of a connection wait until one time (`hold`).
         """
         for stream, owner in list(self._simulation.network.streams.items()):
             if owner.host.name.startswith(DELAYED_CLIENT_PREFIXES) and self._rng.random() < 0.5:

@@ -95,10 +95,11 @@ class SimAdminClient(SimClient):
         await self.retry_until_done(once)
 
     def _check(self, code: int, name: str, repeated: ErrorCode, wrong: str) -> None:
-        """Raise RetriableError for an error code other than ``repeated``, which a repeated request may get.
+        """Return for 0 and ``repeated``, the error that a repeated request may get; raise RetriableError for any other.
 
-        For ``repeated`` at the first attempt, violation ``wrong`` is reported; the operation counts as done.
-        With several nodes a broker repeats forwarded requests, so the first attempt is unknown.
+        For ``repeated``, violation ``wrong`` of topic ``name`` is reported if no repetition explains it: at the first
+        attempt, with a single node (with several, a broker repeats forwarded requests), and if `_late` has no request
+        of this kind for the topic.
         """
         if code == 0:
             return
