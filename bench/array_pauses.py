@@ -1,10 +1,11 @@
 """Pauses of the event loop while a node works on a request with one very long array.
 
 ``python -m bench.pauses --arrays [--elements 300000] [--kind distinct] [NAME...]``: every array of every API of the
-broker's and of the controller's listener, with distinct, equal and empty elements. A request that the limits refuse is
-sent again with half as many elements. A NAME is how the name of an API begins (``LIST_GROUPS``); without one all are
-measured. ``JOIN_GROUP_SUBSCRIPTION``: the topics of a classic member, an array in bytes of its request. Each API gets
-a fresh node of both roles. Columns as in `bench.pauses`; at the end the ten longest pauses.
+broker's and of the controller's listener, by default with distinct, equal and empty elements in turn. A request that
+the limits refuse is sent again with half as many elements each time, down to `LEAST_ELEMENTS`. A NAME is how the name
+of an API begins (``LIST_GROUPS``); without one all are measured. ``JOIN_GROUP_SUBSCRIPTION``, given in full: the topics
+of a classic member, an array in bytes of its request, with sizes of its own. Each API gets a fresh node of both roles.
+Columns as in `bench.pauses`; at the end the ten longest pauses by processor time.
 """
 
 from __future__ import annotations
