@@ -243,7 +243,11 @@ def _fastest_first(seen: BaselineRun, tests: set[str]) -> list[str]:
 
 
 def _pass_unchanged(seen: BaselineRun, path: str, pool: ForkPool, folder: Path) -> None:
-    """Run all tests in a fork without a mutant; SystemExit if one fails, as it would count as a killed mutant."""
+    """Run all tests that passed in the baseline in one fork that loads module ``path`` as a mutant, but unchanged.
+
+    A test that fails there would count as a killed mutant: SystemExit if one does, or if the fork does not end in time.
+    ``folder``: for the output and the files of the tests.
+    """
     nothing, output = Mutant(path, "nothing", 1, 0, 0, ""), folder / "unchanged.out"
 
     def work() -> int:

@@ -95,7 +95,7 @@ def page_name(key: ApiKey) -> str:
 
 
 def structs_of(cls: type[Message]) -> Iterator[type[Message]]:
-    """Yield a message class and the classes of the structs inside it, at any depth."""
+    """Yield a message class, then the classes of the structs inside it, at any depth, once for each field."""
     yield cls
     for spec in fields_of(cls):
         if spec.struct is not None:
