@@ -55,7 +55,7 @@ class StandaloneSpark:
         return self._spawn(f"worker-{number}", "worker.Worker", *ports, *limits, self.master)
 
     def alive_workers(self) -> int:
-        """Return the number of workers that the master counts as alive; 0 if the master does not respond."""
+        """Return the number of workers that the master counts as alive; 0 if the master does not respond within 5 s."""
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self._ui_port}/json/", timeout=5) as answer:
                 return int(json.load(answer)["aliveworkers"])
