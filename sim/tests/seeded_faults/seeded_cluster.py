@@ -1,8 +1,8 @@
 """Bugs planted in the rules between several nodes, to test the simulator: as `seeded_node`.
 
 ``python -m sim.tests.seeded_faults.seeded_cluster NAME``: plant it, and run seeds until a violation. Status 0: found,
-by a violation of one of its expected names, or known as one of `RARE_FAULTS`; 1: not within its seeds; 2: never
-reached.
+by a violation of one of its expected names or by its test, or known as one of `RARE_FAULTS`; 1: not within its seeds; 2:
+never reached.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sim.tests.seeded_faults import node_faults as node
 from sim.tests.seeded_faults import quorum_faults as quorum
 from sim.tests.seeded_faults import replica_faults as replicas
 from sim.tests.seeded_faults import transaction_faults as txn
-from sim.tests.seeded_faults.seeding import FOUND, NOT_FOUND, SeededFault, run_until_detected
+from sim.tests.seeded_faults.seeding import FOUND, NOT_FOUND, SeededFault, run_test, run_until_detected
 
 SEEDS = 100
 RUN_S = 20.0
@@ -74,7 +74,9 @@ SEEDED_FAULTS = {
     "count-unsynced": SeededFault(quorum.count_unflushed_records, QUORUM, quorum=True),
     "raft-commits-alone": SeededFault(quorum.commit_without_majority, QUORUM, quorum=True),
     "take-half-for-a-majority": SeededFault(quorum.accept_half_as_majority, QUORUM, quorum=True),
-    "forget-votes": SeededFault(quorum.forget_votes_at_a_start, QUORUM, quorum=True),
+    "forget-votes": SeededFault(
+        quorum.forget_votes_at_a_start, QUORUM, test="controller/raft/store/tests/test_quorum_state_file.py"
+    ),
     "read-no-quorum-state": SeededFault(quorum.read_no_quorum_state, QUORUM, quorum=True),
     "believe-every-log": SeededFault(quorum.skip_divergence_check, QUORUM, quorum=True),
     "commit-older-epochs": SeededFault(quorum.commit_older_epochs, QUORUM, quorum=True),
@@ -130,6 +132,8 @@ def main(name: str) -> int:
     logging.disable(logging.CRITICAL)
     plant = SEEDED_FAULTS[name]
     plant.apply()
+    if plant.test:
+        return run_test(plant.test)
 
     def run(seed: int) -> Any:
         if plant.quorum:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from sim.tests.seeded_faults import node_faults as bugs
-from sim.tests.seeded_faults.seeding import FOUND, NOT_FOUND, SeededFault, run_until_detected
+from sim.tests.seeded_faults.seeding import SeededFault, run_test, run_until_detected
 
 SEEDS = 40
 LOSS_VIOLATIONS = "lost out-of-order hole stuck no-start bad-crc duplicate disorder unmade undead bad-response"
@@ -74,16 +74,13 @@ def main(name: str) -> int:
     """
     import logging
 
-    import pytest
-
     from sim.scenarios.single_node import simulate_node
 
     logging.disable(logging.CRITICAL)
     plant = SEEDED_FAULTS[name]
     plant.apply()
     if plant.test:
-        ended = pytest.main([plant.test, "-q", "-x", "--assert=plain", "-p", "no:cacheprovider"])
-        return FOUND if ended == pytest.ExitCode.TESTS_FAILED else NOT_FOUND
+        return run_test(plant.test)
     return run_until_detected(plant, lambda seed: simulate_node(seed, synced=plant.synced), SEEDS)
 
 

@@ -56,6 +56,14 @@ def run_until_detected(plant: SeededFault, run: Callable[[int], Any], seeds: int
     return NOT_FOUND if is_fault_reached(lambda: run(1)) else NOT_REACHED
 
 
+def run_test(path: str) -> int:
+    """Run the tests of a file with a planted bug; return `FOUND` if one fails, else `NOT_FOUND`."""
+    import pytest
+
+    ended = pytest.main([path, "-q", "-x", "--assert=plain", "-p", "no:cacheprovider"])
+    return FOUND if ended == pytest.ExitCode.TESTS_FAILED else NOT_FOUND
+
+
 def _is_fault(file: Path) -> bool:
     return file.parent.name == "seeded_faults" and file.stem.endswith("_faults")
 
