@@ -153,6 +153,7 @@ class Connection:
         peer.is_observed = observer is not None and observer.needs_messages
         if peer.is_observed:
             peer.prepared_request = None
+            peer.request_repetitions = None, 0  # the first similar requests after the observation are prepared
 
     def idle_ms(self, now_ms: float) -> float:
         """Return how long (ms) the client has neither sent a request nor read a response; 0 during a request."""

@@ -205,11 +205,12 @@ def test_connection_prepares_no_requests_while_observer_needs_messages(fixture: 
     async def run() -> None:
         connection = fixture.connection(ClientStream())
         peer, prepared = connection._peer, PreparedOddRequests()
-        peer.prepared_request = prepared
+        peer.prepared_request, peer.request_repetitions = prepared, ("like", 3)
         observer = CountingObserver(needs_messages=True)
         stop = connection.observe(observer)
         assert peer.is_observed
         assert peer.prepared_request is None
+        assert peer.request_repetitions == (None, 0), "requests are prepared again as soon as on a new connection"
         observer.needs_messages = False
         connection.update_observation()
         assert not peer.is_observed
