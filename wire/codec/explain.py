@@ -15,12 +15,15 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.wire.codec.interpreter import check_version
 from ottla.wire.codec.schema import FieldSpec, Message, fields_of
+
+_MAX_COMMENTS = 512
+"""Wrapped texts that are kept: wrapping takes most of the time of a message with its explanations."""
 
 
 class Explanation(NamedTuple):
@@ -117,10 +120,11 @@ def _type(spec: FieldSpec, version: int) -> str:
     return f"{kind} ({', '.join(notes)})" if notes else kind
 
 
-def format_comment(text: str, indent: int = 0, width: int = 100) -> list[str]:
-    """Return ``text`` as Python comments, wrapped at ``width`` and indented by ``indent``; [] for an empty text."""
+@lru_cache(_MAX_COMMENTS)
+def format_comment(text: str, indent: int = 0, width: int = 100) -> tuple[str, ...]:
+    """Return ``text`` as Python comments, wrapped at ``width`` and indented by ``indent``; () for an empty text."""
     start = " " * indent + "# "
-    return textwrap.wrap(text, width, initial_indent=start, subsequent_indent=start, break_on_hyphens=False)
+    return tuple(textwrap.wrap(text, width, initial_indent=start, subsequent_indent=start, break_on_hyphens=False))
 
 
 def format_layout(cls: type[Message], version: int, indent: int = 0) -> Iterator[str]:

@@ -272,8 +272,8 @@ def test_resolve_path_of_an_array_count_is_no_field_count_of_its_struct() -> Non
 
 
 def test_format_comment_wraps_between_words_only() -> None:
-    assert format_comment("", 4) == []
-    assert format_comment("Start of a follow-up", 2, 22) == ["  # Start of a", "  # follow-up"]
+    assert format_comment("", 4) == ()
+    assert format_comment("Start of a follow-up", 2, 22) == ("  # Start of a", "  # follow-up")
 
 
 def all_fields(cls: type[Message], version: int) -> Iterator[tuple[type[Message], FieldSpec]]:

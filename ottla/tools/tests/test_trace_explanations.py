@@ -14,7 +14,7 @@ REQUEST = FetchRequest(topics=[FetchTopic("t", partitions=[FetchPartition(0), Fe
 
 
 def comments(text: str, indent: int) -> list[str]:
-    return format_comment(text, indent, LINE_WIDTH)
+    return list(format_comment(text, indent, LINE_WIDTH))
 
 
 def test_format_message_explains_each_field_once() -> None:
