@@ -24,6 +24,7 @@ from ottla.broker.security.authn.listener_security import listener_setting
 from ottla.broker.security.authn.ssl_principal_mapper import parse_mapping_rules
 from ottla.console.frame_capture import ConnectionNumbers, FrameCaptures
 from ottla.console.in_process import LocalNode, Principal, SessionClient
+from ottla.console.live_pace import LivePace
 from ottla.console.login import PasswordLogin
 from ottla.console.metadata_changes import MetadataChanges
 from ottla.console.page import ConsoleNode, InvalidInput, PageRequest, Route, View, logger
@@ -46,13 +47,6 @@ LISTENER_NAME = "CONSOLE"
 HTML = "text/html; charset=utf-8"
 KEEP_ALIVE_S = 10.0
 """Interval of comments in an idle event stream, by which a lost connection is detected."""
-LIVE_PAUSE_FACTORS = 4, 66
-"""Pause between two updates, as a multiple of the time of the last one: at least, and up to `FULL_LIVE_PAUSE_S`.
-
-A page that is updated several times a second takes 1.5 % of the event loop at most; a large page takes a fifth.
-"""
-FULL_LIVE_PAUSE_S = 2.0
-"""Pause in seconds that is long enough for any page but a large one."""
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -295,14 +289,14 @@ class Console:
         assert route.live is not None
         session = page.session
         last_view: View | None = None
-        last, quiet_s = "", 0.0
+        last, quiet_s, pace = "", 0.0, LivePace(route.live_s)
         while self.has_session(request, session):
-            started_ms = self.env.monotonic_ms()
+            started_ms, is_flooded = self.env.monotonic_ms(), False
             try:
                 view = await route.live(page)
                 assert isinstance(view, View)
                 if view is not last_view:
-                    last_view = view
+                    last_view, is_flooded = view, view.is_flooded
                     html = self._templates.render_block(view.template, "live", self._values(session, view, path))
                     if html != last:
                         yield _event("live", html)
@@ -317,18 +311,9 @@ class Console:
                 yield b": unchanged\n\n"
                 quiet_s = 0.0
             took_s = (self.env.monotonic_ms() - started_ms) / 1000
-            pause_s = live_pause_s(route.live_s, took_s)
+            pause_s = pace.next_pause_s(took_s, is_flooded=is_flooded)
             await self.env.sleep(pause_s)
             quiet_s += pause_s
-
-
-def live_pause_s(interval_s: float, took_s: float) -> float:
-    """Return the pause in seconds before the next update of a page: ``interval_s``, or more if the last one was slow.
-
-    ``took_s``: duration of the last update; the factors are `LIVE_PAUSE_FACTORS`.
-    """
-    least, most = LIVE_PAUSE_FACTORS
-    return max(interval_s, took_s * least, min(took_s * most, FULL_LIVE_PAUSE_S))
 
 
 class _CountedStream:

@@ -38,6 +38,8 @@ from ottla.wire.messages.headers import ResponseHeader
 
 _MAX_LINES = 300
 _DECODED_BYTES = 64 * 1024 * 1024
+FLOODED_FRAMES = 5
+"""Requests that a capture stores between two readings while more come than it could show."""
 _SIZE_BYTES = 4
 """Bytes of the size before a frame."""
 
@@ -185,15 +187,17 @@ class FrameCapture:
     def __init__(self, env: Env, session_id: str, key: ApiKey | None = None) -> None:
         """Create a capture of a session, which observes no connection yet; ``key``: API to store, None for all APIs."""
         self._env = env
-        self._number = 0
-        self._unseen = 0
+        self._number = self._read_number = self._stored = 0
+        """Requests so far, those at the last `read_exchanges`, and those that were stored."""
+        self._limit = MAX_CONSOLE_FRAMES
+        """Number of stored requests from which on the capture is full."""
         self._observed: dict[Connection, ConnectionCapture] = {}
         self.id = env.uuid().hex()
         self.session_id = session_id
         self.key = key
         self.exchanges: deque[CapturedExchange] = deque(maxlen=MAX_CONSOLE_FRAMES)
         self.is_changed = True
-        """True if a frame was captured since `read_exchanges`."""
+        """True if there was a request since `read_exchanges`, or more than it could show before it."""
         self.is_open = True
         """False after `close`."""
 
@@ -221,20 +225,31 @@ class FrameCapture:
 
     @property
     def is_full(self) -> bool:
-        """True if `MAX_CONSOLE_FRAMES` requests were captured since the last `read_exchanges`: no more are stored."""
-        return self._unseen >= MAX_CONSOLE_FRAMES
+        """True if enough requests were stored since the last `read_exchanges`: no more are stored until the next one.
+
+        Enough are `MAX_CONSOLE_FRAMES`, or `FLOODED_FRAMES` after more requests than that between two readings.
+        """
+        return self._stored >= self._limit
+
+    @property
+    def skipped(self) -> int:
+        """Number of requests that were not stored, because the capture was full."""
+        return self._number - self._stored
 
     def skip(self, key: ApiKey, count: int) -> None:
         """Count requests that are not stored, if ``key`` is captured, so that the numbers of later ones have a gap."""
         if self.key is None or key is self.key:
             self._number += count
+            self.is_changed = True
 
     def read_exchanges(self) -> Job[list[CapturedExchange]]:
         """Return the captured requests with their responses, decoded to text, newest first, as a job.
 
         Resets `is_changed` and `is_full`, so that connections store requests again.
         """
-        self.is_changed, self._unseen = False, 0
+        is_flooded = self._number - self._read_number > MAX_CONSOLE_FRAMES
+        self.is_changed, self._read_number = is_flooded, self._number
+        self._limit = self._stored + (FLOODED_FRAMES if is_flooded else MAX_CONSOLE_FRAMES)
         for source in list(self._observed.values()):
             source.resume()
             yield None
@@ -251,13 +266,13 @@ class FrameCapture:
         if self.key is not None and request.key is not self.key:
             return None
         self._number += 1
+        self.is_changed = True
         if self.is_full:
             return None
-        self._unseen += 1
+        self._stored += 1
         raw = bytes(request.frame) if len(request.frame) <= MAX_CONSOLE_FRAME_BYTES else None
         exchange = CapturedExchange(self._number, source, request, raw)
         self.exchanges.append(exchange)
-        self.is_changed = True
         return exchange
 
 

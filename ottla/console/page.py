@@ -43,6 +43,8 @@ class View(NamedTuple):
     template: str
     values: Mapping[str, Any]
     status: HTTPStatus = HTTPStatus.OK
+    is_flooded: bool = False
+    """True for a live block that leaves something out, since more has come since the last update than it shows."""
 
 
 class InvalidInput(Exception):

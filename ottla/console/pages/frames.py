@@ -82,7 +82,7 @@ async def get_frames(page: PageRequest) -> View:
     if key is None:
         description = _open_connection(page).describe(page.node.local.env.monotonic_ms())
         observed = f"connection {page.number('connection', 0, 1)}"
-    empty = {"exchanges": [], "capture": "", "end": ""}
+    empty = {"exchanges": [], "capture": "", "end": "", "skipped": 0}
     return View("frames.html", {"title": f"Requests of {observed}", "connection": description, **empty})
 
 
@@ -100,7 +100,7 @@ def _start_capture(page: PageRequest) -> FrameCapture:
         _open_connection(page)
     capture = FrameCapture(page.node.local.env, page.session.id, key)
     page.node.frame_captures.add(capture)
-    page.memory.update(capture=capture, close=capture.close, end="")
+    page.memory.update(capture=capture, close=capture.close, end="", skipped=0)
     audit(page, f"Show requests of {observed}", "started")
     return capture
 
@@ -125,7 +125,10 @@ async def get_new_frames(page: PageRequest) -> View:
     if capture.is_changed or memory["end"] != end:
         memory["end"] = end
         exchanges = await run_in_background(page.node.local.env, capture.read_exchanges())
-        memory["view"] = View("frames.html", {"exchanges": exchanges, "end": end, "capture": capture.id})
+        skipped = capture.skipped
+        values = {"exchanges": exchanges, "end": end, "capture": capture.id, "skipped": skipped}
+        memory["view"] = View("frames.html", values, is_flooded=skipped > memory["skipped"])
+        memory["skipped"] = skipped
     view: View = memory["view"]
     return view
 

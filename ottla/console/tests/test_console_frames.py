@@ -16,8 +16,7 @@ from confluent_kafka import Producer
 from ottla.broker.config.limits import MAX_CONSOLE_CAPTURES, MAX_CONSOLE_FRAMES
 from ottla.broker.observability.request_observers import PreparedRequestCounts
 from ottla.broker.requests.peer import Peer
-from ottla.console.console_app import live_pause_s
-from ottla.console.frame_capture import CapturedExchange, ConnectionCapture, FrameCapture
+from ottla.console.frame_capture import FLOODED_FRAMES, CapturedExchange, ConnectionCapture, FrameCapture
 from ottla.console.frame_fields import MAX_FIELDS, build_hex_dump, request_fields, visible_request
 from ottla.console.pcap import MEDIA_TYPE
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console, next_event
@@ -226,28 +225,56 @@ class ObservedConnection:
         self.updates.append(self.observer.needs_messages)
 
 
-def test_full_capture_needs_no_messages_until_it_is_read() -> None:
+def observe_metadata() -> tuple[FrameCapture, Any]:
+    """Return a capture of Metadata requests, and the only connection that it observes."""
     env: Any = SimpleNamespace(uuid=lambda: bytes(16), monotonic_ms=lambda: 0.0, now_ms=lambda: 0)
     capture = FrameCapture(env, "session", ApiKey.METADATA)
     connection: Any = ObservedConnection()
     capture.observe([(1, connection)])
-    raw = memoryview(encode_request(ApiKey.METADATA, 12, 1, "me", MetadataRequest()))[4:]
+    return capture, connection
+
+
+def receive(connection: Any, count: int) -> Peer:
+    """Let a connection receive Metadata requests that are not prepared."""
     peer = Peer("h", ("a", 1))
-    for _ in range(MAX_CONSOLE_FRAMES + 1):
+    raw = memoryview(encode_request(ApiKey.METADATA, 12, 1, "me", MetadataRequest()))[4:]
+    for _ in range(count):
         connection.observer.received(peer, parse_request(raw))
+    return peer
+
+
+def test_full_capture_needs_no_messages_until_it_is_read() -> None:
+    capture, connection = observe_metadata()
+    peer = receive(connection, MAX_CONSOLE_FRAMES + 1)
     assert connection.updates == [True, False]
     connection.observer.answered_prepared(peer, PreparedRequestCounts(ApiKey.METADATA, 5, 500, 500, 1.0))
     connection.observer.answered_prepared(peer, PreparedRequestCounts(ApiKey.FETCH, 5, 500, 500, 1.0))
     run_to_end(capture.read_exchanges())
     assert connection.updates == [True, False, True]
-    connection.observer.received(peer, parse_request(raw))
+    receive(connection, 1)
     assert capture.exchanges[-1].number == MAX_CONSOLE_FRAMES + 1 + 5 + 1
+    assert capture.skipped == 6
     capture.close()
     assert connection.updates == []
 
 
-@pytest.mark.parametrize(
-    ("interval_s", "took_s", "pause_s"), [(0.1, 0.001, 0.1), (0.1, 0.01, 0.66), (0.1, 0.2, 2.0), (0.1, 1.0, 4.0)]
-)
-def test_live_pause_is_a_multiple_of_the_time_of_the_update(interval_s: float, took_s: float, pause_s: float) -> None:
-    assert live_pause_s(interval_s, took_s) == pytest.approx(pause_s)
+def test_capture_stores_few_requests_until_no_more_come_than_it_shows() -> None:
+    capture, connection = observe_metadata()
+    stored = []
+    for count in (MAX_CONSOLE_FRAMES, MAX_CONSOLE_FRAMES + 1, 100, 0, 20, MAX_CONSOLE_FRAMES):
+        skipped = capture.skipped
+        receive(connection, count)
+        stored.append(count - (capture.skipped - skipped))
+        run_to_end(capture.read_exchanges())
+    assert stored == [30, 30, FLOODED_FRAMES, 0, 20, 30]
+
+
+def test_capture_is_read_again_after_more_requests_than_it_shows() -> None:
+    capture, connection = observe_metadata()
+    peer = receive(connection, MAX_CONSOLE_FRAMES + 1)
+    run_to_end(capture.read_exchanges())
+    assert capture.is_changed, "the next reading lets the capture store as many as before"
+    run_to_end(capture.read_exchanges())
+    assert not capture.is_changed
+    connection.observer.answered_prepared(peer, PreparedRequestCounts(ApiKey.METADATA, 5, 500, 500, 1.0))
+    assert capture.is_changed, "the number of skipped requests has changed"
