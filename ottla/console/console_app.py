@@ -313,7 +313,9 @@ class Console:
             took_s = (self.env.monotonic_ms() - started_ms) / 1000
             pause_s = pace.next_pause_s(took_s, is_flooded=is_flooded)
             await self.env.sleep(pause_s)
-            quiet_s += pause_s
+            if route.wait is not None:
+                await route.wait(page)
+            quiet_s += (self.env.monotonic_ms() - started_ms) / 1000
 
 
 class _CountedStream:

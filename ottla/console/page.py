@@ -103,6 +103,8 @@ class Route(NamedTuple):
     """Handler that returns the values of the template's block ``live``; None if the page has no live block."""
     live_s: float = 2.0
     """Interval between two updates of the live block in seconds."""
+    wait: Callable[[PageRequest], Awaitable[None]] | None = None
+    """Waits, after the interval, until the live block may have changed; None if it is to be updated at once."""
 
 
 def split_entries(text: str, most: int, name: str) -> list[str]:

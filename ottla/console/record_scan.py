@@ -29,7 +29,8 @@ from ottla.wire.record_batch.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTE
 from ottla.wire.record_batch.compression import CompressionType, StreamDecompressor, compression_type_of
 from ottla.wire.record_batch.records import PIECE_BYTES, Record, iterate_records
 
-_FETCH_BYTES = 1024 * 1024
+_FIRST_FETCH_BYTES, _FETCH_BYTES = 64 * 1024, 1024 * 1024
+"""Bytes of the first fetch of a scan, and of the largest one: each fetch reads twice as many."""
 _VERSION_WITH_NAMES = 12
 _MAX_HEADERS = 5_000
 """Headers of a record; decoding more would hold the event loop. A batch of a few kilobytes may have millions."""
@@ -114,7 +115,10 @@ class RecordScan:
         """Ranges that are not scanned yet; empty at the end of the scan."""
         self.scanned = 0
         """Number of records scanned so far."""
+        self.log_starts: dict[int, int] = {}
+        """Log start offset of each partition when it was read last."""
         self._found_bytes = 0
+        self._next_fetch_bytes = _FIRST_FETCH_BYTES
         self.problems: list[str] = []
         """Messages about batches that could not be decoded."""
 
@@ -131,7 +135,8 @@ class RecordScan:
         while self.ranges and not self._is_full(found, limit) and read_bytes < MAX_CONSOLE_SCAN_BYTES:
             if self._env.monotonic_ms() - started_ms > MAX_CONSOLE_SCAN_MS:
                 break
-            raw = await self.fetch(self.ranges[0])
+            raw = await self.fetch(self.ranges[0], self._next_fetch_bytes)
+            self._next_fetch_bytes = min(2 * self._next_fetch_bytes, _FETCH_BYTES)
             if raw is None:
                 continue
             read_bytes += len(raw)
@@ -162,6 +167,7 @@ class RecordScan:
             return None
         answer = response.responses[0].partitions[0]
         check(answer.error_code, None, f"{self._topic}-{part.partition} at offset {part.position}")
+        self.log_starts[part.partition] = answer.log_start_offset
         return answer.records or b""
 
     def _scan(self, raw: Any, part: ScanRange, found: list[MatchingRecord], limit: int) -> Job[ScanRange]:
@@ -182,6 +188,8 @@ class RecordScan:
                             return part._replace(position=record.offset + 1)
                 yield None
             position = max(position, header.next_offset)
+            if position >= part.end:
+                break
             yield None
         if position == part.position:
             return part._replace(position=part.end)  # no records up to the end: the log was truncated

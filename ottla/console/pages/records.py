@@ -13,6 +13,7 @@ from ottla.console.offsets import EARLIEST, LATEST, list_offsets
 from ottla.console.page import InvalidInput, PageRequest, View, audit, logger
 from ottla.console.pages.topics import find_topic
 from ottla.console.record_scan import MatchingRecord, RecordCriteria, RecordScan, ScanRange
+from ottla.console.record_tail import MAX_NEWEST, newest_per_partition
 from ottla.console.record_text import (
     LONG_CHARS,
     SHORT_CHARS,
@@ -31,8 +32,6 @@ from ottla.wire.errors import ProtocolError, WireError
 
 MAX_SHOWN = 200
 DEFAULT_SHOWN = 50
-MAX_NEWEST = 2000
-"""Maximum number of newest records to read from all partitions together."""
 STARTS = ("newest", "start", "offset", "time")
 _CRITERIA_FIELDS = ("key", "contains", "header", "path", "equals", "undecodable")
 _MAX_HEADERS = 20
@@ -55,7 +54,7 @@ def parse_criteria(page: PageRequest) -> RecordCriteria:
     )
 
 
-async def _ranges(page: PageRequest, topic: str, limit: int) -> list[ScanRange]:
+async def find_ranges(page: PageRequest, topic: str, limit: int) -> list[ScanRange]:
     """Return the offset range to scan of each partition that the query selects; those without a leader are left out.
 
     ``limit``: most records for each partition if the query starts at the newest ones.
@@ -72,7 +71,7 @@ async def _ranges(page: PageRequest, topic: str, limit: int) -> list[ScanRange]:
     last = await list_offsets(page.client, partitions, LATEST)
     start = page.fields.get("from", "newest") or "newest"
     if start == "newest":
-        each = min(limit, max(MAX_NEWEST // len(partitions), 1))
+        each = newest_per_partition(limit, len(partitions))
         begin = {at: offset - each for at, offset in last.items()}
     elif start == "start":
         begin = first
@@ -152,6 +151,12 @@ def _describe_records(topic: str, found: list[MatchingRecord], schemas: TopicSch
     return rows
 
 
+async def describe_records(page: PageRequest, topic: str, found: list[MatchingRecord]) -> list[dict[str, Any]]:
+    """Return the rows of records in a list of records, each as `describe_record`, with their schemas."""
+    schemas = await _load_schemas(page, topic, found)
+    return await run_in_background(page.node.local.env, _describe_records(topic, found, schemas))
+
+
 async def _load_schemas(page: PageRequest, topic: str, found: list[MatchingRecord]) -> TopicSchemas:
     """Return the schemas for the keys and values of records; those that are not cached are loaded."""
     raw = [part for each in found for part in (each.record.key, each.record.value)]
@@ -159,17 +164,25 @@ async def _load_schemas(page: PageRequest, topic: str, found: list[MatchingRecor
 
 
 async def _scan(page: PageRequest, topic: str, limit: int) -> tuple[RecordScan, list[dict[str, Any]]]:
-    ranges = _skip_to_cursor(page, await _ranges(page, topic, limit))
+    ranges = _skip_to_cursor(page, await find_ranges(page, topic, limit))
     is_newest = page.fields.get("from", "newest") == "newest"
     scan = RecordScan(page.node.local.env, page.client, topic, ranges, parse_criteria(page))
     most = MAX_NEWEST + len(ranges) if is_newest else limit
-    only_undecodable = page.fields.get("undecodable") == "1"
-    found = await (_find_undecodable(page, topic, scan, most) if only_undecodable else scan.find(most))
+    found = await find_records(page, topic, scan, most)
     if is_newest:
         found = sorted(found, key=lambda each: each.record.timestamp_ms)[-limit:]
         found.reverse()
-    schemas = await _load_schemas(page, topic, found)
-    return scan, await run_in_background(page.node.local.env, _describe_records(topic, found, schemas))
+    return scan, await describe_records(page, topic, found)
+
+
+async def find_records(page: PageRequest, topic: str, scan: RecordScan, limit: int) -> list[MatchingRecord]:
+    """Continue a scan as `RecordScan.find`; with ``undecodable=1`` keep the records that no schema describes.
+
+    Raises:
+        ProtocolError, OSError, WireError: as `RecordScan.find`.
+    """
+    only_undecodable = page.fields.get("undecodable") == "1"
+    return await (_find_undecodable(page, topic, scan, limit) if only_undecodable else scan.find(limit))
 
 
 async def _find_undecodable(page: PageRequest, topic: str, scan: RecordScan, limit: int) -> list[MatchingRecord]:
@@ -209,39 +222,20 @@ def _select_undecodable(schemas: TopicSchemas, found: list[MatchingRecord]) -> J
 
 
 async def get_record_list(page: PageRequest) -> View:
-    """Return the values of the page's live block: the records that match the query, and a link to the next ones.
-
-    The link is empty if all offsets of the query were scanned.
-    """
+    """Return the values of the page's live block: the records that match the query, and a link to the next ones."""
     topic, limit = page.text("name"), page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN)
     scan, rows = await _scan(page, topic, limit)
-    following = ""
-    if scan.ranges:
-        fields = {name: value for name, value in page.fields.items() if not name.startswith("next_")}
-        rest = scan.ranges[0]
-        following = url("/records", **{**fields, "next_partition": rest.partition, "next_offset": rest.position})
-    values = {"rows": rows, "scanned": scan.scanned, "problems": scan.problems[:20], "following": following}
-    return View("records.html", values)
+    values = {"rows": rows, "scanned": scan.scanned, "skipped": 0, "problems": scan.problems[:20]}
+    return View("records.html", {**values, "following": link_to_rest(page, scan)})
 
 
-async def get_newest_records(page: PageRequest) -> View:
-    """Return the live block with the newest records, or that of the last call if no end offset has changed since.
-
-    Raises:
-        InvalidInput: the query does not start at the newest records.
-    """
-    if page.fields.get("from", "newest") != "newest":
-        raise InvalidInput("only the newest records are updated")
-    topic, memory = page.text("name"), page.memory
-    if "partitions" not in memory:
-        numbers = [row.partition_index for row in (await find_topic(page, topic)).partitions]
-        memory["partitions"] = [(topic, number) for number in numbers]
-    ends = await list_offsets(page.client, memory["partitions"], LATEST)
-    if ends != memory.get("ends"):
-        memory["view"] = await get_record_list(page)
-        memory["ends"] = ends
-    view: View = memory["view"]
-    return view
+def link_to_rest(page: PageRequest, scan: RecordScan) -> str:
+    """Return the URL of the query from where a scan has paused; empty if all offsets of the query were scanned."""
+    if not scan.ranges:
+        return ""
+    fields = {name: value for name, value in page.fields.items() if not name.startswith("next_")}
+    rest = scan.ranges[0]
+    return url("/records", **{**fields, "next_partition": rest.partition, "next_offset": rest.position})
 
 
 async def get_records(page: PageRequest) -> View:
@@ -312,7 +306,7 @@ async def export_records(page: PageRequest) -> HttpResponse:
             session is not authorized.
     """
     topic = page.text("name")
-    ranges = await _ranges(page, topic, page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN))
+    ranges = await find_ranges(page, topic, page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN))
     scan = RecordScan(page.node.local.env, page.client, topic, ranges, parse_criteria(page))
     first = await scan.find(_EXPORT_STEP)
     if scan.problems and not first:

@@ -17,13 +17,14 @@ from ottla.console.pages import (
     readers,
     rebalance,
     record_import,
+    record_tail,
     records,
     topic_changes,
     topics,
 )
 
 RECORDS_LIVE_S = 0.1
-"""Interval in seconds for checking for new records."""
+"""Shortest interval in seconds between two lists of new records."""
 FRAMES_LIVE_S = 0.5
 """Interval in seconds for checking for new frames."""
 PAGES: dict[str, Route] = {
@@ -38,7 +39,9 @@ PAGES: dict[str, Route] = {
     "/frames/pcap": Route(frames.get_pcap),
     "/topics": Route(topics.get_topics),
     "/topic": Route(topics.get_topic, topics.get_topic_partitions),
-    "/records": Route(records.get_records, records.get_newest_records, RECORDS_LIVE_S),
+    "/records": Route(
+        records.get_records, record_tail.get_newest_records, RECORDS_LIVE_S, record_tail.wait_for_records
+    ),
     "/record": Route(records.get_record),
     "/batch": Route(batch.get_batch),
     "/records/export": Route(records.export_records),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
+from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 from ottla.console.pages.batch import _describe_batch
 from ottla.console.record_scan import RecordCriteria, RecordScan, ScanRange
 from ottla.jobs.job import Job
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.wire.record_batch.compression import CompressionType
 from ottla.wire.record_batch.legacy_records import iterate_any_batches
 from ottla.wire.record_batch.records import NewRecord, build_batch
@@ -50,6 +54,41 @@ def test_records_of_each_codec_are_found(codec: CompressionType) -> None:
     assert [(r.record.key, r.record.value, r.record.headers) for r in found] == [
         (each.key, each.value, each.headers) for each in records
     ]
+
+
+def test_scan_ends_with_the_batch_at_the_end_of_its_range() -> None:
+    first, beyond = (build_batch([NewRecord(None, b"v", 0, ())] * 5, base_offset=offset) for offset in (995, 1000))
+    made, found, _ = scan(first + beyond[:-1] + b"!")
+    assert (len(found), made.problems) == (5, []), "the malformed batch is not read"
+
+
+class LeaderChannel:
+    """Channel to a leader that responds to each Fetch with one record, and records the limits of bytes."""
+
+    def __init__(self) -> None:
+        self.limits: list[int] = []
+
+    async def leader(self, topic: str, partition: int) -> LeaderChannel:
+        return self
+
+    def version_for(self, key: ApiKey, newest: int) -> int:
+        return newest
+
+    async def call(self, request: FetchRequest, version: int) -> FetchResponse:
+        row = request.topics[0].partitions[0]
+        self.limits.append(row.partition_max_bytes)
+        raw = build_batch([NewRecord(None, b"v", 0, ())], base_offset=row.fetch_offset)
+        part = PartitionData(0, log_start_offset=3, records=memoryview(raw))
+        return FetchResponse(responses=[FetchableTopicResponse("topic", partitions=[part])])
+
+
+def test_scan_fetches_twice_as_many_bytes_each_time_up_to_1_mib() -> None:
+    channel: Any = LeaderChannel()
+    env: Any = VirtualEnv()
+    made = RecordScan(env, channel, "topic", [ScanRange(0, 10, 16)], RecordCriteria())
+    assert len(run_virtual(partial(made.find, 100))) == 6
+    assert [limit // 1024 for limit in channel.limits] == [64, 128, 256, 512, 1024, 1024]
+    assert made.log_starts == {0: 3}
 
 
 COMPRESSED = [codec for codec in CompressionType if codec is not CompressionType.NONE]

@@ -1,0 +1,103 @@
+"""Live block of the newest records of a topic, which follows its partitions instead of reading them again."""
+
+from __future__ import annotations
+
+from ottla.console.offsets import LATEST, list_offsets
+from ottla.console.page import InvalidInput, PageRequest, View
+from ottla.console.pages.records import (
+    DEFAULT_SHOWN,
+    MAX_SHOWN,
+    describe_records,
+    find_ranges,
+    find_records,
+    link_to_rest,
+    parse_criteria,
+)
+from ottla.console.pages.topics import find_topic
+from ottla.console.record_scan import RecordScan, ScanRange
+from ottla.console.record_tail import MAX_NEWEST, RecordTail
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+WAIT_MS = 2000.0
+"""Longest wait for new records before the offsets are requested, as after a change of a partition's leader."""
+_MAX_WATCHED = 100
+"""Partitions of a topic that a page waits for; the offsets of more are requested instead."""
+
+
+async def wait_for_records(page: PageRequest) -> None:
+    """Wait until a partition of the page's tail has records that were not read, at most `WAIT_MS`.
+
+    Returns at once before the first update, and if this node does not lead each of the partitions, or of too many.
+    """
+    tail: RecordTail | None = page.memory.get("tail")
+    if tail is None or len(tail.positions) > _MAX_WATCHED:
+        return
+    topic, components = page.text("name"), page.node.components
+    hosted = [(components.replica_manager.get(topic, number), number) for number in tail.positions]
+    led = [(replica, number) for replica, number in hosted if replica is not None and replica.is_leader]
+    if len(led) < len(hosted):
+        return
+
+    def has_changed() -> bool:
+        return any(replica.log.high_watermark != tail.positions[number] for replica, number in led)
+
+    keys = [("fetch", topic, number) for number in tail.positions]
+    await components.services.purgatory.wait(keys, has_changed, WAIT_MS)
+
+
+async def get_newest_records(page: PageRequest) -> View:
+    """Return the live block with the newest records, or that of the last call if there are no new records.
+
+    Raises:
+        InvalidInput: the query does not start at the newest records.
+    """
+    if page.fields.get("from", "newest") != "newest":
+        raise InvalidInput("only the newest records are updated")
+    memory = page.memory
+    if "tail" in memory:
+        try:
+            return await _update(page, await _new_ranges(page, memory["tail"]))
+        except ProtocolError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise  # else records were deleted that were not read: start again
+    limit = page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN)
+    ranges = await find_ranges(page, page.text("name"), limit)
+    memory["tail"] = RecordTail(limit, ranges)
+    memory.pop("view", None)
+    return await _update(page, ranges)
+
+
+async def _new_ranges(page: PageRequest, tail: RecordTail) -> list[ScanRange]:
+    """Return the ranges of new records; those of partitions without a leader are left out until they have one."""
+    topic = page.text("name")
+    partitions = [(topic, number) for number in tail.positions]
+    ends = await list_offsets(page.client, partitions, LATEST)
+    if len(ends) < len(partitions):
+        await find_topic(page, topic)  # leaders have changed
+        ends = await list_offsets(page.client, partitions, LATEST)
+    return tail.next_ranges({number: end for (_, number), end in ends.items()})
+
+
+async def _update(page: PageRequest, ranges: list[ScanRange]) -> View:
+    """Read ranges of new records and return the block with them; without any, that of the last call."""
+    tail: RecordTail = page.memory["tail"]
+    view: View | None = page.memory.get("view")
+    if not ranges and view is not None:
+        return view
+    topic, skipped = page.text("name"), 0 if view is None else view.values["skipped"]
+    scan = RecordScan(page.node.local.env, page.client, topic, ranges, parse_criteria(page))
+    chosen = tail.choose(await find_records(page, topic, scan, MAX_NEWEST + len(ranges)))
+    rows = await describe_records(page, topic, chosen)
+    tail.advance(ranges, scan.ranges, scan.scanned)
+    for number, offset in scan.log_starts.items():
+        tail.drop_records(number, offset)
+    tail.add(chosen, rows)
+    values = {
+        "rows": tail.listed,
+        "scanned": tail.scanned,
+        "skipped": tail.skipped,
+        "problems": scan.problems[:20],
+        "following": link_to_rest(page, scan),
+    }
+    page.memory["view"] = view = View("records.html", values, is_flooded=tail.skipped > skipped)
+    return view
