@@ -80,7 +80,9 @@ def is_repeated(context: RequestContext, likeness: Hashable) -> bool:
     must be handled or observed.
     """
     peer = context.peer
-    if not peer.prepares_requests or peer.is_observed or context.services.quota_holder.quotas is not None:
+    if not peer.prepares_requests or context.key in peer.observed_apis:
+        return False
+    if context.services.quota_holder.quotas is not None:
         return False
     before, count = peer.request_repetitions
     count = count + 1 if likeness == before else 1

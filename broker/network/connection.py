@@ -16,7 +16,7 @@ import trio
 
 from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.network.connection_description import ConnectionDescription, count_frames, describe_connection
-from ottla.broker.observability.request_observers import CompositeRequestObserver, RequestObserver
+from ottla.broker.observability.request_observers import NO_APIS, CompositeRequestObserver, RequestObserver
 from ottla.broker.requests.peer import CloseConnection, Peer, PeerDisconnectedError, wait_while_connected
 from ottla.env.disk import FileReadError, FileTruncatedError
 from ottla.env.env import FOREVER_S, AcceptedStream
@@ -69,7 +69,7 @@ class Connection:
         self._stream = stream
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
         self._peer.watch_disconnect = stream.on_disconnect
-        self._peer.is_observed = self._observer is not None and self._observer.needs_messages
+        self.update_observation()
         self._peer.collects_errors = self._observer is not None
         self._env = services.env
         self._time_slice = TimeSlice(services.env)
@@ -148,10 +148,10 @@ class Connection:
             self._prepared_counter = PreparedRequestCounter(self._env, self._peer, self._time_slice, self._observer)
 
     def update_observation(self) -> None:
-        """Let prepared requests answer, or no longer, after `RequestObserver.needs_messages` has changed."""
+        """Let prepared requests answer, or no longer, after `RequestObserver.needs_messages_of` has changed."""
         peer, observer = self._peer, self._observer
-        peer.is_observed = observer is not None and observer.needs_messages
-        if peer.is_observed:
+        peer.observed_apis = NO_APIS if observer is None else observer.needs_messages_of
+        if peer.prepared_request is not None and peer.prepared_request.key in peer.observed_apis:
             peer.prepared_request = None
             peer.request_repetitions = None, 0  # the first similar requests after the observation are prepared
 

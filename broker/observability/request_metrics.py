@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from ottla.broker.observability.request_observers import PreparedRequestCounts
+from ottla.broker.observability.request_observers import NO_APIS, PreparedRequestCounts
 from ottla.broker.requests.peer import LastError, Peer
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
@@ -83,7 +83,7 @@ class RequestMetrics:
     It iterates over the metrics of the APIs that had requests. Prepared requests are counted without their messages.
     """
 
-    needs_messages = False
+    needs_messages_of = NO_APIS
 
     def __init__(self, monotonic_ms: Callable[[], float]) -> None:
         self._monotonic_ms = monotonic_ms

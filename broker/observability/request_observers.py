@@ -5,7 +5,7 @@ Observers themselves are elsewhere, such as request metrics, the tracer, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, NamedTuple, Protocol
 
 from ottla.broker.requests.peer import Peer
@@ -13,6 +13,8 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import RequestFrame
+
+ALL_APIS, NO_APIS = frozenset(ApiKey), frozenset[ApiKey]()
 
 
 class PreparedRequestCounts(NamedTuple):
@@ -36,8 +38,8 @@ class RequestObserver(Protocol):
     """
 
     @property
-    def needs_messages(self) -> bool:
-        """True if each request must be decoded and handled, so that no prepared request answers it."""
+    def needs_messages_of(self) -> Set[ApiKey]:
+        """APIs of which each request must be decoded and handled, so that no prepared request answers it."""
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
         """Observe a request before it is handled; it may still be rejected."""
@@ -73,9 +75,9 @@ class CompositeRequestObserver:
         self._observers = observers
 
     @property
-    def needs_messages(self) -> bool:
-        """True if one of the observers needs messages."""
-        return any(observer.needs_messages for observer in self._observers)
+    def needs_messages_of(self) -> Set[ApiKey]:
+        """APIs of which one of the observers needs the messages."""
+        return NO_APIS.union(*(observer.needs_messages_of for observer in self._observers))
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
         """Call each observer with the request."""

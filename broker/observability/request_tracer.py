@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.broker.config.limits import MAX_TRACED_CLIENT_ID_CHARS, MAX_TRACED_REQUESTS
-from ottla.broker.observability.request_observers import PreparedRequestCounts
+from ottla.broker.observability.request_observers import ALL_APIS, PreparedRequestCounts
 from ottla.broker.requests.peer import Peer
 from ottla.env.env import Env
 from ottla.wire.codec.compiler import Chunk
@@ -37,7 +37,7 @@ class RequestTracer:
     alone.
     """
 
-    needs_messages = True
+    needs_messages_of = ALL_APIS
 
     def __init__(self, env: Env, sample_ratio: float) -> None:
         self._env = env

@@ -113,10 +113,10 @@ class Peer:
         "host",
         "is_disconnected",
         "is_forwarded",
-        "is_observed",
         "last_error",
         "listener",
         "local",
+        "observed_apis",
         "prepared_request",
         "prepares_requests",
         "principal",
@@ -146,8 +146,8 @@ class Peer:
         """Prepared Fetch or Produce request, tried before a request is decoded; None if requests do not repeat."""
         self.prepares_requests = True
         """False if each request must be handled: the SASL session may expire, or faults are injected."""
-        self.is_observed = False
-        """True while an observer needs each request as a message, so that requests are not prepared."""
+        self.observed_apis: Set[ApiKey] = frozenset()
+        """APIs of which an observer needs each request as a message, so that requests are not prepared."""
         self.request_repetitions: tuple[Hashable, int] = (None, 0)
         """Common value of the last similar Fetch or Produce requests, and how many of them came in a row."""
         self.host = host

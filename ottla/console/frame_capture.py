@@ -8,12 +8,12 @@ trace``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, NamedTuple
 
 from ottla.broker.config.limits import MAX_CONSOLE_CAPTURES, MAX_CONSOLE_FRAME_BYTES, MAX_CONSOLE_FRAMES
 from ottla.broker.network.connection import Connection
-from ottla.broker.observability.request_observers import PreparedRequestCounts
+from ottla.broker.observability.request_observers import ALL_APIS, NO_APIS, PreparedRequestCounts
 from ottla.broker.requests.peer import Peer
 from ottla.console.frame_fields import (
     FrameFieldList,
@@ -289,9 +289,16 @@ class ConnectionCapture:
         self.server: tuple[str, int] = ("127.0.0.1", 9092)
         self._capture = capture
         self._pending: CapturedExchange | None = None
-        self.needs_messages = True
+        self._is_storing = True
         """False while the capture is full."""
         self._stop = connection.observe(self)
+
+    @property
+    def needs_messages_of(self) -> Set[ApiKey]:
+        """The API that the capture stores, or all if it stores all; none while it is full."""
+        if not self._is_storing:
+            return NO_APIS
+        return ALL_APIS if self._capture.key is None else frozenset({self._capture.key})
 
     def close(self) -> None:
         """End the observation."""
@@ -299,14 +306,14 @@ class ConnectionCapture:
 
     def resume(self) -> None:
         """Store the next requests again if the capture was full."""
-        if not self.needs_messages:
-            self.needs_messages = True
+        if not self._is_storing:
+            self._is_storing = True
             self.connection.update_observation()
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
         """Add a received request to the capture; called by the connection before the handler."""
-        if self.needs_messages and self._capture.is_full:
-            self.needs_messages = False
+        if self._is_storing and self._capture.is_full:
+            self._is_storing = False
             self.connection.update_observation()
         self.server = peer.local
         self._pending = self._capture.add(self, request)

@@ -190,7 +190,7 @@ class OffsetGaps:
 class ResponseChecker:
     """Observer that checks the responses of one node."""
 
-    needs_messages = True
+    needs_messages_of = request_observers.ALL_APIS
 
     def __init__(self, services: BrokerServices) -> None:
         self._fetch_max_bytes = services.fetch_max_bytes

@@ -13,7 +13,7 @@ import trio.testing
 
 from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.network.acceptor import Acceptor
-from ottla.broker.observability.request_observers import PreparedRequestCounts
+from ottla.broker.observability.request_observers import ALL_APIS, PreparedRequestCounts
 from ottla.broker.requests.peer import ANONYMOUS, Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
 from ottla.wire.api_keys import ApiKey, request_spec
@@ -243,7 +243,7 @@ def test_observer_receives_every_request_and_response(monkeypatch: pytest.Monkey
     events: list[tuple[str, ApiKey, int, int]] = []
 
     class RecordingObserver:
-        needs_messages = True
+        needs_messages_of = ALL_APIS
 
         def received(self, peer: Peer, request: RequestFrame) -> None:
             events.append(("received", request.key, request.correlation_id, len(request.frame)))

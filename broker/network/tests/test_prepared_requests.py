@@ -13,7 +13,7 @@ import trio
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.tests.test_connection import BEAT, beat, numbers
 from ottla.broker.observability.request_metrics import RequestMetrics
-from ottla.broker.observability.request_observers import PreparedRequestCounts
+from ottla.broker.observability.request_observers import ALL_APIS, NO_APIS, PreparedRequestCounts
 from ottla.broker.requests.peer import CloseConnection, Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, in_virtual_time
 from ottla.wire.api_keys import ApiKey
@@ -35,8 +35,8 @@ def serve_prepared(fixture: DispatcherFixture, stream: ClientStream, prepared: A
     async def run() -> None:
         connection = fixture.connection(stream)
         observer = fixture.dispatcher.observer
-        assert connection._peer.is_observed == (observer is not None and observer.needs_messages)
-        if not connection._peer.is_observed:
+        assert connection._peer.observed_apis == (NO_APIS if observer is None else observer.needs_messages_of)
+        if not connection._peer.observed_apis:
             connection._peer.prepared_request = prepared
         await connection.serve()
 
@@ -57,8 +57,8 @@ class PreparedOddRequests:
 class CountingObserver:
     """Counts the requests that it observes as messages, and the prepared ones with their bytes."""
 
-    def __init__(self, *, needs_messages: bool) -> None:
-        self.needs_messages = needs_messages
+    def __init__(self, needs_messages_of: frozenset[ApiKey]) -> None:
+        self.needs_messages_of = needs_messages_of
         self.messages: list[int] = []
         self.prepared: list[tuple[ApiKey, int, int, int]] = []
 
@@ -76,7 +76,7 @@ class CountingObserver:
 
 
 def test_observer_without_messages_counts_prepared_requests(fixture: DispatcherFixture) -> None:
-    observer = fixture.dispatcher.observer = CountingObserver(needs_messages=False)
+    observer = fixture.dispatcher.observer = CountingObserver(NO_APIS)
     stream = ClientStream()
     stream.send_bytes(b"".join(beat(n) for n in range(20)))
     stream.disconnect()
@@ -88,7 +88,7 @@ def test_observer_without_messages_counts_prepared_requests(fixture: DispatcherF
 
 
 def test_prepared_requests_that_were_received_together_are_counted_together(fixture: DispatcherFixture) -> None:
-    observer = fixture.dispatcher.observer = CountingObserver(needs_messages=False)
+    observer = fixture.dispatcher.observer = CountingObserver(NO_APIS)
     stream = ClientStream()
     stream.send_bytes(b"".join(beat(n) for n in range(1, 21, 2)))
     stream.disconnect()
@@ -98,7 +98,7 @@ def test_prepared_requests_that_were_received_together_are_counted_together(fixt
 
 
 def test_acceptor_lets_open_connections_report_their_prepared_requests(fixture: DispatcherFixture) -> None:
-    observer = fixture.dispatcher.observer = CountingObserver(needs_messages=False)
+    observer = fixture.dispatcher.observer = CountingObserver(NO_APIS)
 
     async def run() -> None:
         stream, acceptor = ClientStream(), Acceptor(fixture.dispatcher)
@@ -121,8 +121,8 @@ def test_acceptor_lets_open_connections_report_their_prepared_requests(fixture: 
 
 @pytest.mark.parametrize("adds", [True, False])
 def test_prepared_requests_after_a_change_of_the_observers_are_counted(fixture: DispatcherFixture, adds: bool) -> None:
-    own = fixture.dispatcher.observer = CountingObserver(needs_messages=False)
-    other = CountingObserver(needs_messages=False)
+    own = fixture.dispatcher.observer = CountingObserver(NO_APIS)
+    other = CountingObserver(NO_APIS)
 
     async def run() -> None:
         stream = ClientStream()
@@ -163,7 +163,7 @@ def test_disconnect_callbacks_are_called_if_the_last_report_fails(fixture: Dispa
             await connection.serve()
 
     closed: list[bool] = []
-    fixture.dispatcher.observer = FailingObserver(needs_messages=False)
+    fixture.dispatcher.observer = FailingObserver(NO_APIS)
     in_virtual_time(run)
     assert closed
 
@@ -174,7 +174,7 @@ def close_connection(context: Any, request: Any) -> Any:
 
 @pytest.mark.parametrize("last", [beat(2), b"\xff\xff\xff\xff"], ids=["closed by handler", "malformed size"])
 def test_prepared_requests_before_the_end_of_a_connection_are_counted(fixture: DispatcherFixture, last: bytes) -> None:
-    observer = fixture.dispatcher.observer = CountingObserver(needs_messages=False)
+    observer = fixture.dispatcher.observer = CountingObserver(NO_APIS)
     fixture.serve(BEAT, close_connection)
     stream = ClientStream()
     stream.send_bytes(beat(1) + beat(3) + last)
@@ -206,19 +206,32 @@ def test_connection_prepares_no_requests_while_observer_needs_messages(fixture: 
         connection = fixture.connection(ClientStream())
         peer, prepared = connection._peer, PreparedOddRequests()
         peer.prepared_request, peer.request_repetitions = prepared, ("like", 3)
-        observer = CountingObserver(needs_messages=True)
+        observer = CountingObserver(ALL_APIS)
         stop = connection.observe(observer)
-        assert peer.is_observed
+        assert peer.observed_apis == ALL_APIS
         assert peer.prepared_request is None
         assert peer.request_repetitions == (None, 0), "requests are prepared again as soon as on a new connection"
-        observer.needs_messages = False
+        observer.needs_messages_of = NO_APIS
         connection.update_observation()
-        assert not peer.is_observed
-        observer.needs_messages = True
+        assert not peer.observed_apis
+        observer.needs_messages_of = ALL_APIS
         connection.update_observation()
         stop()
-        assert not peer.is_observed
+        assert not peer.observed_apis
         assert peer.prepares_requests
+
+    in_virtual_time(run)
+
+
+def test_observer_of_another_api_leaves_the_prepared_request(fixture: DispatcherFixture) -> None:
+    async def run() -> None:
+        connection = fixture.connection(ClientStream())
+        prepared = connection._peer.prepared_request = PreparedOddRequests()
+        connection.observe(CountingObserver(ALL_APIS - {BEAT}))
+        assert connection._peer.prepared_request is prepared
+        connection.observe(CountingObserver(frozenset({BEAT})))
+        assert connection._peer.prepared_request is None
+        assert connection._peer.observed_apis == ALL_APIS
 
     in_virtual_time(run)
 
@@ -228,7 +241,7 @@ def test_prepared_responses_are_in_order_with_others(fixture: DispatcherFixture,
     handled: list[int] = []
     fixture.serve(BEAT, lambda context, request: handled.append(1) or HeartbeatResponse())
     if observed:
-        fixture.dispatcher.observer = CountingObserver(needs_messages=True)
+        fixture.dispatcher.observer = CountingObserver(ALL_APIS)
     stream = ClientStream()
     stream.send_bytes(b"".join(beat(n) for n in range(20)))
     stream.disconnect()

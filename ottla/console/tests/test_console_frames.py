@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from html import unescape
 from http.client import HTTPConnection, HTTPResponse
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.broker.config.limits import MAX_CONSOLE_CAPTURES, MAX_CONSOLE_FRAMES
-from ottla.broker.observability.request_observers import PreparedRequestCounts
+from ottla.broker.observability.request_observers import NO_APIS, PreparedRequestCounts
 from ottla.broker.requests.peer import Peer
 from ottla.console.frame_capture import FLOODED_FRAMES, CapturedExchange, ConnectionCapture, FrameCapture
 from ottla.console.frame_fields import MAX_FIELDS, build_hex_dump, request_fields, visible_request
@@ -209,12 +209,12 @@ def test_requests_are_decoded_once_and_with_pauses() -> None:
 
 
 class ObservedConnection:
-    """Connection that records whether its observer needs messages, at each update."""
+    """Connection that records the APIs of which its observer needs messages, at each update."""
 
     host = "127.0.0.1"
 
     def __init__(self) -> None:
-        self.updates: list[bool] = []
+        self.updates: list[Set[ApiKey]] = []
 
     def observe(self, observer: ConnectionCapture) -> Callable[[], None]:
         self.observer = observer
@@ -222,7 +222,7 @@ class ObservedConnection:
         return self.updates.clear
 
     def update_observation(self) -> None:
-        self.updates.append(self.observer.needs_messages)
+        self.updates.append(self.observer.needs_messages_of)
 
 
 def observe_metadata() -> tuple[FrameCapture, Any]:
@@ -246,11 +246,11 @@ def receive(connection: Any, count: int) -> Peer:
 def test_full_capture_needs_no_messages_until_it_is_read() -> None:
     capture, connection = observe_metadata()
     peer = receive(connection, MAX_CONSOLE_FRAMES + 1)
-    assert connection.updates == [True, False]
+    assert connection.updates == [{ApiKey.METADATA}, NO_APIS]
     connection.observer.answered_prepared(peer, PreparedRequestCounts(ApiKey.METADATA, 5, 500, 500, 1.0))
     connection.observer.answered_prepared(peer, PreparedRequestCounts(ApiKey.FETCH, 5, 500, 500, 1.0))
     run_to_end(capture.read_exchanges())
-    assert connection.updates == [True, False, True]
+    assert connection.updates == [{ApiKey.METADATA}, NO_APIS, {ApiKey.METADATA}]
     receive(connection, 1)
     assert capture.exchanges[-1].number == MAX_CONSOLE_FRAMES + 1 + 5 + 1
     assert capture.skipped == 6
