@@ -336,7 +336,7 @@ Beyond: it is cut.
 MAX_CONSOLE_FRAMES = 30
 """Requests of a connection or an API that a capture of the web console keeps.
 
-Beyond: the oldest is dropped; of requests that come faster than the page is updated, the first are kept.
+Beyond: the oldest is dropped; of requests that come faster than the page is updated, the first 30, then 5, are kept.
 """
 MAX_CONSOLE_CAPTURES = 4
 """Captures of frames that the web console keeps.

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import ottla
+from ottla.broker.config.limits import MAX_CONSOLE_FRAMES
 from ottla.console.tests.console_fixture import ConsoleFixture, console, free_port
 
 pytestmark = pytest.mark.xdist_group(__name__)
@@ -207,6 +208,24 @@ def test_page_is_kept_up_to_date_and_paused(running: ConsoleFixture, walk: Walk)
     walk.press("Pause updates")
     expect(status).to_have_text("Updates are paused.")
     walk.press("Continue updates")
+
+
+def test_live_pages_under_load_count_skipped_items(running: ConsoleFixture, walk: Walk) -> None:
+    expect = pytest.importorskip("playwright.sync_api").expect
+    client = Consumer({"bootstrap.servers": running.broker.bootstrap_servers, "group.id": "x"})
+    running.broker.produce("busy", b"first")
+    for path, text in (("/records?name=busy", "skipped"), ("/frames?api=Metadata", "left out")):
+        walk.open(path)
+        expect(walk.page.locator("#live-status")).to_have_text("Updated while it changes.")
+        live, found = walk.page.locator("#live"), False
+        while not found:
+            running.broker.produce("busy", *[b"record"] * 300)
+            for _ in range(60):
+                client.list_topics(timeout=300)
+            found = text in live.inner_text()
+        walk.check(path)
+    assert walk.page.locator("#live details").count() == MAX_CONSOLE_FRAMES
+    client.close()
 
 
 def test_three_nodes_are_walked_after_a_login() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Set
 from html import unescape
@@ -18,6 +19,7 @@ from ottla.broker.observability.request_observers import NO_APIS, PreparedReques
 from ottla.broker.requests.peer import Peer
 from ottla.console.frame_capture import FLOODED_FRAMES, CapturedExchange, ConnectionCapture, FrameCapture
 from ottla.console.frame_fields import MAX_FIELDS, build_hex_dump, request_fields, visible_request
+from ottla.console.live_pace import LivePace
 from ottla.console.pcap import MEDIA_TYPE
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console, next_event
 from ottla.jobs.job import run_to_end
@@ -142,6 +144,38 @@ def test_bytes_of_a_frame_stand_beside_its_fields_without_secrets(running: Conso
         other.close()
     page = browser.get(link)
     assert (page.status, "newer ones have replaced them" in page.text) == (400, True)
+
+
+def test_update_that_leaves_out_requests_is_flooded(
+    running: ConsoleFixture, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flooded: list[bool] = []
+    next_pause_s = LivePace.next_pause_s
+
+    def record(self: LivePace, took_s: float, *, is_flooded: bool) -> float:
+        flooded.append(is_flooded)
+        return next_pause_s(self, took_s, is_flooded=is_flooded)
+
+    monkeypatch.setattr(LivePace, "next_pause_s", record)
+    client, is_seen = Producer({"bootstrap.servers": running.broker.bootstrap_servers}), threading.Event()
+
+    def send() -> None:
+        while not is_seen.is_set():
+            client.list_topics(timeout=300)
+
+    response = open_live(browser, "/frames?api=Metadata")
+    assert "No requests so far." in next_event(response)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        for _ in range(2):  # the pause after the first one has been computed by the second one
+            while "are left out" not in next_event(response):
+                pass
+    finally:
+        is_seen.set()
+        sender.join()
+    assert not flooded[0]
+    assert any(flooded)
 
 
 def test_unknown_api_is_an_error(browser: Browser) -> None:
