@@ -1,7 +1,6 @@
 """Timer of the event loop time of a request, without its waits and without the time of other tasks (KIP-124).
 
-It wraps a coroutine and reads the clock whenever the coroutine is resumed or suspended. Loaded once there are request
-quotas.
+Loaded once there are request quotas.
 
 Source: ``RequestChannel.Request.requestThreadTimeNanos``, ``KafkaChannel.addNetworkThreadTimeNanos`` (apache/kafka
 4.3.1), which measure threads.
@@ -10,14 +9,13 @@ From KIP-124.
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from ottla.broker.api_spec import MutationQuota, QuotaKind
+from ottla.jobs.task_timer import TaskTimer
 from ottla.wire.framing import RequestFrame
 
-T = TypeVar("T")
 Peer = Any
 """Client of a request (`ottla.broker.requests.peer.Peer`), which refers to the timer."""
 
@@ -43,32 +41,21 @@ class RequestQuotaSource(Protocol):
         """Quota managers; None while no quota is configured."""
 
 
-class RequestTimer:
+class RequestTimer(TaskTimer):
     """Timer of the event loop time of one request in ms, without its waits; it charges the client's request quota.
 
     `run` runs the request's coroutine, `set_throttle_time` is called before the response is sent, `stop` after it.
     """
 
-    __slots__ = ("_now_ms", "_quota_source", "_since_ms", "_spent_ms", "client_id", "is_exempt")
+    __slots__ = ("_quota_source", "client_id", "is_exempt")
 
     def __init__(self, now_ms: Callable[[], float], metering: RequestQuotaSource) -> None:
-        self._now_ms = now_ms
+        super().__init__(now_ms)
         self._quota_source = metering
-        self._since_ms: float | None = None
-        self._spent_ms = 0.0
         self.client_id: str | None = None
         """Client id of the request; None until it has a response that counts for the request quota."""
         self.is_exempt = False
         """True for a Fetch of a follower, which is exempt from the request quota."""
-
-    def lap_ms(self) -> float:
-        """Return the event loop time in ms that the request has used since the last call, at first since its start."""
-        spent_ms, self._spent_ms = self._spent_ms, 0.0
-        if self._since_ms is not None:
-            now_ms = self._now_ms()
-            spent_ms += now_ms - self._since_ms
-            self._since_ms = now_ms
-        return spent_ms
 
     def set_throttle_time(
         self, peer: Peer, request: RequestFrame, answer: Any, kind: QuotaKind | MutationQuota
@@ -93,23 +80,3 @@ class RequestTimer:
         """
         if self._quota_source.quotas is not None and self.client_id is not None:
             self._quota_source.quotas.record_response(peer, self.client_id)
-
-    @types.coroutine
-    def run(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Run the coroutine ``work``, time it, and return its result."""
-        resume: Callable[[Any], Any] = work.send
-        value: Any = None
-        while True:
-            self._since_ms = self._now_ms()
-            try:
-                yielded = resume(value)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            finally:
-                self._spent_ms += self._now_ms() - self._since_ms
-                self._since_ms = None
-            try:
-                value, resume = (yield yielded), work.send
-            except BaseException as error:  # including a cancellation
-                value, resume = error, work.throw

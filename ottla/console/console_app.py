@@ -27,7 +27,7 @@ from ottla.console.in_process import LocalNode, Principal, SessionClient
 from ottla.console.live_pace import LivePace
 from ottla.console.login import PasswordLogin
 from ottla.console.metadata_changes import MetadataChanges
-from ottla.console.page import ConsoleNode, InvalidInput, PageRequest, Route, View, logger
+from ottla.console.page import ConsoleNode, InvalidInput, PageHandler, PageRequest, Route, View, logger
 from ottla.console.pages.routes import ACTIONS, PAGES
 from ottla.console.rebalance_history import RebalanceHistory
 from ottla.console.rendering import Templates, load_static_files
@@ -39,6 +39,7 @@ from ottla.env.env import Env
 from ottla.env.log_escaping import escape
 from ottla.env.tls import TlsConfig
 from ottla.jobs.supervision import is_broken_invariant
+from ottla.jobs.task_timer import TaskTimer
 from ottla.jobs.time_slice import run_in_background
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
@@ -290,14 +291,13 @@ class Console:
         session = page.session
         last_view: View | None = None
         last, quiet_s, pace = "", 0.0, LivePace(route.live_s)
+        timer = TaskTimer(self.env.monotonic_ms)
         while self.has_session(request, session):
             started_ms, is_flooded = self.env.monotonic_ms(), False
             try:
-                view = await route.live(page)
-                assert isinstance(view, View)
+                view, html = await timer.run(self._live_block(page, route.live, path, last_view))
                 if view is not last_view:
                     last_view, is_flooded = view, view.is_flooded
-                    html = self._templates.render_block(view.template, "live", self._values(session, view, path))
                     if html != last:
                         yield _event("live", html)
                         last, quiet_s = html, 0.0
@@ -310,12 +310,21 @@ class Console:
             if quiet_s >= KEEP_ALIVE_S:
                 yield b": unchanged\n\n"
                 quiet_s = 0.0
-            took_s = (self.env.monotonic_ms() - started_ms) / 1000
-            pause_s = pace.next_pause_s(took_s, is_flooded=is_flooded)
+            pause_s = pace.next_pause_s(timer.lap_ms() / 1000, is_flooded=is_flooded)
             await self.env.sleep(pause_s)
             if route.wait is not None:
                 await route.wait(page)
             quiet_s += (self.env.monotonic_ms() - started_ms) / 1000
+
+    async def _live_block(
+        self, page: PageRequest, handler: PageHandler, path: str, last_view: View | None
+    ) -> tuple[View, str]:
+        """Return the view of a live block and its HTML, which is empty for the same view as the last one."""
+        view = await handler(page)
+        assert isinstance(view, View)
+        if view is last_view:
+            return view, ""
+        return view, self._templates.render_block(view.template, "live", self._values(page.session, view, path))
 
 
 class _CountedStream:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LIVE_PAUSE_FACTORS = 4, 66
-"""Pause between two updates, as a multiple of the time of the last one: at least, and up to `FULL_LIVE_PAUSE_S`.
+"""Pause after an update, as a multiple of the event loop time that it took: at least, and up to `FULL_LIVE_PAUSE_S`.
 
 A page that is updated several times a second takes 1.5 % of the event loop at most; a large page takes a fifth.
 """
@@ -26,7 +26,7 @@ class LivePace:
         """Return the pause in seconds before the next update: the interval, or more after a slow or flooded update.
 
         Args:
-            took_s: duration of the last update; the factors are `LIVE_PAUSE_FACTORS`.
+            took_s: event loop time of the last update; the factors are `LIVE_PAUSE_FACTORS`.
             is_flooded: the update left something out, since more had come than it shows (`View.is_flooded`).
         """
         self._interval_s = (

@@ -10,8 +10,6 @@ import trio.testing
 
 from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.quotas.client_quotas import QuotaManagers
-from ottla.broker.quotas.request_timer import RequestTimer
-from ottla.broker.services import QuotaHolder
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time, job_of
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.metadata.image_builder import ImageBuilder
@@ -22,70 +20,6 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 BEAT = ApiKey.HEARTBEAT
-
-
-class RequestTimerClock:
-    def __init__(self) -> None:
-        self.ms = 0.0
-
-    def now_ms(self) -> float:
-        return self.ms
-
-
-def test_request_timer_excludes_waits_and_other_tasks() -> None:
-    clock = RequestTimerClock()
-    watch = RequestTimer(clock.now_ms, QuotaHolder())
-    inside: list[float] = []
-
-    async def work() -> str:
-        clock.ms += 3
-        inside.append(watch.lap_ms())
-        clock.ms += 4
-        await trio.sleep(1)
-        clock.ms += 5
-        return "done"
-
-    async def run() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(other)
-            assert await watch.run(work()) == "done"
-
-    async def other() -> None:
-        await trio.sleep(0.5)
-        clock.ms += 1000
-
-    in_virtual_time(run)
-    assert inside == [3]
-    assert watch.lap_ms() == 9
-    assert watch.lap_ms() == 0
-
-
-def test_request_timer_passes_exceptions_and_cancellation_through() -> None:
-    clock, seen = RequestTimerClock(), list[str]()
-    watch = RequestTimer(clock.now_ms, QuotaHolder())
-
-    async def fails() -> None:
-        clock.ms += 2
-        raise ValueError("ours")
-
-    async def sleeps() -> None:
-        try:
-            await trio.sleep_forever()
-        except trio.Cancelled:
-            clock.ms += 7
-            seen.append("cancelled")
-            raise
-
-    async def run() -> None:
-        with pytest.raises(ValueError, match="ours"):
-            await watch.run(fails())
-        assert watch.lap_ms() == 2
-        with trio.move_on_after(1) as scope:
-            await watch.run(sleeps())
-        assert scope.cancelled_caught
-
-    in_virtual_time(run)
-    assert (seen, watch.lap_ms()) == (["cancelled"], 7)
 
 
 # ---------------------------------------------------------------- a connection

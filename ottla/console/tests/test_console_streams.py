@@ -31,6 +31,8 @@ async def pieces() -> AsyncGenerator[bytes, None]:
 class ConsoleStub:
     """Streams of a console without a node."""
 
+    _live_block = Console._live_block
+
     def __init__(self) -> None:
         self.stream_count = 0
         self.is_logged_in = True

@@ -20,6 +20,7 @@ from ottla.console.pages.routes import PAGES
 from ottla.console.record_scan import ScanRange
 from ottla.console.record_tail import RecordTail
 from ottla.console.tests.console_fixture import ConsoleFixture, console, next_event
+from ottla.jobs.task_timer import TaskTimer
 
 pytestmark = pytest.mark.xdist_group(__name__)
 
@@ -105,12 +106,15 @@ def test_update_that_skips_records_is_flooded(
     running: ConsoleFixture, connection: HTTPConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flooded: list[bool] = []
+    took_s: list[float] = []
 
-    def next_pause_s(self: LivePace, took_s: float, *, is_flooded: bool) -> float:
+    def next_pause_s(self: LivePace, took: float, *, is_flooded: bool) -> float:
         flooded.append(is_flooded)
+        took_s.append(took)
         return 0.0
 
     monkeypatch.setattr(LivePace, "next_pause_s", next_pause_s)
+    monkeypatch.setattr(TaskTimer, "lap_ms", lambda self: 7000.0)
     running.broker.produce("paced", *[b"first"] * 300)
     response = open_tail(connection, "name=paced&limit=20")
     assert "20 records; 20 looked at." in next_event(response, "live")
@@ -120,6 +124,7 @@ def test_update_that_skips_records_is_flooded(
     event_with(response, "later")
     assert not flooded[0], "the first list skips nothing"
     assert any(flooded)
+    assert set(took_s) == {7.0}, "the event loop time of an update counts, not its waits"
 
 
 def test_open_list_waits_for_records_before_each_update(
