@@ -290,7 +290,7 @@ class Console:
         assert route.live is not None
         session = page.session
         last_view: View | None = None
-        last, quiet_s, pace = "", 0.0, LivePace(route.live_s)
+        last, quiet_s, pace = "", 0.0, LivePace(route.live_s, self.env.monotonic_ms())
         timer = TaskTimer(self.env.monotonic_ms)
         while self.has_session(request, session):
             started_ms, is_flooded = self.env.monotonic_ms(), False
@@ -310,7 +310,7 @@ class Console:
             if quiet_s >= KEEP_ALIVE_S:
                 yield b": unchanged\n\n"
                 quiet_s = 0.0
-            pause_s = pace.next_pause_s(timer.lap_ms() / 1000, is_flooded=is_flooded)
+            pause_s = pace.next_pause_s(self.env.monotonic_ms(), timer.lap_ms() / 1000, is_flooded=is_flooded)
             await self.env.sleep(pause_s)
             if route.wait is not None:
                 await route.wait(page)

@@ -152,9 +152,9 @@ def test_update_that_leaves_out_requests_is_flooded(
     flooded: list[bool] = []
     next_pause_s = LivePace.next_pause_s
 
-    def record(self: LivePace, took_s: float, *, is_flooded: bool) -> float:
+    def record(self: LivePace, now_ms: float, took_s: float, *, is_flooded: bool) -> float:
         flooded.append(is_flooded)
-        return next_pause_s(self, took_s, is_flooded=is_flooded)
+        return next_pause_s(self, now_ms, took_s, is_flooded=is_flooded)
 
     monkeypatch.setattr(LivePace, "next_pause_s", record)
     client, is_seen = Producer({"bootstrap.servers": running.broker.bootstrap_servers}), threading.Event()

@@ -108,7 +108,7 @@ def test_update_that_skips_records_is_flooded(
     flooded: list[bool] = []
     took_s: list[float] = []
 
-    def next_pause_s(self: LivePace, took: float, *, is_flooded: bool) -> float:
+    def next_pause_s(self: LivePace, now_ms: float, took: float, *, is_flooded: bool) -> float:
         flooded.append(is_flooded)
         took_s.append(took)
         return 0.0
