@@ -1,8 +1,8 @@
 """Bugs planted in the rules between several nodes, to test the simulator: as `seeded_node`.
 
 ``python -m sim.tests.seeded_faults.seeded_cluster NAME``: plant it, and run seeds until a violation. Status 0: found,
-by a violation of one of its expected names or by its test, or known as one of `RARE_FAULTS`; 1: not within its seeds; 2:
-never reached.
+by a violation of one of its expected names or by its test, or known as one of `RARE_FAULTS`; 1: not found; 2: never
+reached.
 """
 
 from __future__ import annotations

@@ -105,10 +105,10 @@ def test_remote_read_needs_a_transaction_index_only_for_committed_records(
     fixture: TieredFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fixture.tier()
-    asked: list[Any] = []
+    requested: list[Any] = []
 
     def aborted_txns(metadata: Any) -> list[AbortedTxn]:
-        asked.append(metadata)
+        requested.append(metadata)
         return []
 
     indexes = fixture.reads.reader.indexes
@@ -116,9 +116,9 @@ def test_remote_read_needs_a_transaction_index_only_for_committed_records(
     monkeypatch.setattr(indexes, "cached_aborted_txns", lambda metadata: None)
     assert read(fixture, 0).aborted_txns is None
     assert read(fixture, 0, 1, least=False, committed=True).records == b""
-    assert asked == []
+    assert requested == []
     assert read(fixture, 0, committed=True).records
-    assert len(asked) > 0
+    assert len(requested) > 0
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -177,7 +177,7 @@ def test_gauges_of_copies_have_the_rolled_segments_and_the_copied_ones() -> None
     )
 
 
-def test_gauges_of_deletions_have_what_is_left_to_delete() -> None:
+def test_gauges_of_deletions_have_the_rest_to_delete() -> None:
     fixture = TieredPartitionFixture()
     fixture.append(60)
     fixture.copy()
