@@ -121,10 +121,15 @@ class RemoteLogManager:
 
         def read_ahead(work: Callable[[], None]) -> None:
             """Start ``work`` as a task of the event loop; called in another thread."""
-            token.run_sync_soon(self._around.start, partial(self._read_ahead, work))
+            token.run_sync_soon(self._start_read_ahead, work)
 
         self._storage = await self._around.env.in_thread(partial(self._around.open_storage, read_ahead))
         self._around.start(self.calls.run_until_stopped)
+
+    def _start_read_ahead(self, work: Callable[[], None]) -> None:
+        """Start a read ahead; no effect after the stop of the node, of which a thread may ask that was abandoned."""
+        if not self.calls.is_stopped:
+            self._around.start(partial(self._read_ahead, work))
 
     async def _read_ahead(self, work: Callable[[], None]) -> None:
         """Run a read ahead once; a failure, such as a lack of threads, is logged, and not repeated."""

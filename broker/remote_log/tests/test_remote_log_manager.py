@@ -300,3 +300,18 @@ def test_store_reads_ahead_in_a_thread() -> None:
 
     fixture.play(scenario)
     assert done == [True]
+
+
+def test_read_ahead_that_an_abandoned_thread_asks_for_after_the_stop_is_dropped() -> None:
+    fixture = ManagerFixture()
+    done: list[bool] = []
+
+    async def scenario() -> None:
+        async with trio.open_nursery() as fixture.nursery:
+            await fixture.manager.open()
+            fixture.nursery.cancel_scope.cancel()
+        fixture.read_ahead(lambda: done.append(True))
+        await trio.sleep(1)
+
+    fixture.run(scenario)
+    assert not done

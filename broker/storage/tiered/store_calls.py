@@ -33,6 +33,8 @@ class StoreCalls:
         """Shielded scope of each call in progress."""
         self._ended = trio.Event()
         """Event for the end of the last call in progress."""
+        self.is_stopped = False
+        """True once the node stops."""
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run a call in a thread and return its result; an error of the call is raised.
@@ -66,6 +68,7 @@ class StoreCalls:
                 await self._end()
 
     async def _end(self) -> None:
+        self.is_stopped = True
         if self._scopes:
             self._ended = trio.Event()
             with self._env.timeout(STOP_TIMEOUT_S):
