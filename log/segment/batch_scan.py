@@ -63,7 +63,7 @@ def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOf
     Only headers are read. A range that scrubbing found damaged and that may contain the offset is returned as a batch.
 
     Raises:
-        WireError: as `LogSegment.locate`.
+        IncompleteBatch: the file ends within the first bytes of a batch. WireError: as `LogSegment.locate`.
     """
     window, start, window_bytes = b"", position, WINDOW_BYTES
     while position < segment.size_bytes:
@@ -87,7 +87,9 @@ def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOf
             (base, size), magic, last_delta = read_offset_and_size(window, at), -1, 0
         if magic == 2 and size >= HEADER_BYTES:
             last = base + last_delta
-        elif len(window) - at < MAGIC_PREFIX_BYTES or size < min_batch_bytes(window, at):
+        elif len(window) - at < MAGIC_PREFIX_BYTES:
+            raise IncompleteBatch(f"{segment.path}.log: {len(window) - at} bytes at {position} are no batch")
+        elif size < min_batch_bytes(window, at):
             raise WireError(f"{segment.path}.log: batch of {size} bytes at {position}")
         else:
             last = base + _last_offset_delta(window, at)

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from types import TracebackType
 
 from ottla.env.disk import Disk
-from ottla.log.segment.batch_scan import ByteRange, IncompleteBatch, iterate_batches
+from ottla.log.segment.batch_scan import (
+    ByteRange,
+    IncompleteBatch,
+    LogOffsetPosition,
+    iterate_batches,
+    locate_batch,
+)
 from ottla.wire.record_batch.batch_header import BatchHeader
 
 
@@ -55,3 +61,17 @@ class SegmentFileReader:
             yield from iterate_batches(self, 0, check=False, name=self._name)
         except IncompleteBatch:
             return
+
+    def locate(self, offset: int, position: int) -> LogOffsetPosition | None:
+        """Return the first whole batch from ``position`` on whose last offset is at least ``offset``; None without one.
+
+        Only headers are read.
+
+        Raises:
+            WireError: a batch before it has an invalid size.
+        """
+        try:
+            found = locate_batch(self, offset, position)
+        except IncompleteBatch:
+            return None
+        return None if found is None or found.position + found.size_bytes > self.size_bytes else found

@@ -17,7 +17,6 @@ from ottla.cli.kafka_tools.tool_options import STDERR, ToolFailed, ToolOptions, 
 from ottla.env.disk import Disk, read_file
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.producers.producer_state_manager import ProducerStateManager
-from ottla.log.segment.batch_scan import locate_batch
 from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
 from ottla.runtime.real_disk import RealDisk
 from ottla.tools.message_json import message_to_json
@@ -227,9 +226,7 @@ class LogDump:
         before = -1
         for timestamp, relative in zip(times.timestamps, times.offsets, strict=True):
             offset = base + relative
-            found = locate_batch(segment, offset, index.lookup(offset))
-            if found is not None and found.position + found.size_bytes > segment.size_bytes:
-                found = None  # an incomplete batch at the end
+            found = segment.locate(offset, index.lookup(offset))
             if found is None or found.last_offset != offset:
                 at = -1 if found is None else found.last_offset
                 text = f"Indexed offset: {offset}, found log offset: {at}"

@@ -336,6 +336,18 @@ def test_dump_of_a_time_index_reads_a_batch_without_records(tmp_path: Path) -> N
     assert "  Index timestamp: 1000, log timestamp: -1" in done.err.splitlines()
 
 
+@pytest.mark.parametrize("left", [11, 12, 16, 17, 60])
+def test_dump_of_a_time_index_reports_offsets_behind_a_segment_that_is_cut_off(tmp_path: Path, left: int) -> None:
+    path = str(tmp_path / "00000000000000000000")
+    batch = build_batch([NewRecord(None, b"v", 1000)])
+    Path(f"{path}.log").write_bytes(batch + struct.pack(">q", 1) + batch[8:left])
+    Path(f"{path}.index").write_bytes(b"")
+    Path(f"{path}.timeindex").write_bytes(struct.pack(">qi", 1000, 1))
+    done = run_command("kafka-dump-log", "--files", f"{path}.timeindex")
+    assert done.status == 0
+    assert "Indexed offset: 1, found log offset: -1" in done.err.splitlines()
+
+
 class OneBrokerCluster:
     """Client of a cluster with one broker, 1, which records the configurations that it is asked to change."""
 
