@@ -176,6 +176,33 @@ def test_damaged_marker_ends_a_committed_read_with_the_name_of_its_batch(spark: 
     assert offsets(skipping) == []
 
 
+def test_index_tells_where_a_transaction_behind_a_damaged_marker_begins(spark: SparkSession, tmp_path: Path) -> None:
+    batches = [transactional_batch(0, 5, 1), marker(5, 1, COMMIT), transactional_batch(6, 4, 1), marker(10, 1, ABORT)]
+    directory = write_partition(tmp_path, "t", {0: [*batches, batch_of(11, 4)]})
+    write_transaction_index(directory, 0, [(1, 6, 10)])
+    write_high_watermark(tmp_path, "t", 15)
+    file = directory / f"{0:020}.log"
+    raw = bytearray(file.read_bytes())
+    raw[len(batches[0]) + 61] ^= 0x55  # length of the record
+    file.write_bytes(raw)
+    skipping = load(spark, tmp_path, isolation_level="read_committed", skipDamagedBatches="true")
+    assert offsets(skipping) == numbers(range(5), range(11, 15))
+
+
+def test_damage_within_an_open_transaction_does_not_end_a_committed_read(spark: SparkSession, tmp_path: Path) -> None:
+    batches = [transactional_batch(0, 5, 1), batch_of(5, 5), marker(10, 1, COMMIT), batch_of(11, 9)]
+    directory = write_partition(tmp_path, "t", {0: batches, 20: [batch_of(20, 5)]})
+    write_high_watermark(tmp_path, "t", 25)
+    file, position = directory / f"{0:020}.log", len(batches[0])
+    raw = bytearray(file.read_bytes())
+    raw[position + 8] ^= 0x55  # length of the batch
+    file.write_bytes(raw)
+    with pytest.raises(Py4JJavaError, match=f"Damaged batch: {file} at position {position}, offset 5: no whole batch"):
+        load(spark, tmp_path, isolation_level="read_committed").count()
+    skipping = load(spark, tmp_path, isolation_level="read_committed", skipDamagedBatches="true")
+    assert offsets(skipping) == numbers(range(5), range(11, 25))
+
+
 @pytest.mark.parametrize("codec", list(CompressionType), ids=lambda codec: codec.name)
 def test_compacted_batches_of_each_codec_keep_their_offsets(
     spark: SparkSession, tmp_path: Path, codec: CompressionType

@@ -50,35 +50,41 @@ final class TransactionReplay {
         return Math.min(endOffset, openTransactions.values().stream().min(Long::compare).orElse(endOffset));
     }
 
-    /** Return the aborted transactions of a range of offsets; {@link #lastStableOffset} must precede. */
+    /**
+     * Return the aborted transactions of a range of offsets; {@link #lastStableOffset} must precede.
+     *
+     * <p>An index decides where a transaction begins: without a damaged marker before it, the replay finds it too early.
+     */
     AbortedTransactions abortedTransactions(long startOffset, long endOffset) throws IOException {
+        AbortedTransactions out = new AbortedTransactions();
         long lastDamaged = -1;
         for (Map.Entry<Long, Segment> entry : log.segmentsFrom(startOffset).entrySet()) {
             Optional<List<TransactionIndex.Entry>> index = TransactionIndex.read(log, entry.getValue(), options);
             if (index.isEmpty()) {
                 lastDamaged = entry.getKey();
             } else {
-                index.get().forEach(each -> aborted.add(each.producerId(), each.firstOffset(), each.lastOffset()));
+                index.get().forEach(each -> out.add(each.producerId(), each.firstOffset(), each.lastOffset()));
             }
         }
+        out.addAll(aborted);
         if (lastDamaged >= 0) {
-            replayMarkers(startOffset, lastDamaged);
+            out.addAll(replayMarkers(startOffset, lastDamaged));
         }
-        return aborted.within(startOffset, endOffset);
+        return out.within(startOffset, endOffset);
     }
 
     /**
-     * Find the aborted transactions by the markers from an offset up to the end of a segment. Of a transaction that
+     * Return the aborted transactions by the markers from an offset up to the end of a segment. Of a transaction that
      * began before the offset, the part behind it is found.
      */
-    private void replayMarkers(long startOffset, long lastSegment) throws IOException {
+    private AbortedTransactions replayMarkers(long startOffset, long lastSegment) throws IOException {
         TransactionReplay markers = new TransactionReplay(log, options);
         for (Map.Entry<Long, Segment> entry : log.segmentsFrom(startOffset).headMap(lastSegment, true).entrySet()) {
             Long next = log.segments.higherKey(entry.getKey());
             long from = Math.max(startOffset, entry.getKey());
             markers.replay(entry.getValue(), from, next == null ? Long.MAX_VALUE : next);
         }
-        aborted.addAll(markers.aborted);
+        return markers.aborted;
     }
 
     private long loadNewestSnapshot(long endOffset) throws IOException {
@@ -140,17 +146,26 @@ final class TransactionReplay {
                         }
                     }
                 }
-            } while (!cursor.isAtEndOfFile() && options.skipDamagedBatches && cursor.skipDamage(nextOffset));
+            } while (!cursor.isAtEndOfFile() && nextOffset < endOffset && skipDamage(segment, cursor, nextOffset));
         }
+    }
+
+    private boolean skipDamage(Segment segment, HeaderCursor cursor, long nextOffset) throws IOException {
+        reportDamage(segment, cursor, nextOffset, "no whole batch");
+        return cursor.skipDamage(nextOffset);
+    }
+
+    private void reportDamage(Segment segment, HeaderCursor cursor, long offset, String reason) {
+        DataLoss.reportDamage(
+                "Damaged batch: " + segment.path() + " at position " + cursor.position + ", offset " + offset + ": "
+                        + reason,
+                options);
     }
 
     private void endTransaction(Segment segment, HeaderCursor cursor) throws IOException {
         byte[] marker = cursor.readBatch();
         if (!BatchHeader.hasValidChecksum(marker, 0, marker.length)) {
-            DataLoss.reportDamage(
-                    "Damaged batch: " + segment.path() + " at position " + cursor.position + ", offset "
-                            + cursor.header.baseOffset + ": the checksum does not match",
-                    options);
+            reportDamage(segment, cursor, cursor.header.baseOffset, "the checksum does not match");
             return;
         }
         for (MutableRecordBatch batch : BatchRecords.of(marker).batches()) {
