@@ -13,7 +13,9 @@ from ottla.log.segment.batch_scan import (
     iterate_batches,
     locate_batch,
 )
-from ottla.wire.record_batch.batch_header import BatchHeader
+from ottla.wire.errors import WireError
+from ottla.wire.record_batch.batch_header import HEADER_BYTES, BatchHeader
+from ottla.wire.record_batch.legacy_records import parse_any_header
 
 
 class SegmentFileReader:
@@ -61,6 +63,14 @@ class SegmentFileReader:
             yield from iterate_batches(self, 0, check=False, name=self._name)
         except IncompleteBatch:
             return
+
+    def header_at(self, position: int) -> BatchHeader | None:
+        """Return the header of the whole batch at ``position``; None if there is none, or its header is malformed."""
+        try:
+            header = parse_any_header(self.file.pread(HEADER_BYTES, position))
+        except WireError:
+            return None
+        return header if position + header.size_bytes <= self.size_bytes else None
 
     def locate(self, offset: int, position: int) -> LogOffsetPosition | None:
         """Return the first whole batch from ``position`` on whose last offset is at least ``offset``; None without one.

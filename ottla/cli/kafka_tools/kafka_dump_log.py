@@ -199,12 +199,11 @@ class LogDump:
         if self._options.index_sanity_check:
             print(f"{path} passed sanity check.")
             return
-        indexed = set(index.positions)
-        last = {position: header.last_offset for position, header, _ in segment.batches() if position in indexed}
         for relative, position in zip(index.offsets, index.positions, strict=True):
-            offset = base + relative
-            if last.get(position) != offset:
-                self._mismatches.setdefault(os.path.abspath(path), {})[offset] = last.get(position, -1)
+            offset, header = base + relative, segment.header_at(position)
+            if header is None or header.last_offset != offset:
+                last_offset = -1 if header is None else header.last_offset
+                self._mismatches.setdefault(os.path.abspath(path), {})[offset] = last_offset
             if not self._options.verify_index_only:
                 print(f"offset: {offset} position: {position}")
 

@@ -348,6 +348,24 @@ def test_dump_of_a_time_index_reports_offsets_behind_a_segment_that_is_cut_off(t
     assert "Indexed offset: 1, found log offset: -1" in done.err.splitlines()
 
 
+def test_dump_of_an_index_reads_only_the_batches_that_it_points_to(tmp_path: Path) -> None:
+    path = str(tmp_path / "00000000000000000000")
+    batch = build_batch([NewRecord(None, b"v", 1000)])
+    damaged = batch[:8] + bytes(4) + batch[12:]
+    Path(f"{path}.log").write_bytes(batch + damaged + struct.pack(">q", 2) + batch[8:] + batch[:60])
+    entries = [(1, len(batch)), (2, 2 * len(batch)), (3, 2 * len(batch)), (4, 3 * len(batch))]
+    Path(f"{path}.index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
+    done = run_command("kafka-dump-log", "--files", f"{path}.index")
+    assert done.status == 0
+    assert done.out.decode().splitlines()[1:] == [f"offset: {entry[0]} position: {entry[1]}" for entry in entries]
+    assert done.err.splitlines() == [
+        f"Mismatches in :{path}.index",
+        "  Index offset: 4, log offset: -1",
+        "  Index offset: 3, log offset: 2",
+        "  Index offset: 1, log offset: -1",
+    ]
+
+
 class OneBrokerCluster:
     """Client of a cluster with one broker, 1, which records the configurations that it is asked to change."""
 
