@@ -60,7 +60,7 @@ class RecordTail:
             position = self.positions.get(partition, end)
             if end < position:
                 self.positions[partition] = end
-                self.drop_records(partition, end, is_before=False)
+                self._drop_truncated(partition, end)
             elif end > position:
                 begin = max(position, end - self._each)
                 self.skipped += begin - position
@@ -80,11 +80,13 @@ class RecordTail:
         self.positions.update((each.partition, each.position) for each in rest)
         self.scanned += scanned
 
-    def drop_records(self, partition: int, offset: int, *, is_before: bool = True) -> None:
-        """Drop the rows of a partition below an offset, or from it on, since their records do not exist any more."""
-        self._listed = [
-            row for row in self._listed if row.partition != partition or (row.offset < offset) is not is_before
-        ]
+    def drop_deleted(self, log_starts: Mapping[int, int]) -> None:
+        """Drop the rows below the log start offset of their partition; those of partitions without one are kept."""
+        self._listed = [row for row in self._listed if row.offset >= log_starts.get(row.partition, -1)]
+
+    def _drop_truncated(self, partition: int, end: int) -> None:
+        """Drop the rows of a partition from an offset on, since their records do not exist any more."""
+        self._listed = [row for row in self._listed if row.partition != partition or row.offset < end]
 
     def choose(self, found: Sequence[MatchingRecord]) -> list[MatchingRecord]:
         """Return those of newly found records that will be shown: as many as the tail shows, by their timestamps."""

@@ -46,51 +46,75 @@ async def wait_for_records(page: PageRequest) -> None:
 
 
 async def get_newest_records(page: PageRequest) -> View:
-    """Return the live block with the newest records, or that of the last call if there are no new records.
+    """Return the live block with the newest records, or that of the last call if no record came or was deleted.
+
+    The list starts again if the topic was created again or has more partitions.
 
     Raises:
         InvalidInput: the query does not start at the newest records.
     """
     if page.fields.get("from", "newest") != "newest":
         raise InvalidInput("only the newest records are updated")
-    memory = page.memory
-    if "tail" in memory:
+    memory, topic, identity = page.memory, page.text("name"), _topic_identity(page)
+    if "tail" in memory and memory["topic"] == identity:
         try:
-            return await _update(page, await _new_ranges(page, memory["tail"]))
+            ranges = await _new_ranges(page, memory["tail"])
+            if ranges is not None:
+                return await _update(page, ranges)
         except ProtocolError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise  # else records were deleted that were not read: start again
     limit = page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN)
-    ranges = await find_ranges(page, page.text("name"), limit)
-    memory["tail"] = RecordTail(limit, ranges)
+    ranges = await find_ranges(page, topic, limit)
+    memory.update(tail=RecordTail(limit, ranges), topic=identity)
     memory.pop("view", None)
     return await _update(page, ranges)
 
 
-async def _new_ranges(page: PageRequest, tail: RecordTail) -> list[ScanRange]:
-    """Return the ranges of new records; those of partitions without a leader are left out until they have one."""
-    topic = page.text("name")
-    partitions = [(topic, number) for number in tail.positions]
+def _topic_identity(page: PageRequest) -> tuple[bytes, int] | None:
+    """Return id and number of partitions of the page's topic in the newest image; None if it does not exist there."""
+    topic = page.node.components.replica_manager.image.topics.get(page.text("name"))
+    return None if topic is None else (topic.id, len(topic.partitions))
+
+
+async def _new_ranges(page: PageRequest, tail: RecordTail) -> list[ScanRange] | None:
+    """Return the ranges of new records; those of partitions without a leader are left out until they have one.
+
+    None: a partition has a leader now that had none when the tail was opened.
+    """
+    topic, selected = page.text("name"), page.number("partition", -1, 0, 2**31 - 1)
+    image = page.node.components.replica_manager.image.topics.get(topic)
+    numbers = [selected] if selected >= 0 else list(tail.positions if image is None else image.partitions)
+    partitions = [(topic, number) for number in numbers]
     ends = await list_offsets(page.client, partitions, LATEST)
     if len(ends) < len(partitions):
         await find_topic(page, topic)  # leaders have changed
         ends = await list_offsets(page.client, partitions, LATEST)
+    if any(number not in tail.positions for _, number in ends):
+        return None
     return tail.next_ranges({number: end for (_, number), end in ends.items()})
 
 
+def _log_starts(page: PageRequest, tail: RecordTail) -> dict[int, int]:
+    """Return the log start offset of each partition in the tail that has a replica on this node."""
+    manager, topic = page.node.components.replica_manager, page.text("name")
+    replicas = {number: manager.get(topic, number) for number in tail.positions}
+    return {number: replica.log.log_start_offset for number, replica in replicas.items() if replica is not None}
+
+
 async def _update(page: PageRequest, ranges: list[ScanRange]) -> View:
-    """Read ranges of new records and return the block with them; without any, that of the last call."""
+    """Read ranges of new records and return the block with them; that of the last call if no row comes or goes."""
     tail: RecordTail = page.memory["tail"]
     view: View | None = page.memory.get("view")
-    if not ranges and view is not None:
+    tail.drop_deleted(_log_starts(page, tail))
+    if not ranges and view is not None and len(tail.listed) == len(view.values["rows"]):
         return view
     topic, skipped = page.text("name"), 0 if view is None else view.values["skipped"]
     scan = RecordScan(page.node.local.env, page.client, topic, ranges, parse_criteria(page))
     chosen = tail.choose(await find_records(page, topic, scan, MAX_NEWEST + len(ranges)))
     rows = await describe_records(page, topic, chosen)
     tail.advance(ranges, scan.ranges, scan.scanned)
-    for number, offset in scan.log_starts.items():
-        tail.drop_records(number, offset)
+    tail.drop_deleted(scan.log_starts)
     tail.add(chosen, rows)
     values = {
         "rows": tail.listed,

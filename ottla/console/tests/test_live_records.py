@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import trio
 from ottla.broker.requests.purgatory import Purgatory
 from ottla.broker.tests.connection_fixture import in_virtual_time
 from ottla.broker.tests.handler_fixture import VirtualEnv
+from ottla.console.in_process import SessionClient
 from ottla.console.live_pace import LivePace
 from ottla.console.page import PageRequest
 from ottla.console.pages import record_tail
@@ -86,6 +88,89 @@ def test_deleted_records_leave_the_open_list(running: ConsoleFixture, connection
     html = event_with(response, "new")
     assert "old 1" not in html
     assert "old 2" in html
+
+
+def test_deleted_records_leave_the_open_list_without_new_ones(
+    running: ConsoleFixture, connection: HTTPConnection
+) -> None:
+    running.broker.produce("emptied", b"old 1", b"old 2")
+    response = open_tail(connection, "name=emptied")
+    assert "old 1" in next_event(response, "live")
+    browser = running.browser()
+    browser.change(
+        browser.get("/topic/delete-records?name=emptied&partition=0").form("/topic/delete-records"), before="1"
+    )
+    html = next_event(response, "live")
+    assert "old 1" not in html
+    assert "old 2" in html
+
+
+def test_truncated_records_leave_the_open_list_without_new_ones(
+    running: ConsoleFixture, connection: HTTPConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ends(*_: object) -> dict[tuple[str, int], int]:
+        return {("truncated", 0): 1}
+
+    running.broker.produce("truncated", b"old 1", b"old 2")
+    response = open_tail(connection, "name=truncated")
+    assert "old 2" in next_event(response, "live")
+    monkeypatch.setattr(record_tail, "list_offsets", ends)
+    html = next_event(response, "live")
+    assert "old 1" in html
+    assert "old 2" not in html
+
+
+def test_open_list_has_the_records_of_a_topic_that_is_created_again_between_updates(
+    running: ConsoleFixture, connection: HTTPConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_recreated = threading.Event()
+
+    async def wait(page: PageRequest) -> None:
+        await trio.to_thread.run_sync(is_recreated.wait, abandon_on_cancel=True)
+
+    monkeypatch.setitem(PAGES, "/records", PAGES["/records"]._replace(wait=wait))
+    running.broker.produce("recreated", *[b"old %d" % number for number in range(9)])
+    response = open_tail(connection, "name=recreated")
+    assert "old 8" in next_event(response, "live")
+    browser = running.browser()
+    browser.change(browser.get("/topic?name=recreated").form("/topic/delete"))
+    running.broker.produce("recreated", b"new 0", b"new 1")
+    is_recreated.set()
+    html = event_with(response, "new 1")
+    assert "new 0" in html
+    assert "old" not in html
+
+
+def test_open_list_has_the_records_of_a_partition_that_is_added(
+    running: ConsoleFixture, connection: HTTPConnection
+) -> None:
+    running.broker.produce("widened", b"first")
+    response = open_tail(connection, "name=widened")
+    assert "first" in next_event(response, "live")
+    browser = running.browser()
+    browser.change(browser.get("/topic/partitions?name=widened").form("/topic/partitions"), total="2")
+    running.broker.produce("widened", b"second", partition=1)
+    assert "first" in event_with(response, "second")
+
+
+@pytest.mark.parametrize("query", ["name=led-again", "name=led-again&partition=1"])
+def test_open_list_has_the_records_of_a_partition_that_had_no_leader(
+    running: ConsoleFixture, connection: HTTPConnection, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    browser = running.browser()
+    if browser.get("/topic?name=led-again").status == 404:
+        browser.change(browser.get("/topic/new").form("/topic/new"), name="led-again", partitions="2")
+        running.broker.produce("led-again", b"second", partition=1)
+    with monkeypatch.context() as patched:
+        find_leader_id = SessionClient.find_leader_id
+        patched.setattr(
+            SessionClient,
+            "find_leader_id",
+            lambda self, topic, number: -1 if number == 1 else find_leader_id(self, topic, number),
+        )
+        response = open_tail(connection, query)
+        assert "0 records" in next_event(response, "live")
+    assert "1 records; 1 looked at." in event_with(response, "second")
 
 
 def test_list_starts_again_after_unread_records_were_deleted(

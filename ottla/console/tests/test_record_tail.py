@@ -63,9 +63,9 @@ def test_rows_are_the_newest_of_old_and_new_records_by_time() -> None:
 
 def test_rows_of_deleted_records_are_dropped() -> None:
     tail = tail_of(5, found(0, 8, 1), found(0, 9, 2), found(1, 8, 3))
-    tail.drop_records(0, 9)
+    tail.drop_deleted({0: 9})
     assert places(tail) == [(1, 8), (0, 9)]
-    tail.drop_records(1, -1)
+    tail.drop_deleted({1: -1})
     assert places(tail) == [(1, 8), (0, 9)], "the log start offset is unknown"
 
 
