@@ -306,7 +306,7 @@ class Console:
                     raise
                 if last_view is not None or not last:
                     yield _event("problem", str(_view_of_error(error).values["text"]))
-                last_view, last = None, last or " "
+                last_view, last = None, " "  # the next block is sent even if it is the same
             if quiet_s >= KEEP_ALIVE_S:
                 yield b": unchanged\n\n"
                 quiet_s = 0.0

@@ -28,8 +28,12 @@ if (source && window.EventSource) {
 
   function start() {
     events = new EventSource(source.dataset.liveSource);
-    events.addEventListener("open", () => { status.textContent = "Updated while it changes."; });
-    events.addEventListener("live", (event) => { show(JSON.parse(event.data)); });
+    const updated = () => { status.textContent = "Updated while it changes."; };
+    events.addEventListener("open", updated);
+    events.addEventListener("live", (event) => {
+      updated();  // also after a problem
+      show(JSON.parse(event.data));
+    });
     events.addEventListener("problem", (event) => { status.textContent = "Not updated: " + JSON.parse(event.data); });
     events.addEventListener("error", () => { status.textContent = "Not connected to the node; values may be old."; });
     button.textContent = "Pause updates";

@@ -16,6 +16,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 import ottla
 from ottla.broker.config.limits import MAX_CONSOLE_FRAMES
+from ottla.console.page import PageRequest, View
+from ottla.console.pages.routes import PAGES
+from ottla.console.pages.topics import get_topic_partitions
 from ottla.console.tests.console_fixture import ConsoleFixture, console, free_port
 
 pytestmark = pytest.mark.xdist_group(__name__)
@@ -208,6 +211,27 @@ def test_page_is_kept_up_to_date_and_paused(running: ConsoleFixture, walk: Walk)
     walk.press("Pause updates")
     expect(status).to_have_text("Updates are paused.")
     walk.press("Continue updates")
+
+
+def test_status_of_a_page_after_a_problem_is_that_of_the_next_update(
+    walk: Walk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_failing = False
+
+    async def update(page: PageRequest) -> View:
+        if is_failing:
+            raise OSError("the broker is not reached")
+        return await get_topic_partitions(page)
+
+    monkeypatch.setitem(PAGES, "/topic", PAGES["/topic"]._replace(live=update, live_s=0.1))
+    walk.open("/topic?name=orders")
+    status = walk.page.locator("#live-status")
+    expect = pytest.importorskip("playwright.sync_api").expect
+    expect(status).to_have_text("Updated while it changes.")
+    is_failing = True
+    expect(status).to_have_text("Not updated: the broker is not reached")
+    is_failing = False
+    expect(status).to_have_text("Updated while it changes.")
 
 
 def test_live_pages_under_load_count_skipped_items(running: ConsoleFixture, walk: Walk) -> None:

@@ -16,7 +16,7 @@ from ottla.broker.tests.connection_fixture import in_virtual_time
 from ottla.broker.tests.handler_fixture import VirtualEnv
 from ottla.console.in_process import SessionClient
 from ottla.console.live_pace import LivePace
-from ottla.console.page import PageRequest
+from ottla.console.page import PageRequest, View
 from ottla.console.pages import record_tail
 from ottla.console.pages.routes import PAGES
 from ottla.console.record_scan import ScanRange
@@ -229,6 +229,25 @@ def test_open_list_waits_for_records_before_each_update(
     running.broker.produce("awaited", b"second")
     event_with(response, "second")
     assert waits
+
+
+def test_same_list_is_sent_again_after_a_problem(
+    running: ConsoleFixture, connection: HTTPConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[None] = []
+
+    async def update(page: PageRequest) -> View:
+        calls.append(None)
+        if len(calls) == 2:
+            raise OSError("the broker is not reached")
+        return await record_tail.get_newest_records(page)
+
+    monkeypatch.setitem(PAGES, "/records", PAGES["/records"]._replace(live=update, wait=None))
+    running.broker.produce("interrupted", b"first")
+    response = open_tail(connection, "name=interrupted")
+    html = next_event(response, "live")
+    assert next_event(response) == "the broker is not reached"
+    assert next_event(response) == html
 
 
 class TailFixture:
