@@ -7,6 +7,7 @@ driver are ended by SIGKILL while the pipeline runs; the driver is started again
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -29,20 +30,28 @@ FINISH_WITHIN_S = 1800.0
 POLL_S = 0.1
 KILLED_BROKER = 2
 MAX_FAILURES = 3
-"""Number of times that a driver which failed is started again, as by a supervisor."""
+"""Number of times that a driver which failed or stalled is started again, as by a supervisor."""
+STALLED_S = 240.0
+"""Time in seconds without a committed batch after which a driver is stalled.
+
+A call of a transactional producer (librdkafka 2.16) may not return, not even after its timeout, if its coordinator was
+killed.
+"""
 
 
 class SubmittedJob:
     """Pipeline that spark-submit executes in a process group of its own; the constructor starts it.
 
-    With ``restarts``, a driver that fails is started again up to so many times, and continues from its checkpoint: it
-    may fail when brokers and executors are killed.
+    With ``restarts``, a driver that fails or stalls (`STALLED_S`) is started again up to so many times, and continues
+    from its checkpoint: it may fail when brokers and executors are killed.
     """
 
     def __init__(
         self, pipeline: Pipeline, master: str, bootstrap: str, folder: Path, records: int, *, restarts: int = 0
     ) -> None:
         self._restarts = restarts
+        self._batches = 0
+        """Committed batches when progress was last looked for."""
         self._folder = folder
         self._log = folder / "spark.log"
         used = [*jars("spark"), *(jars("lake") if pipeline.packages else [])]
@@ -55,6 +64,7 @@ class SubmittedJob:
         with self._log.open("ab") as log:
             own = {**environment(), "SPARK_LOCAL_IP": HOST}
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=own, start_new_session=True)
+        self._progress_s = time.monotonic()
 
     def committed_batches(self) -> int:
         """Return the number of committed batches of the query that has the most; 0 before the first."""
@@ -73,16 +83,24 @@ class SubmittedJob:
     def _has_ended(self) -> bool:
         """Return True if the driver has ended.
 
-        A failed driver is started again while restarts are left; the result is False then.
+        A failed or stalled driver is started again while restarts are left; the result is False then.
         """
-        if self._process.poll() and self._restarts:
+        if self._restarts and (self._process.poll() or self._is_stalled()):
             self._restarts -= 1
+            self.kill()
             self.start()
         return self._process.poll() is not None
 
+    def _is_stalled(self) -> bool:
+        batches = self.committed_batches()
+        if batches != self._batches:
+            self._batches, self._progress_s = batches, time.monotonic()
+        return time.monotonic() - self._progress_s > STALLED_S
+
     def kill(self) -> None:
         """End the driver's process group, its JVM and its Python process, by SIGKILL, and wait for its end."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def result(self) -> ResultTable:
