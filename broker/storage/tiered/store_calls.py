@@ -75,7 +75,7 @@ class StoreCalls:
                 await self._ended.wait()
         if self._scopes:
             logger.warning(
-                "Abandoning calls of the remote store: %d have not ended %g s after the stop of the node",
+                "Abandoning calls of the remote store: %d have not ended %d s after the stop of the node",
                 len(self._scopes),
                 STOP_TIMEOUT_S,
             )
