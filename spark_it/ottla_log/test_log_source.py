@@ -176,7 +176,7 @@ def test_damaged_marker_ends_a_committed_read_with_the_name_of_its_batch(spark: 
     assert offsets(skipping) == []
 
 
-def test_index_tells_where_a_transaction_behind_a_damaged_marker_begins(spark: SparkSession, tmp_path: Path) -> None:
+def test_index_has_the_start_of_a_transaction_behind_a_damaged_marker(spark: SparkSession, tmp_path: Path) -> None:
     batches = [transactional_batch(0, 5, 1), marker(5, 1, COMMIT), transactional_batch(6, 4, 1), marker(10, 1, ABORT)]
     directory = write_partition(tmp_path, "t", {0: [*batches, batch_of(11, 4)]})
     write_transaction_index(directory, 0, [(1, 6, 10)])

@@ -302,7 +302,7 @@ def test_store_reads_ahead_in_a_thread() -> None:
     assert done == [True]
 
 
-def test_read_ahead_that_an_abandoned_thread_asks_for_after_the_stop_is_dropped() -> None:
+def test_read_ahead_of_an_abandoned_thread_after_the_stop_is_dropped() -> None:
     fixture = ManagerFixture()
     done: list[bool] = []
 
