@@ -115,7 +115,7 @@ class RecordScan:
         """Ranges that are not scanned yet; empty at the end of the scan."""
         self.scanned = 0
         """Number of records scanned so far."""
-        self.log_starts: dict[int, int] = {}
+        self.log_start_offsets: dict[int, int] = {}
         """Log start offset of each partition when it was read last."""
         self._found_bytes = 0
         self._next_fetch_bytes = _FIRST_FETCH_BYTES
@@ -167,7 +167,7 @@ class RecordScan:
             return None
         answer = response.responses[0].partitions[0]
         check(answer.error_code, None, f"{self._topic}-{part.partition} at offset {part.position}")
-        self.log_starts[part.partition] = answer.log_start_offset
+        self.log_start_offsets[part.partition] = answer.log_start_offset
         return answer.records or b""
 
     def _scan(self, raw: Any, part: ScanRange, found: list[MatchingRecord], limit: int) -> Job[ScanRange]:

@@ -80,9 +80,9 @@ class RecordTail:
         self.positions.update((each.partition, each.position) for each in rest)
         self.scanned += scanned
 
-    def drop_deleted(self, log_starts: Mapping[int, int]) -> None:
+    def drop_deleted(self, log_start_offsets: Mapping[int, int]) -> None:
         """Drop the rows below the log start offset of their partition; those of partitions without one are kept."""
-        self._listed = [row for row in self._listed if row.offset >= log_starts.get(row.partition, -1)]
+        self._listed = [row for row in self._listed if row.offset >= log_start_offsets.get(row.partition, -1)]
 
     def _drop_truncated(self, partition: int, end: int) -> None:
         """Drop the rows of a partition from an offset on, since their records do not exist any more."""

@@ -70,12 +70,17 @@ class SessionConsumer:
         return [(want.topic, want.partition) for want in self.ask(request, version).requested_partitions()]
 
 
-@pytest.fixture
-def reader() -> SessionConsumer:
+def consumer_of_two_topics() -> SessionConsumer:
+    """Return a consumer of a node that hosts the topics a and b."""
     out = SessionConsumer()
     for name in ("a", "b"):
         out.fixture.hosted.host(name)
     return out
+
+
+@pytest.fixture
+def reader() -> SessionConsumer:
+    return consumer_of_two_topics()
 
 
 def shown(response: fetch.FetchResponse) -> list[tuple[str, int]]:

@@ -8,7 +8,13 @@ import pytest
 
 from ottla.broker.config.limits import MIN_FETCH_SESSION_EVICTION_MS
 from ottla.broker.fetch_sessions import fetch_session_cache
-from ottla.broker.fetch_sessions.tests.test_fetch_session_cache import SessionConsumer, by_broker, request, shown
+from ottla.broker.fetch_sessions.tests.test_fetch_session_cache import (
+    SessionConsumer,
+    by_broker,
+    consumer_of_two_topics,
+    request,
+    shown,
+)
 from ottla.broker.tests.run_steps import run_steps
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch
@@ -16,10 +22,7 @@ from ottla.wire.messages import fetch
 
 @pytest.fixture
 def reader() -> SessionConsumer:
-    out = SessionConsumer()
-    for name in ("a", "b"):
-        out.fixture.hosted.host(name)
-    return out
+    return consumer_of_two_topics()
 
 
 def set_limits(monkeypatch: pytest.MonkeyPatch, session: int, all_sessions: int) -> None:

@@ -179,12 +179,12 @@ class LogDump:
 
     # ------------------------------------------------------------------ indexes
 
-    def _segment_beside(self, path: str) -> SegmentFileReader:
+    def _open_segment_of(self, path: str) -> SegmentFileReader:
         """Open the segment of an index file."""
         return SegmentFileReader(self._disk, f"{os.path.splitext(path)[0]}.log")
 
     def _index(self, path: str, base: int) -> None:
-        with self._segment_beside(path) as segment:
+        with self._open_segment_of(path) as segment:
             self._check_offsets(path, base, segment)
 
     def _check_offsets(self, path: str, base: int, segment: SegmentFileReader) -> None:
@@ -208,7 +208,7 @@ class LogDump:
                 print(f"offset: {offset} position: {position}")
 
     def _time_index(self, path: str, base: int) -> None:
-        with self._segment_beside(path) as segment:
+        with self._open_segment_of(path) as segment:
             self._check_times(path, base, segment)
 
     def _check_times(self, path: str, base: int, segment: SegmentFileReader) -> None:

@@ -95,7 +95,7 @@ async def _new_ranges(page: PageRequest, tail: RecordTail) -> list[ScanRange] | 
     return tail.next_ranges({number: end for (_, number), end in ends.items()})
 
 
-def _log_starts(page: PageRequest, tail: RecordTail) -> dict[int, int]:
+def _local_log_start_offsets(page: PageRequest, tail: RecordTail) -> dict[int, int]:
     """Return the log start offset of each partition in the tail that has a replica on this node."""
     manager, topic = page.node.components.replica_manager, page.text("name")
     replicas = {number: manager.get(topic, number) for number in tail.positions}
@@ -106,7 +106,7 @@ async def _update(page: PageRequest, ranges: list[ScanRange]) -> View:
     """Read ranges of new records and return the block with them; that of the last call if no row comes or goes."""
     tail: RecordTail = page.memory["tail"]
     view: View | None = page.memory.get("view")
-    tail.drop_deleted(_log_starts(page, tail))
+    tail.drop_deleted(_local_log_start_offsets(page, tail))
     if not ranges and view is not None and len(tail.listed) == len(view.values["rows"]):
         return view
     topic, skipped = page.text("name"), 0 if view is None else view.values["skipped"]
@@ -114,7 +114,7 @@ async def _update(page: PageRequest, ranges: list[ScanRange]) -> View:
     chosen = tail.choose(await find_records(page, topic, scan, MAX_NEWEST + len(ranges)))
     rows = await describe_records(page, topic, chosen)
     tail.advance(ranges, scan.ranges, scan.scanned)
-    tail.drop_deleted(scan.log_starts)
+    tail.drop_deleted(scan.log_start_offsets)
     tail.add(chosen, rows)
     values = {
         "rows": tail.listed,

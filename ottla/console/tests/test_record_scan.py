@@ -88,7 +88,7 @@ def test_scan_fetches_twice_as_many_bytes_each_time_up_to_1_mib() -> None:
     made = RecordScan(env, channel, "topic", [ScanRange(0, 10, 16)], RecordCriteria())
     assert len(run_virtual(partial(made.find, 100))) == 6
     assert [limit // 1024 for limit in channel.limits] == [64, 128, 256, 512, 1024, 1024]
-    assert made.log_starts == {0: 3}
+    assert made.log_start_offsets == {0: 3}
 
 
 COMPRESSED = [codec for codec in CompressionType if codec is not CompressionType.NONE]

@@ -54,7 +54,7 @@ def test_settings_with_the_prefix_are_parsed() -> None:
 
 
 def test_settings_without_values_have_the_documented_defaults() -> None:
-    """They stand in docs/reference/segment-objects.md."""
+    """The defaults are those of docs/reference/segment-objects.md."""
     settings = parse_store_settings({"url": "s3://bucket", "chunk.cache.path": "/cache"})
     assert settings.cloud == CloudStoreOptions(30_000, 5_000, 5, 60_000, 100, 8_388_608, 4, {})
     assert settings.cache == ChunkCacheOptions("/cache", 1_073_741_824, 4_194_304, 1)
