@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 import ottla
 from ottla.client.cluster_client import ClusterClient
@@ -109,8 +109,12 @@ def running() -> Iterator[ClusterFixture]:
         client = BlockingClient(cluster.bootstrap_servers, parse_connection_security(cluster.client_config("java")))
         for topic in ("open", "closed"):
             client.create_topic(topic, 6, replication_factor=1)
+        producer = Producer(config)  # it retries while a leader does not know its new topic
+        for topic in ("open", "closed"):
             for number in range(6):
-                client.produce(topic, *[f"{topic} {number}"] * 5, partition=number)
+                for _ in range(5):
+                    producer.produce(topic, f"{topic} {number}", partition=number)
+        assert producer.flush(60) == 0
         for group in GROUPS:
             consumer = Consumer({**config, "group.id": group})
             consumer.commit(offsets=[TopicPartition("closed", n, 2) for n in range(6)], asynchronous=False)
