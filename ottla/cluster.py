@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +22,7 @@ import weakref
 from collections.abc import Mapping
 from types import TracebackType
 
+from ottla.client.connection_security import ConnectionSecurity
 from ottla.client.security_config import parse_connection_security
 from ottla.controller.bootstrap_features import bootstrap_feature_levels
 from ottla.controller.raft.quorum_config import ListenerEndpoint
@@ -32,11 +31,14 @@ from ottla.env.disk import PRIVATE_DIR
 from ottla.env.hosts import format_address, shift_port
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.java_properties import dumps_settings
+from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 from ottla.runtime.real_disk import open_private
 from ottla.runtime.system_env import SystemEnv
 from ottla.tools import security_setup
 from ottla.tools.blocking_client import BlockingClient
+from ottla.tools.cluster_readiness import BrokersUnknown, wait_for_brokers
 from ottla.tools.fault_controls import ClusterFaultControls, FaultControls
+from ottla.tools.free_ports import CLIENT_PORTS, CONTROLLER_PORTS, free_ports
 from ottla.tools.setting_values import SettingValue, broker_settings_text
 from ottla.wire.codec.primitives import uuid_to_string
 
@@ -47,38 +49,10 @@ MAX_PORT = 65_535
 CONTROLLER = "CONTROLLER"
 HTTP_LISTENERS = ("ottla.metrics.listener", "ottla.console.listener")
 """Settings with an address that each node needs for itself."""
-CLIENT_PORTS, CONTROLLER_PORTS = range(15_000, 23_000), range(23_000, 31_000)
-"""Ranges of free ports, below the system's ephemeral ports, since a node binds its port only later. They are
-separate, since a controller's port is stored in its directory, while a restarted cluster draws new client ports.
-"""
 
 
 class ClusterFailed(Exception):
     """Raised if the cluster, or a node at a restart, cannot start; for a node, with its id and its last log line."""
-
-
-def free_ports(host: str, count: int, among: range) -> list[int]:
-    """Return ``count`` different ports of the range ``among`` without a listener.
-
-    Raises:
-        OSError: the address does not belong to this machine, or all ports but fewer than ``count`` have a listener.
-    """
-    found: list[int] = []
-    first = int(SystemEnv().random() * len(among))
-    for port in (*among[first:], *among[:first]):
-        if len(found) == count:
-            break
-        with socket.socket() as sock:
-            try:
-                sock.bind((host, port))
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
-            else:
-                found.append(port)
-    if len(found) < count:
-        raise OSError(errno.EADDRINUSE, f"{len(found)} of the ports {among} of {host} are free ({count} needed)")
-    return found
 
 
 def _remove_directory(path: str, owner_pid: int) -> None:
@@ -245,7 +219,10 @@ class Cluster(ClusterFaultControls):
     @property
     def client(self) -> BlockingClient:
         """New client of this cluster: ``produce``, ``records``, ``expect``, ``wait_for``, ``create_topic`` etc."""
-        return BlockingClient(self.bootstrap_servers, parse_connection_security(self.client_config("java")))
+        return BlockingClient(self.bootstrap_servers, self._access())
+
+    def _access(self) -> ConnectionSecurity:
+        return parse_connection_security(self.client_config("java"))
 
     def _fault_nodes(self) -> list[ClusterNode]:
         return self.nodes
@@ -263,7 +240,7 @@ class Cluster(ClusterFaultControls):
     # ------------------------------------------------------------------ start and stop
 
     def start(self) -> Cluster:
-        """Format new directories, start all nodes, and wait until all are ready; stop them if that fails.
+        """Format new directories, start all nodes, wait until each knows all brokers; stop them if that fails.
 
         Raises:
             ClusterFailed: the cluster runs already (and goes on), the stored security does not fit, or a node failed.
@@ -279,10 +256,21 @@ class Cluster(ClusterFaultControls):
                 node.start(self._settings_of(node))
             for node in self.nodes:
                 node.wait()
+            if len(self.nodes) > 1:
+                self._wait_for_brokers()
         except BaseException:
             self.stop()
             raise
         return self
+
+    def _wait_for_brokers(self) -> None:
+        """Wait until each node knows all brokers; raise ClusterFailed if one does not within `START_WITHIN_S`."""
+        servers, access = [node.bootstrap_servers for node in self.nodes], self._access()
+        ids = [node.id for node in self.nodes]
+        try:
+            run_blocking(wait_for_brokers(BlockingEnv(), servers, ids, access, START_WITHIN_S))
+        except BrokersUnknown as error:
+            raise ClusterFailed(str(error)) from None
 
     def _secure(self) -> None:
         """Create certificates and one user for all nodes, or read those of an earlier start, if TLS or SASL is wanted.

@@ -16,13 +16,13 @@ from typing import IO, Any
 
 from compat_tests.support.jars import CACHE, classpath, jars
 from compat_tests.support.secret_scan import find_exposed_secrets
-from ottla import cluster
 from ottla.log.java_properties import dumps
+from ottla.tools.free_ports import free_ports as free_ports_among
 
 OTTLA = str(Path(sys.executable).parent / "ottla")
 CHECKED_OTTLA_COMMAND = (sys.executable, str(Path(__file__).with_name("checked_ottla.py")))
 """``ottla`` that checks the responses of its nodes."""
-PORTS = range(15_000, 32_000)
+PORTS = range(15_000, 31_000)
 MAX_CONCURRENT_KAFKAS = 2
 """Slots for Kafka processes, one for each test worker of CI: a process takes up to 1 GiB."""
 READY_TIMEOUT_S = 180.0
@@ -36,7 +36,7 @@ def free_port() -> int:
 
 def free_ports(count: int) -> list[int]:
     """Return so many free ports, all different."""
-    return cluster.free_ports("127.0.0.1", count, PORTS)
+    return free_ports_among("127.0.0.1", count, PORTS)
 
 
 class NodeProcess:

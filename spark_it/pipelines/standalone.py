@@ -13,7 +13,7 @@ from types import TracebackType
 
 import pyspark
 
-from ottla.cluster import free_ports
+from ottla.tools.free_ports import free_ports
 from spark_it.pipelines.submit import PYTHONS
 
 HOST = "127.0.0.1"
