@@ -23,6 +23,7 @@ from ottla.controller.metadata.image import RESOURCE_BROKER
 
 if TYPE_CHECKING:
     from ottla.broker.components.broker_components import BrokerComponents
+    from ottla.broker.replication.hosted_partition import HostedPartition
     from ottla.controller.metadata.delta import MetadataDelta
     from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
     from ottla.controller.raft.state_machine.log_summary import LogSummary
@@ -173,8 +174,8 @@ class ClusterInvariants:
     def strong_isr(self, living: LiveNodes) -> Iterator[str]:
         """Yield a text for each member of an ISR that lacks records below the leader's high watermark.
 
-        Stopped nodes, those that have not registered since their start, and replicas in failed log directories are
-        skipped.
+        Stopped nodes, those that have not registered since their start, replicas in failed log directories, and members
+        that the leader has removed by a change that no running node has published yet are skipped.
         """
         image = newest_image(living)
         for name, number, registration in iterate_partitions(image):
@@ -185,7 +186,7 @@ class ClusterInvariants:
                 continue
             if leading.topic_id != image.topics[name].id:
                 continue  # the topic was deleted and created again, and its leader does not know yet
-            for member in registration.isr:
+            for member in newest_isr(leading, registration):
                 parts = living.get(member)
                 known = image.brokers.get(member)
                 if parts is None or known is None or parts.lifecycle.broker_epoch != known.broker_epoch:
@@ -220,6 +221,18 @@ def newest_image(living: LiveNodes) -> MetadataImage:
     from ottla.controller.metadata.image import MetadataImage
 
     return max((x.controller.image for x in living.values()), key=lambda x: x.offset, default=MetadataImage())
+
+
+def newest_isr(leader: HostedPartition, registration: PartitionRegistration) -> list[int]:
+    """Return the ISR of a registration, without members that a newer ISR of the leader lacks.
+
+    AlterPartition returns the committed ISR to the leader, which applies it before the node publishes the record. If
+    the active controller stops in between, no running node has published it.
+    """
+    state = leader.state
+    is_newer = getattr(state, "partition_epoch", -1) > registration.partition_epoch
+    remaining = getattr(state, "committed_isr", ()) if is_newer else registration.isr
+    return [i for i in registration.isr if i in remaining]
 
 
 def iterate_partitions(image: MetadataImage) -> Iterator[tuple[str, int, PartitionRegistration]]:

@@ -61,9 +61,10 @@ class FakeNodeComponents:
         epoch: int = 3,
         topic_id: bytes = ID,
         partition_epoch: int = 1,
+        committed_isr: tuple[int, ...] = (1, 2),
     ) -> FakeNodeComponents:
         log = SimpleNamespace(log_end_offset=end, high_watermark=high)
-        state = SimpleNamespace(partition_epoch=partition_epoch)
+        state = SimpleNamespace(partition_epoch=partition_epoch, committed_isr=committed_isr)
         replica = SimpleNamespace(
             topic="t", partition=0, topic_id=topic_id, is_leader=leads, leader_epoch=epoch, log=log, state=state
         )
@@ -107,6 +108,13 @@ def find_broken(*looks: dict[int, FakeNodeComponents]) -> set[str]:
 
 def leading(**more: Any) -> FakeNodeComponents:
     return FakeNodeComponents(**more).host_partition(end=9, high=8, leads=True)
+
+
+def with_own_isr(isr: tuple[int, ...], partition_epoch: int) -> FakeNodeComponents:
+    """Return a leader with this ISR; the partition epoch of the image is 1."""
+    return FakeNodeComponents().host_partition(
+        end=9, high=8, leads=True, partition_epoch=partition_epoch, committed_isr=isr
+    )
 
 
 def following(end: int = 8, **more: Any) -> FakeNodeComponents:
@@ -181,6 +189,12 @@ ROWS = [
         [{1: leading(), 2: following(7)}],
         [{1: leading(image=image_of(epoch=4)), 2: following(7, image=image_of(epoch=4))}],
     ),
+    (
+        "StrongIsr",
+        [{1: with_own_isr((1,), 1), 2: following(7)}],
+        [{1: with_own_isr((1,), 2), 2: following(7)}],  # the removal is committed, and no running node has published it
+    ),
+    ("StrongIsr", [{1: with_own_isr((1, 2), 2), 2: following(7)}], [{1: with_own_isr((1, 2), 2), 2: following(8)}]),
 ]
 
 
