@@ -27,6 +27,8 @@ from ottla.wire.record_batch.compression import CompressionType
 logger = logging.getLogger("ottla.client")
 CONTROLLERS = 2
 """Endpoint type of controllers in DescribeCluster."""
+_MAX_ATTEMPTS = 20
+_RETRY_S = 0.05
 
 
 @dataclass(slots=True)
@@ -141,13 +143,13 @@ class ClusterClient:
             ProtocolError: the topic's error, at once without ``create``, or LEADER_NOT_AVAILABLE if partitions have no
                 leader for a second.
         """
-        for _ in range(20):
+        for _ in range(_MAX_ATTEMPTS):
             row = (await self.metadata([topic], create=create)).topics[0]
             if not row.error_code and all(p.leader_id >= 0 for p in row.partitions):
                 return sorted(p.partition_index for p in row.partitions)
             if row.error_code and not (create and ErrorCode(row.error_code).retriable):
                 break
-            await self._env.sleep(0.05)
+            await self._env.sleep(_RETRY_S)
         raise ProtocolError(ErrorCode(row.error_code or ErrorCode.LEADER_NOT_AVAILABLE), f"topic {topic}")
 
     def invalidate_leaders(self) -> None:
@@ -195,19 +197,26 @@ class ClusterClient:
     ) -> int:
         """Produce records as one batch; return its base offset, -1 if ``acks`` is 0 or the broker does not return it.
 
-        ``items``: the records; ``codec``: compression of the batch. A failed batch is not sent again.
+        ``items``: the records; ``codec``: compression of the batch. The batch is sent again for about a second while
+        the leader returns UNKNOWN_TOPIC_OR_PARTITION: it learns of a new partition after other brokers and has appended
+        nothing. A batch that failed otherwise is not sent again.
 
         Raises:
-            ProtocolError: the partition's error in the response.
+            ProtocolError: the partition's error in the response, or that of `leader`.
         """
-        connection = await self.leader(topic, partition)
         raw = r.build_batch(items, codec=codec)
         data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(partition, raw)])
-        version = connection.version_for(ApiKey.PRODUCE, 12)
-        answer = await connection.call(produce.ProduceRequest(None, acks, 30_000, [data]), version)
-        if answer is None:
-            return -1
-        row = answer.responses[0].partition_responses[0]
+        request = produce.ProduceRequest(None, acks, 30_000, [data])
+        for _ in range(_MAX_ATTEMPTS):
+            connection = await self.leader(topic, partition)
+            answer = await connection.call(request, connection.version_for(ApiKey.PRODUCE, 12))
+            if answer is None:
+                return -1
+            row = answer.responses[0].partition_responses[0]
+            if row.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                break
+            self._leaders.pop((topic, partition), None)
+            await self._env.sleep(_RETRY_S)
         self._check(topic, partition, row.error_code, row.error_message or f"{topic}-{partition}")
         return int(row.base_offset)
 

@@ -263,6 +263,34 @@ def test_produce_sends_records_to_partition_leader() -> None:
     assert [(x.key, x.value, x.timestamp_ms) for x in got] == [(b"k", b"v", 5)]
 
 
+@pytest.mark.parametrize(
+    ("errors", "sent"),
+    [
+        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2, 3),
+        ([ErrorCode.NOT_LEADER_OR_FOLLOWER], 1),  # the records may be in the log
+        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 30, 20),
+    ],
+)
+def test_produce_retries_only_while_leader_lacks_the_partition(errors: list[ErrorCode], sent: int) -> None:
+    requests: list[Any] = []
+
+    def on_produce(request: Any, _version: int) -> Message:
+        requests.append(request)
+        error = errors[len(requests) - 1] if len(requests) <= len(errors) else 0
+        row = produce.PartitionProduceResponse(1, error, 77)
+        return produce.ProduceResponse([produce.TopicProduceResponse("t", partition_responses=[row])])
+
+    brokers = FakeCluster(produce=on_produce)
+    work = brokers.client().produce("t", 1, [r.NewRecord(b"k", b"v", 5)])
+    if sent > len(errors):
+        assert run_coroutine(work) == 77
+    else:
+        with pytest.raises(ProtocolError, match=errors[0].name):
+            run_coroutine(work)
+    assert len(requests) == sent
+    assert brokers.slept == [0.05] * len(brokers.slept)
+
+
 def test_list_offset_sends_timestamp_to_leader() -> None:
     seen: list[Any] = []
 
