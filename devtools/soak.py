@@ -219,6 +219,13 @@ CAMPAIGNS = (
         "OTTLA_PIPELINES=all OTTLA_ACTIVITY=10000000",
     ),
     Campaign(
+        "connector-suites",
+        "test suites of Spark's Kafka connector, failures compared with Kafka",
+        "spark_it/connector_suites",
+        0,
+        "OTTLA_CONNECTOR_SUITES=all",
+    ),
+    Campaign(
         "spark-tokens",
         "Spark with Kerberos and delegation tokens",
         "spark_it/test_spark_tokens.py",

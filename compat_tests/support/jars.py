@@ -82,7 +82,7 @@ def _verify(folder: Path) -> None:
 @cache
 def jars(conf: str) -> list[Path]:
     """Return the jars of a configuration (``kafka``, ``streams``, ``connect``, ``shell``, ``spark``, ``lake``,
-    ``tiered``, ``s3``).
+    ``tiered``, ``s3``, ``suites``).
 
     They are fetched on first use; those of ``s3``, the file system ``s3a`` of Hadoop, have 546 MB.
     """
@@ -105,5 +105,5 @@ def classpath(conf: str = "kafka") -> str:
 
 
 if __name__ == "__main__":
-    for name in ("kafka", "streams", "connect", "shell", "spark", "lake", "tiered"):
+    for name in ("kafka", "streams", "connect", "shell", "spark", "lake", "tiered", "suites"):
         print(f"{name}: {len(jars(name))} jars in {JARS / name}")
