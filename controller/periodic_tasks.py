@@ -151,6 +151,8 @@ REPLACE_LOST_REPLICAS = PeriodicTask(
     _replace_lost_replicas,
 )
 SWEEP_EXPIRED_TOKENS = PeriodicTask("remove expired delegation tokens", _sweep_period_ms, _sweep_tokens)
+TASKS_FOR_OTHER_BROKERS = (FENCE_STALE_BROKERS, EXPAND_INTERNAL_TOPICS, REPLACE_LOST_REPLICAS)
+"""Periodic tasks that are needed only if brokers other than the controller's own node are registered."""
 PERIODIC_TASKS = (
     WRITE_NO_OP_RECORD,
     FENCE_STALE_BROKERS,

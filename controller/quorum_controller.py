@@ -25,11 +25,9 @@ from ottla.controller.metadata.subscriptions import MetadataSubscriptions
 from ottla.controller.metadata_loader import MetadataLoader
 from ottla.controller.periodic_tasks import (
     ERROR_RETRY_MS,
-    EXPAND_INTERNAL_TOPICS,
-    FENCE_STALE_BROKERS,
     PERIODIC_TASKS,
     REPEAT_DELAY_MS,
-    REPLACE_LOST_REPLICAS,
+    TASKS_FOR_OTHER_BROKERS,
     WRITE_NO_OP_RECORD,
     PeriodicTask,
 )
@@ -59,8 +57,6 @@ milliseconds; without one, waiting does not help. Voters that miss EndQuorumEpoc
 """
 SHORTAGE_RETRY_S = 0.1
 """Pause in seconds before a controller that is short of descriptors or memory tries again."""
-TASKS_FOR_OTHER_BROKERS = (FENCE_STALE_BROKERS, EXPAND_INTERNAL_TOPICS, REPLACE_LOST_REPLICAS)
-"""Periodic tasks that are needed only if brokers other than this node's are registered."""
 __all__ = ["QuorumController", "IncompatibleQuorum", "PendingRequest"]
 
 
@@ -141,6 +137,11 @@ class QuorumController:
     def raft(self) -> RaftStateMachine:
         """State of the Raft state machine, read-only."""
         return self._raft.machine
+
+    @property
+    def raft_driver(self) -> RaftDriver:
+        """Driver of the Raft state machine, for observers of its steps and traffic; available after `load`."""
+        return self._raft
 
     @property
     def kraft_version(self) -> int:

@@ -23,6 +23,7 @@ from ottla.broker.network.http.http_server import HttpServer
 from ottla.broker.observability.election_metrics import LeaderElectionCounter
 from ottla.broker.observability.health import HealthSources, readiness_reasons, render_health
 from ottla.broker.observability.metrics_endpoint import CONTENT_TYPE, MetricsCollector, MetricSources, MetricsPage
+from ottla.broker.observability.raft_metrics import RaftMetrics
 from ottla.broker.observability.request_metrics import RequestMetrics
 from ottla.controller.config.config_keys import ALLOWED_HOSTS, CONSOLE_LISTENER, METRICS_LISTENER, OTLP_ENDPOINT
 from ottla.controller.config.java_values import split
@@ -85,14 +86,17 @@ def allowed_hosts(config: NodeConfig, key: str) -> frozenset[str]:
 
 
 def create_metrics_page(env: Env, made: BrokerComponents, listening: BoundListeners) -> MetricsPage:
-    """Return the metrics page of a node, and add the observer that counts requests.
+    """Return the metrics page of a node, and add the observers that count requests and steps of the Raft driver.
 
-    Only listeners that start to serve later have this observer.
+    Only listeners that start to serve later have the observer of requests.
     """
     is_broker, is_controller = bool(listening.clients), bool(made.services.config.controller_listeners)
     elections = LeaderElectionCounter()
     requests = RequestMetrics(env.monotonic_ms)
     made.request_observers.append(requests)
+    raft_driver = made.controller.raft_driver
+    raft_metrics = RaftMetrics(raft_driver, env.monotonic_ms())
+    raft_driver.step_observers.append(raft_metrics.observe)
     if is_controller:
         made.controller.subscribe(elections.publish)
     sources = MetricSources(
@@ -109,6 +113,7 @@ def create_metrics_page(env: Env, made: BrokerComponents, listening: BoundListen
         group_shards=lambda: made.groups,
         transaction_shards=lambda: made.transactions or (),
         elections=elections,
+        raft_metrics=raft_metrics,
         client_metrics=lambda: made.client_metrics_store,
         remote_log_manager=made.remote_log_manager,
         remote_reads=made.services.remote_reads,

@@ -158,6 +158,13 @@ kafka_server_raftmetrics_current_epoch | gauge | epoch | | The same as kafka_ser
 kafka_server_raftmetrics_high_watermark | gauge | offset | | The same as kafka_server_raft_metrics_high_watermark
 kafka_server_raftmetrics_log_end_offset | gauge | offset | | The same as kafka_server_raft_metrics_log_end_offset
 kafka_server_raftmetrics_current_state | gauge | 1 | current_state | 1, with the state of this node as label
+kafka_server_raftmetrics_append_records_rate | gauge | records/s | | Records of the metadata log that this node appends as leader, over the last 30 to 60 s
+kafka_server_raftmetrics_fetch_records_rate | gauge | records/s | | Records of the metadata log that this node fetches from the leader, over the last 30 to 60 s
+kafka_server_raftmetrics_commit_latency_avg | gauge | milliseconds | | Average time per record until a batch of the leader is committed; from a node that committed batches as leader in the last 30 to 60 s
+kafka_server_raftchannelmetrics_request_total | counter | requests | | Requests of this node to other controllers about the metadata log
+kafka_server_raftchannelmetrics_response_total | counter | responses | | Responses to these requests
+kafka_server_raftchannelmetrics_outgoing_byte_total | counter | bytes | | Bytes of these requests
+kafka_server_raftchannelmetrics_incoming_byte_total | counter | bytes | | Bytes of these responses
 kafka_controller_kafkacontroller_activecontrollercount | gauge | 0 or 1 | | 1 on the active controller
 kafka_controller_kafkacontroller_activebrokercount | gauge | brokers | | Registered brokers that are not fenced
 kafka_controller_kafkacontroller_fencedbrokercount | gauge | brokers | | Registered brokers that are fenced

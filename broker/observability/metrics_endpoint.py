@@ -31,6 +31,7 @@ from ottla.jobs.time_slice import run_in_background
 if TYPE_CHECKING:
     from ottla.broker.coordinator.shard import Shard
     from ottla.broker.observability.client_metrics_store import ClientMetricsStore
+    from ottla.broker.observability.raft_metrics import RaftMetrics
     from ottla.broker.remote_log.remote_log_manager import RemoteLogManager
     from ottla.broker.storage.tiered.remote_reads import RemoteReads
 
@@ -68,6 +69,7 @@ class MetricSources(NamedTuple):
     transaction_shards: Callable[[], Iterable[Shard[Any]]]
     """Returns the transaction coordinator's shards (partitions); none before its first use."""
     elections: LeaderElectionCounter
+    raft_metrics: RaftMetrics
     client_metrics: Callable[[], ClientMetricsStore | None] = lambda: None
     """Returns the store of metrics that clients pushed; None before the first request about them."""
     remote_log_manager: RemoteLogManager | None = None
@@ -99,6 +101,7 @@ class MetricsCollector:
         yield from self._requests.add_samples(page, self._env.monotonic_ms())
         self._add_connections(page)
         quorum_metrics.add_quorum_metrics(page, self._sources.controller)
+        self._sources.raft_metrics.add_metrics(page, self._env.monotonic_ms())
         if self._sources.is_controller:
             yield from quorum_metrics.add_cluster_metrics(page, self._sources.controller)
             self._sources.elections.add_metrics(page)

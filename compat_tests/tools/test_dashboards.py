@@ -42,6 +42,15 @@ STRIMZI_COUNTERS = [
     *(f"kafka_server_brokertopicmetrics_total{name}requests_total" for name in ("produce", "fetch")),
     *(f"kafka_server_brokertopicmetrics_failed{name}requests_total" for name in ("produce", "fetch")),
 ]
+KRAFT_GAUGES = [
+    *(f"kafka_server_raftmetrics_current_{name}" for name in ("state", "leader", "vote", "epoch")),
+    *(f"kafka_server_raftmetrics_{name}" for name in ("high_watermark", "log_end_offset", "commit_latency_avg")),
+    *(f"kafka_server_raftmetrics_{name}_records_rate" for name in ("append", "fetch")),
+]
+KRAFT_COUNTERS = [
+    *(f"kafka_server_raftchannelmetrics_{name}_byte_total" for name in ("incoming", "outgoing")),
+    *(f"kafka_server_raftchannelmetrics_{name}_total" for name in ("request", "response")),
+]
 EXPORTER_GAUGES = [
     "kafka_brokers",
     "kafka_broker_info",
@@ -151,9 +160,12 @@ def test_every_query_of_the_dashboard_returns_data(session: DashboardSession) ->
 
 @needs_prometheus
 def test_names_of_strimzi_and_kafka_exporter_dashboards_return_data(session: DashboardSession) -> None:
-    queries = [f"sum({name}{NODE_SELECTOR})" for name in (*STRIMZI_GAUGES, *EXPORTER_GAUGES)]
+    queries = [f"sum({name}{NODE_SELECTOR})" for name in (*STRIMZI_GAUGES, *KRAFT_GAUGES, *EXPORTER_GAUGES)]
     queries += [f"sum(irate({name}{NODE_SELECTOR}[5m])) by (topic)" for name in STRIMZI_COUNTERS]
+    queries += [f"sum(irate({name}{NODE_SELECTOR}[5m])) by (kubernetes_pod_name) > 0" for name in KRAFT_COUNTERS]
     queries += [
+        "count(kafka_server_raftmetrics_append_records_rate > 0) == 1",
+        "count(kafka_server_raftmetrics_fetch_records_rate > 0) == 2",
         'sum(delta(kafka_consumergroup_current_offset{instance="ottla"}[5m])/5) by (consumergroup, topic)',
         'sum(rate(kafka_topic_partition_current_offset{instance="ottla"}[1m])) by (topic)',
     ]

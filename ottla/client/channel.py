@@ -20,6 +20,8 @@ CONNECT_TIMEOUT_S = 10.0
 """Connection timeout in seconds (Kafka's ``socket.connection.setup.timeout.ms``): the system's own timeout for an
 unreachable host is minutes.
 """
+FRAME_SIZE_BYTES = 4
+"""Length of the size field before a request or response."""
 _FIRST_BUFFER_BYTES = 1 << 20
 
 
@@ -51,15 +53,33 @@ async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray
     return buffer
 
 
+class ChannelTraffic:
+    """Counters of the requests and responses of connections, and of their bytes with frame sizes and headers.
+
+    Source: ``Selector.SelectorMetrics`` (apache/kafka 4.3.1).
+    """
+
+    def __init__(self) -> None:
+        self.requests = self.request_bytes = 0
+        self.responses = self.response_bytes = 0
+
+
 class Channel:
     """Connection to a broker or controller with at most one request in flight.
 
     ``timeout_s``: maximum time of each wait for bytes of a response. A cancelled call or an invalid response
-    closes the connection.
+    closes the connection. ``traffic``: counters that several connections may share.
     """
 
-    def __init__(self, stream: Stream, client_id: str = CLIENT_ID, timeout_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        client_id: str = CLIENT_ID,
+        timeout_s: float = 60.0,
+        traffic: ChannelTraffic | None = None,
+    ) -> None:
         self.stream = stream
+        self.traffic = traffic or ChannelTraffic()
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._correlation_id = 0
@@ -108,14 +128,19 @@ class Channel:
         self._busy = True
         self._correlation_id = number = (self._correlation_id + 1) & 0x7FFFFFFF
         try:
-            await self.stream.send([encode_request(key, version, number, self._client_id, request)])
+            frame = encode_request(key, version, number, self._client_id, request)
+            await self.stream.send([frame])
+            self.traffic.requests += 1
+            self.traffic.request_bytes += len(frame)
             if key is ApiKey.PRODUCE and getattr(request, "acks", 1) == 0:
                 return None
-            frame = await self._read_frame()
-            header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), frame)
+            received = await self._read_frame()
+            self.traffic.responses += 1
+            self.traffic.response_bytes += FRAME_SIZE_BYTES + len(received)
+            header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), received)
             if header.correlation_id != number:
                 raise WireError(f"answer {header.correlation_id} to request {number}")
-            return compiler.decode(response_class(key), version, frame, pos)[0]
+            return compiler.decode(response_class(key), version, received, pos)[0]
         except BaseException:
             self.close()  # the next bytes may belong to this request's response
             raise
@@ -123,7 +148,7 @@ class Channel:
             self._busy = False
 
     async def _read_frame(self) -> bytearray:
-        size = parse_frame_size(await read_exactly(self.stream, 4, self._timeout_s), 2**31 - 1)
+        size = parse_frame_size(await read_exactly(self.stream, FRAME_SIZE_BYTES, self._timeout_s), 2**31 - 1)
         return await read_exactly(self.stream, size, self._timeout_s)
 
     def close(self) -> None:
@@ -133,18 +158,24 @@ class Channel:
 
 
 async def open_channel(
-    env: Env, address: tuple[str, int], client_id: str, timeout_s: float, access: ConnectionSecurity = NO_SECURITY
+    env: Env,
+    address: tuple[str, int],
+    client_id: str,
+    timeout_s: float,
+    access: ConnectionSecurity = NO_SECURITY,
+    traffic: ChannelTraffic | None = None,
 ) -> Channel:
     """Open a connection to ``address`` (host, port), request ApiVersions and authenticate; return it.
 
     ``timeout_s``: maximum time to connect (as `connect`, at most `CONNECT_TIMEOUT_S`), and of each wait for bytes of a
-    response. ``access``: TLS and SASL, none by default. On an error the connection is closed.
+    response. ``access``: TLS and SASL, none by default. ``traffic``: as of `Channel`. On an error the connection is
+    closed.
 
     Raises:
         OSError: the connection failed; AuthenticationFailed: the broker rejected the credentials.
         WireError: a response is malformed; InvalidTlsConfig: the client's keys or certificates cannot be used.
     """
-    made = Channel(await connect(env, address, timeout_s, access), client_id, timeout_s)
+    made = Channel(await connect(env, address, timeout_s, access), client_id, timeout_s, traffic)
     try:
         await made.negotiate()
         if access.login is not None:

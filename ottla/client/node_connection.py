@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from ottla.client.channel import Channel, Disconnected, connect, open_channel
+from ottla.client.channel import Channel, ChannelTraffic, Disconnected, connect, open_channel
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.env.env import FOREVER_S, Env
 from ottla.env.hosts import format_address
@@ -45,6 +45,7 @@ class NodeConnection:
         access: Callable[[], ConnectionSecurity | None] = lambda: None,
         negotiates: bool = True,
         check_interval_s: float = FOREVER_S,
+        traffic: ChannelTraffic | None = None,
     ) -> None:
         """Create a connection, which the first request opens.
 
@@ -61,6 +62,7 @@ class NodeConnection:
             check_interval_s: Interval of checks of ``address`` during a request, which fails when the address changes:
                 an unreachable host sends no error, but the cluster detects it after the session timeout. By default
                 there are none: only the next request connects to a new address.
+            traffic: Counters of requests and bytes, which several connections may share; by default its own.
         """
         self._env = env
         self._client_id = client_id
@@ -70,6 +72,7 @@ class NodeConnection:
         self._access = access
         self._negotiates = negotiates
         self._check_interval_s = check_interval_s
+        self.traffic = traffic or ChannelTraffic()
         self._channel: Channel | None = None
         self._channel_address: Address | None = None
         self._last_used_ms = 0.0
@@ -160,10 +163,10 @@ class NodeConnection:
         with self._env.timeout(self._timeout_s):
             access = self._access() or NO_SECURITY
             if self._negotiates or access.login is not None:
-                channel = await open_channel(self._env, address, self._client_id, self._timeout_s, access)
+                channel = await open_channel(self._env, address, self._client_id, self._timeout_s, access, self.traffic)
             else:
                 stream = await connect(self._env, address, self._timeout_s, access)
-                channel = Channel(stream, self._client_id, self._timeout_s)
+                channel = Channel(stream, self._client_id, self._timeout_s, self.traffic)
             self._channel, self._channel_address = channel, address
             self._last_used_ms = self._env.monotonic_ms()
             return channel

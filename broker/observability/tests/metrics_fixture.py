@@ -13,6 +13,7 @@ from ottla.broker.metadata.broker_lifecycle import BrokerState
 from ottla.broker.observability.election_metrics import LeaderElectionCounter
 from ottla.broker.observability.metrics_builder import MetricsBuilder
 from ottla.broker.observability.metrics_endpoint import MetricsCollector, MetricSources
+from ottla.broker.observability.raft_metrics import RaftMetrics
 from ottla.broker.observability.request_metrics import RequestMetrics
 from ottla.broker.replication.hosted_partition import TopicTraffic
 from ottla.broker.replication.partition_state import CommittedIsr, FollowerReplica, FollowerState, LeaderState
@@ -159,5 +160,6 @@ def collector(
         lambda: shards,
         tuple,
         LeaderElectionCounter(),
+        RaftMetrics(SimpleNamespace(traffic=None), 0.0),  # type: ignore[arg-type]
     )
     return MetricsCollector(MetricsEnv() if env is None else env, sources)

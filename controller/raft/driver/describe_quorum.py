@@ -68,7 +68,7 @@ def describe_quorum(
         observers=[
             _replica_row(raft, key, progress, version, now_ms)
             for key, progress in machine.state.replicas.items()
-            if key not in voters and 0 <= raft.monotonic_ms - progress.last_fetch_ms < OBSERVER_SESSION_TIMEOUT_MS
+            if key not in voters and 0 <= raft.env.monotonic_ms() - progress.last_fetch_ms < OBSERVER_SESSION_TIMEOUT_MS
         ],
     )
     out = DescribeQuorumResponse(topics=[DescribeQuorumResponseTopicData(METADATA_TOPIC, [row])])
@@ -111,7 +111,7 @@ def _replica_row(
     if key.id == raft.machine.local_replica.id:
         end, fetched_ms, caught_up_ms = raft.machine.log_summary.end_offset, now_ms, now_ms
     else:
-        ago = raft.monotonic_ms - now_ms
+        ago = raft.env.monotonic_ms() - now_ms
         end = progress.end_offset
         fetched_ms, caught_up_ms = (
             UNKNOWN_TIMESTAMP if at < 0 else int(at - ago)

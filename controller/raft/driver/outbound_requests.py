@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from ottla.client.channel import ChannelTraffic
 from ottla.controller.raft.driver.raft_channel import PeerConnectionRefusedError, RaftChannel, UnsupportedByPeer
 from ottla.controller.raft.messages.conversion_types import DecodedRaftResponse, RaftErrorResponse
 from ottla.controller.raft.messages.fetched_batches import parse_fetched_batches
@@ -75,6 +76,11 @@ class RaftRequestSender:
         """True once a response with INCONSISTENT_CLUSTER_ID was logged."""
         self._channel = RaftChannel(env, identity.node_id, quorum.timeouts.request_ms, address_of, quorum.access)
         self.run = self._channel.run
+
+    @property
+    def traffic(self) -> ChannelTraffic:
+        """Requests and bytes that were sent to the other controllers and received from them."""
+        return self._channel.traffic
 
     def send(
         self, send: OutboundRequest, to: ReplicaKey, also: Callable[[DecodedRaftResponse | None], None] = lambda _: None

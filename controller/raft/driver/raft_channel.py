@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from ottla.client.channel import Channel
+from ottla.client.channel import Channel, ChannelTraffic
 from ottla.client.connection_security import ConnectionSecurity
 from ottla.client.node_connection import NodeConnection
 from ottla.env.env import Env
@@ -87,6 +87,8 @@ class RaftChannel:
         self._client_id = f"raft-client-{node_id}"
         self._timeout_s = timeout_ms / 1000
         self._address_of = address_of
+        self.traffic = ChannelTraffic()
+        """Requests and bytes of all connections since the start (``raft-channel-metrics``)."""
         self._peers: dict[int, _PeerQueue] = {}
         self._new_peers: list[int] = []
         self._wakeup = trio.Event()
@@ -109,7 +111,13 @@ class RaftChannel:
     def _create_connection(self, to: int) -> NodeConnection:
         address = partial(self._address_of, to)
         return NodeConnection(
-            self._env, self._client_id, f"controller {to}", address, self._timeout_s, access=self._access
+            self._env,
+            self._client_id,
+            f"controller {to}",
+            address,
+            self._timeout_s,
+            access=self._access,
+            traffic=self.traffic,
         )
 
     async def run(self) -> None:

@@ -18,7 +18,7 @@ import trio
 
 from ottla.controller.metadata.snapshot_files import SnapshotContents, SnapshotId
 from ottla.controller.raft.driver.controller_addresses import ControllerAddresses
-from ottla.controller.raft.driver.resource_retry import retry_call_on_shortage, retry_on_shortage
+from ottla.controller.raft.driver.resource_retry import first_os_error, retry_call_on_shortage, retry_on_shortage
 from ottla.controller.raft.driver.response_payload import ResponseWithRecords, read_response_records
 from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.controller.raft.state_machine import events
@@ -41,6 +41,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.control_records import Endpoint, KRaftVersionFeature, VotersRecordVoter
 
 if TYPE_CHECKING:
+    from ottla.client.channel import ChannelTraffic
     from ottla.controller.raft.driver.outbound_requests import RaftRequestSender
 
 logger = logging.getLogger("ottla.controller")
@@ -51,16 +52,11 @@ MIN_TICK_INTERVAL_MS = 2
 SUPPORTED_KRAFT_VERSIONS = (0, 1)
 """Minimum and maximum supported kraft.version."""
 
+StepObserver = Callable[[float, Ready], None]
+"""Function called with the monotonic time in ms at which a step began and its `Ready`, once its records are written."""
+
 StepCallback = Callable[[], RaftEvent | None]
 """Function called between two steps; returns an event for the state machine, or None."""
-
-
-def first_os_error(error: BaseException) -> OSError:
-    """Return the first error, which must be an OSError, in a possibly nested exception group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, OSError)
-    return error
 
 
 def _voter_entry(me: ReplicaKey, quorum: QuorumConfig) -> VotersRecordVoter | None:
@@ -115,6 +111,7 @@ class RaftDriver:
         self._loaded: SnapshotContents | None = None
         """Contents of a downloaded snapshot until the state machine decides whether it replaces the log."""
         self._callbacks: list[StepCallback] = []
+        self.step_observers: list[StepObserver] = []
         self._wakeup = trio.Event()
         self._change_event = trio.Event()
         self._last_tick_ms = float("-inf")
@@ -144,9 +141,9 @@ class RaftDriver:
         return self._committed
 
     @property
-    def monotonic_ms(self) -> float:
-        """Monotonic clock of the state machine, in ms."""
-        return self.env.monotonic_ms()
+    def traffic(self) -> ChannelTraffic | None:
+        """Requests to the other controllers and their bytes; None before the first one."""
+        return None if self._request_sender is None else self._request_sender.traffic
 
     @property
     def is_sole_voter(self) -> bool:
@@ -266,7 +263,8 @@ class RaftDriver:
         """Step the state machine with ``event`` and execute the actions of its `Ready` in order."""
         machine, store = self.machine, self._store
         before = machine.leader_id, machine.epoch, machine.high_watermark
-        ready = machine.step(self.env.monotonic_ms(), event)
+        now_ms = self.env.monotonic_ms()
+        ready = machine.step(now_ms, event)
         if ready.protocol_violation is not None:
             logger.warning("Invalid message of another controller: %s", ready.protocol_violation)
         if ready.log_message is not None:
@@ -276,6 +274,8 @@ class RaftDriver:
             await retry_on_shortage(self.env, lambda: self.env.in_thread(write_state, ThreadPool.RAFT))
         await self._write(ready)
         self._committed = machine.high_watermark
+        for observe in self.step_observers:
+            observe(now_ms, ready)
         if ready.committed is not None:
             store.on_high_watermark(ready.committed)
         if machine.is_leader:

@@ -22,6 +22,14 @@ LOG_EVERY_ATTEMPTS = 100
 T = TypeVar("T")
 
 
+def first_os_error(error: BaseException) -> OSError:
+    """Return the first error, which must be an OSError, in a possibly nested exception group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, OSError)
+    return error
+
+
 async def retry_on_shortage(env: Env, work: Callable[[], Awaitable[T]]) -> T:
     """Await ``work()`` and return its result; retry every 100 ms while the process is short of descriptors or memory.
 

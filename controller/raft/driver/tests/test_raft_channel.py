@@ -37,11 +37,13 @@ class ScriptedRaftConnection:
     def __init__(self, net: ScriptedRaftNetwork) -> None:
         self.net = net
         self.answers = bytearray()
+        self.sent_bytes = self.received_bytes = 0
         self.broken = self.closed = False
 
     async def send(self, chunks: Sequence[Any]) -> None:
         if self.broken:
             raise OSError("reset")
+        self.sent_bytes += sum(map(len, chunks))
         request = parse_request(memoryview(b"".join(chunks))[4:])
         if request.key is ApiKey.API_VERSIONS:
             newest = self.net.max_version
@@ -65,6 +67,7 @@ class ScriptedRaftConnection:
             await trio.sleep(timeout_s)
             return 0
         count = min(len(buffer), len(self.answers))
+        self.received_bytes += count
         buffer[:count] = self.answers[:count]
         del self.answers[:count]
         return count
@@ -257,4 +260,23 @@ async def test_raft_channel_request_unsupported_by_peer_keeps_connection() -> No
         assert isinstance(await fixture.answer(99), WireError)
         assert isinstance(await fixture.answer(1), VoteResponse)
         assert len(fixture.net.connections) == 1
+        nursery.cancel_scope.cancel()
+
+
+@virtual
+async def test_raft_channel_counts_requests_and_bytes_of_all_connections() -> None:
+    async with trio.open_nursery() as nursery:
+        fixture = await start_channel(nursery)
+        await fixture.answer()
+        traffic, sent = fixture.channel.traffic, [fixture.net.connections[0].sent_bytes]
+        assert (traffic.requests, traffic.responses) == (2, 2), "ApiVersions and Vote"
+        assert traffic.request_bytes == sum(sent) > 0
+        assert traffic.response_bytes == fixture.net.connections[0].received_bytes > 0
+        fixture.net.script = ["silence"]
+        assert isinstance(await fixture.answer(), OSError)
+        assert (traffic.requests, traffic.responses) == (3, 2)
+        await fixture.answer()
+        assert (traffic.requests, traffic.responses) == (5, 4)
+        assert traffic.request_bytes == sum(each.sent_bytes for each in fixture.net.connections)
+        assert traffic.response_bytes == sum(each.received_bytes for each in fixture.net.connections)
         nursery.cancel_scope.cancel()
