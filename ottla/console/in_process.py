@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "ottla-console"
 REMOTE_TIMEOUT_S = 10.0
+LEADER_ONLY_FETCH_VERSION = 10
+"""Newest version of Fetch that followers refuse.
+
+A later one would be answered by a follower on this node (KIP-392), which may not know the newest high watermark yet.
+"""
 _DECODED_BYTES = 64 * 1024 * 1024
 """Maximum memory for the decoded elements of a response of this node."""
 _ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR})

@@ -16,7 +16,7 @@ from ottla.broker.config.limits import (
     MAX_CONSOLE_SCAN_BYTES,
     MAX_CONSOLE_SCAN_MS,
 )
-from ottla.console.in_process import SessionClient
+from ottla.console.in_process import LEADER_ONLY_FETCH_VERSION, SessionClient
 from ottla.console.page import check
 from ottla.env.env import Env
 from ottla.jobs.job import Job
@@ -31,7 +31,6 @@ from ottla.wire.record_batch.records import PIECE_BYTES, Record, iterate_records
 
 _FIRST_FETCH_BYTES, _FETCH_BYTES = 64 * 1024, 1024 * 1024
 """Bytes of the first fetch of a scan, and of the largest one: each fetch reads twice as many."""
-_VERSION_WITH_NAMES = 12
 _MAX_HEADERS = 5_000
 """Headers of a record; decoding more would hold the event loop. A batch of a few kilobytes may have millions."""
 _CODEC_BITS = 0x07
@@ -161,7 +160,7 @@ class RecordScan:
         row = fetch.FetchPartition(part.partition, fetch_offset=part.position, partition_max_bytes=max_bytes)
         topics = [fetch.FetchTopic(self._topic, partitions=[row])]
         request = fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, topics=topics)
-        response = await channel.call(request, channel.version_for(ApiKey.FETCH, _VERSION_WITH_NAMES))
+        response = await channel.call(request, channel.version_for(ApiKey.FETCH, LEADER_ONLY_FETCH_VERSION))
         check(response.error_code, None, self._topic)
         if not response.responses:
             return None

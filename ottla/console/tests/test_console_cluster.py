@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Collection, Iterator
-from http.client import HTTPSConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ import ottla
 from ottla.client.cluster_client import ClusterClient
 from ottla.client.scram import ScramCredential, derive_credential, salted_password
 from ottla.client.security_config import parse_connection_security
-from ottla.console.tests.console_fixture import Browser, console, free_port
+from ottla.console.tests.console_fixture import Browser, console, free_port, next_event
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 from ottla.runtime.tests.certificate_authority import CertificateAuthority
 from ottla.tools.blocking_client import BlockingClient
@@ -174,6 +174,27 @@ def test_changes_reach_partitions_and_groups_of_other_nodes(running: ClusterFixt
         assert "Lag 0" in page.text
         browser.change(page.form("/group/delete"))
     assert "No groups." in browser.get("/groups").text
+
+
+def test_tail_shows_each_record_of_a_replicated_topic_whichever_node_leads(running: ClusterFixture) -> None:
+    """A follower on the node of the console knows the high watermark later than the leader."""
+    access = parse_connection_security(running.cluster.client_config("java"))
+    client = BlockingClient(running.cluster.bootstrap_servers, access)
+    client.create_topic("copied", 3, replication_factor=3)
+    browser = running.admin()
+    connection = HTTPConnection("127.0.0.1", running.port, timeout=120)
+    cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+    connection.request("GET", "/live/records?name=copied", headers={"Cookie": cookies})
+    response = connection.getresponse()
+    assert "0 records" in next_event(response, "live")
+    producer = Producer(running.cluster.client_config("confluent"))
+    for number in range(12):
+        producer.produce("copied", f"record {number}.", partition=number % 3)
+        assert producer.flush(60) == 0
+        while f"record {number}." not in (html := next_event(response, "live")):
+            pass
+    assert "12 records; 12 looked at." in html
+    connection.close()
 
 
 def test_permissions_hold_for_partitions_and_groups_of_other_nodes(running: ClusterFixture) -> None:
