@@ -24,6 +24,7 @@ from ottla.broker.security.authn.listener_security import listener_setting
 from ottla.broker.security.authn.ssl_principal_mapper import parse_mapping_rules
 from ottla.console.frame_capture import ConnectionNumbers, FrameCaptures
 from ottla.console.in_process import LocalNode, Principal, SessionClient
+from ottla.console.leader_polls import LeaderPolls
 from ottla.console.live_pace import LivePace
 from ottla.console.login import PasswordLogin
 from ottla.console.metadata_changes import MetadataChanges
@@ -86,6 +87,7 @@ class Console:
             RebalanceHistory(env, components.groups),
             MetadataChanges(env),
             SchemaStore(env, config.values.get(CONSOLE_SCHEMA_DIR), config.values.get(CONSOLE_SCHEMA_REGISTRY)),
+            LeaderPolls(env, components.purgatory),
         )
         self.sessions = SessionStore(env)
         requires_certificate = tls is not None and tls.client_auth == "required"

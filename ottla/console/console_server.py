@@ -145,6 +145,7 @@ async def _serve(node: Node, console_listener: ConsoleListener) -> None:
             nursery.start_soon(supervise, env, "console", partial(server.serve, listener))
             nursery.start_soon(supervise, env, "traffic history of the console", console.node.traffic.run)
             nursery.start_soon(supervise, env, "rebalance history of the console", console.node.rebalances.run)
+            nursery.start_soon(supervise, env, "long polls of the console", console.node.leader_polls.run)
     finally:
         unsubscribe()
         console.node.local.close()

@@ -68,7 +68,12 @@ class LocalNode:
         host = config.client_listeners[0].host
         self._address = ("localhost" if host in ANY_HOST else host, port)
         self.dispatcher = Dispatcher(services, listener=config.client_listeners[0].name)
-        self._connections = BrokerConnections(
+        self._connections = self.create_connections()
+
+    def create_connections(self) -> BrokerConnections:
+        """Return new connections to other brokers with the credentials of this node; the caller closes them."""
+        services, config = self.services, self.services.config
+        return BrokerConnections(
             services.env,
             CLIENT_ID,
             lambda node: services.replica_manager.image.unfenced_broker_address(node, config.inter_broker_listener),
@@ -186,12 +191,19 @@ class LocalNode:
         encoded = start_encoding_response(key, version, 0, cast("Message", response))
         return encoded if isinstance(encoded, list) else await time_slice.run(encoded)
 
-    async def call_at(self, node: int, principal: Principal, request: Message, version: int) -> Any:
+    async def call_at(
+        self,
+        node: int,
+        principal: Principal,
+        request: Message,
+        version: int,
+        connections: BrokerConnections | None = None,
+    ) -> Any:
         """Send a request to this node; if the node answers that another broker is responsible, send it to ``node``.
 
         All error codes of the response must indicate that. This node has authorized the principal then; the second
         request has the credentials of this node. Topics that the principal may not describe are removed from the
-        response of the other broker.
+        response of the other broker. ``connections``: by default those that all requests of the console share.
 
         Raises:
             ProtocolError: TOPIC_AUTHORIZATION_FAILED, before the second request.
@@ -203,7 +215,7 @@ class LocalNode:
             return response
         if not may_send(request, partial(self.may, principal, AclOperation.READ, ResourceType.TOPIC)):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        response = await self._connections.call(node, request, version)
+        response = await (connections or self._connections).call(node, request, version)
         hide_topics(response, partial(self.may, principal, AclOperation.DESCRIBE, ResourceType.TOPIC))
         return response
 
@@ -309,6 +321,14 @@ class SessionClient(ClusterClient):
         if node_id not in self._brokers:
             raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}")
         return SessionChannel(self._local, self._principal, node_id)
+
+    def create_connections(self) -> BrokerConnections:
+        """Return new connections to other brokers, for `call_over`; the caller closes them."""
+        return self._local.create_connections()
+
+    async def call_over(self, connections: BrokerConnections, node_id: int, request: Message, version: int) -> Any:
+        """Send a request to a broker over given connections, and else as `LocalNode.call_at`; return the response."""
+        return await self._local.call_at(node_id, self._principal, request, version, connections)
 
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return True if the session is authorized for an operation on a resource, as `LocalNode.may`."""

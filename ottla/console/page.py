@@ -11,6 +11,7 @@ from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.network.http.http_messages import HttpRequest, HttpResponse
 from ottla.console.frame_capture import ConnectionNumbers, FrameCaptures
 from ottla.console.in_process import LocalNode, SessionClient
+from ottla.console.leader_polls import LeaderPolls
 from ottla.console.metadata_changes import MetadataChanges
 from ottla.console.rebalance_history import RebalanceHistory
 from ottla.console.schemas.schema_store import SchemaStore
@@ -35,6 +36,7 @@ class ConsoleNode(NamedTuple):
     rebalances: RebalanceHistory
     metadata_changes: MetadataChanges
     schemas: SchemaStore
+    leader_polls: LeaderPolls
 
 
 class View(NamedTuple):

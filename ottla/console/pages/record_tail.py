@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Hashable
+
+from ottla.console.leader_polls import TailPolls
 from ottla.console.offsets import LATEST, list_offsets
 from ottla.console.page import InvalidInput, PageRequest, View
 from ottla.console.pages.records import (
@@ -16,10 +19,14 @@ from ottla.console.pages.records import (
 from ottla.console.pages.topics import find_topic
 from ottla.console.record_scan import RecordScan, ScanRange
 from ottla.console.record_tail import MAX_NEWEST, RecordTail
+from ottla.controller.metadata.image import NO_LEADER
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 WAIT_MS = 2000.0
-"""Longest wait for new records before the offsets are requested, as after a change of a partition's leader."""
+"""Longest wait for new records before the offsets are requested, as after a change of a partition's leader.
+
+Also the longest wait of a request to another broker.
+"""
 _MAX_WATCHED = 100
 """Partitions of a topic that a page waits for; the offsets of more are requested instead."""
 
@@ -27,7 +34,7 @@ _MAX_WATCHED = 100
 async def wait_for_records(page: PageRequest) -> None:
     """Wait until a partition of the page's tail has records that were not read, at most `WAIT_MS`.
 
-    Returns at once before the first update, and if this node does not lead each of the partitions, or of too many.
+    The leaders of partitions elsewhere are polled. Returns at once before the first update, and of too many partitions.
     """
     tail: RecordTail | None = page.memory.get("tail")
     if tail is None or len(tail.positions) > _MAX_WATCHED:
@@ -35,14 +42,31 @@ async def wait_for_records(page: PageRequest) -> None:
     topic, components = page.text("name"), page.node.components
     hosted = [(components.replica_manager.get(topic, number), number) for number in tail.positions]
     led = [(replica, number) for replica, number in hosted if replica is not None and replica.is_leader]
-    if len(led) < len(hosted):
-        return
+    polls = _poll_leaders(page, tail, {number for _, number in led})
 
-    def has_changed() -> bool:
-        return any(replica.log.high_watermark != tail.positions[number] for replica, number in led)
+    def has_changed(key: Hashable = None) -> bool:
+        return key is polls or any(replica.log.high_watermark != tail.positions[number] for replica, number in led)
 
-    keys = [("fetch", topic, number) for number in tail.positions]
-    await components.services.purgatory.wait(keys, has_changed, WAIT_MS)
+    if not has_changed():
+        keys = [polls, *(("fetch", topic, number) for _, number in led)]
+        await components.services.purgatory.wait_for_change(keys, has_changed, WAIT_MS)
+
+
+def _poll_leaders(page: PageRequest, tail: RecordTail, led: Collection[int]) -> TailPolls:
+    """Poll the leaders of the tail's partitions without those that this node leads; return the polls of the page."""
+    topic, memory, node_id = page.text("name"), page.memory, page.node.local.node_id
+    polls: TailPolls | None = memory.get("polls")
+    if polls is None:
+        polls = TailPolls(page.node.leader_polls, page.client, topic, WAIT_MS)
+        memory.update(polls=polls, close=polls.close)
+    found = page.node.components.replica_manager.image.topics.get(topic)
+    elsewhere: dict[int, dict[int, int]] = {}
+    for number, position in tail.positions.items():
+        partition = None if number in led or found is None else found.partitions.get(number)
+        if partition is not None and partition.leader not in (NO_LEADER, node_id):
+            elsewhere.setdefault(partition.leader, {})[number] = position
+    polls.start(elsewhere)
+    return polls
 
 
 async def get_newest_records(page: PageRequest) -> View:
