@@ -90,7 +90,7 @@ async def get_newest_records(page: PageRequest) -> View:
                 raise  # else records were deleted that were not read: start again
     limit = page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN)
     ranges = await find_ranges(page, topic, limit)
-    memory.update(tail=RecordTail(limit, ranges), topic=identity)
+    memory.update(tail=RecordTail(limit, ranges), topic=identity, opened_ms=page.node.local.env.now_ms())
     memory.pop("view", None)
     return await _update(page, ranges)
 
@@ -144,6 +144,7 @@ async def _update(page: PageRequest, ranges: list[ScanRange]) -> View:
         "rows": tail.listed,
         "scanned": tail.scanned,
         "skipped": tail.skipped,
+        "opened_ms": page.memory["opened_ms"],
         "problems": scan.problems[:20],
         "following": link_to_rest(page, scan),
     }

@@ -225,8 +225,8 @@ async def get_record_list(page: PageRequest) -> View:
     """Return the values of the page's live block: the records that match the query, and a link to the next ones."""
     topic, limit = page.text("name"), page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN)
     scan, rows = await _scan(page, topic, limit)
-    values = {"rows": rows, "scanned": scan.scanned, "skipped": 0, "problems": scan.problems[:20]}
-    return View("records.html", {**values, "following": link_to_rest(page, scan)})
+    values = {"rows": rows, "scanned": scan.scanned, "skipped": 0, "opened_ms": 0}
+    return View("records.html", {**values, "problems": scan.problems[:20], "following": link_to_rest(page, scan)})
 
 
 def link_to_rest(page: PageRequest, scan: RecordScan) -> str:

@@ -66,6 +66,28 @@ def test_records_beyond_the_limit_are_skipped_and_counted(running: ConsoleFixtur
     assert html.count("<tr>") == 1 + 20
 
 
+def counted_since(html: str) -> str:
+    """Return the time since which an open list counts."""
+    return html.partition(" Counted since ")[2].partition("Z.")[0]
+
+
+def test_open_list_counts_since_its_connection(running: ConsoleFixture, connection: HTTPConnection) -> None:
+    running.broker.produce("counted", b"first")
+    response = open_tail(connection, "name=counted")
+    since = counted_since(next_event(response, "live"))
+    running.broker.produce("counted", b"second")
+    html = event_with(response, "second")
+    assert "2 records; 2 looked at." in html
+    assert counted_since(html) == since != ""
+    running.broker.produce("counted", b"third")
+    event_with(response, "third")
+    connection.close()
+    html = next_event(open_tail(connection, "name=counted&limit=1"), "live")
+    assert "1 records; 1 looked at." in html, "counts start with the newest records"
+    assert counted_since(html) > since
+    assert " Counted since " not in running.browser().get("/records?name=counted").text
+
+
 def test_filter_of_an_open_list_holds_for_new_records(running: ConsoleFixture, connection: HTTPConnection) -> None:
     running.broker.produce("filtered", b"good 1", b"bad 1")
     response = open_tail(connection, "name=filtered&contains=good")
