@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -61,7 +62,7 @@ class SuiteTest(NamedTuple):
 
 
 def class_path() -> str:
-    """Return the class path: our class, the test jars, the connector, and the jars of pyspark."""
+    """Return the class path: our class with resources, the jars of pyspark, the connector and the test jars."""
     jars("spark")
     jars("suites")
     spark = Path(pyspark.__file__).parent / "jars"
@@ -70,6 +71,8 @@ def class_path() -> str:
 
 def compile_utilities() -> None:
     """Compile `SOURCE` with the Scala compiler among the jars of pyspark, unless it has not changed since.
+
+    The resources of the connector's test jar are unpacked beside the class, since its suites open them as files.
 
     Raises:
         SystemExit: the source does not compile.
@@ -84,7 +87,15 @@ def compile_utilities() -> None:
         done = subprocess.run([*command, "-d", str(CLASSES), str(SOURCE)], capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{SOURCE.name} does not compile:\n{done.stdout}{done.stderr}")
+        unpack_resources()
         stored.write_text(text)
+
+
+def unpack_resources() -> None:
+    """Unpack the connector's test jar into `CLASSES`, without its classes."""
+    test_jar = next(path for path in jars("suites") if path.name.startswith("spark-sql-kafka"))
+    with zipfile.ZipFile(test_jar) as jar:
+        jar.extractall(CLASSES, [name for name in jar.namelist() if not name.endswith(".class")])
 
 
 def run_suites(suites: Sequence[str], broker: str = "ottla", pattern: str = "") -> list[SuiteTest]:
