@@ -36,6 +36,8 @@ CLICK_SCHEMA = "click STRING, view STRING, event_ms LONG"
 CAMPAIGN_SCHEMA = "campaign LONG, title STRING"
 START_MS = 1_760_000_000_000
 WITHIN_MS, DELAY_MS = 10 * 60_000, 10 * 60_000
+VIEWS_SHARE = 10 / 14
+"""Share of views in the input: with the same share in each batch, both streams reach a time together."""
 END_MS = 7_200_000
 """Distance of the last view and click, which let the watermark pass all others."""
 
@@ -53,7 +55,7 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
     for campaign in range(10):
         yield _record(CAMPAIGNS, f"{campaign}", {"campaign": campaign, "title": f"campaign {campaign}"})
     events: list[tuple[int, InputRecord]] = []
-    views = size * 10 // 14
+    views = int(size * VIEWS_SHARE)
     for number in range(views):
         view, event_ms = f"v{number}", START_MS + number * 1000
         fields = {"view": view, "campaign": chance.randrange(10), "event_ms": event_ms}
@@ -69,9 +71,15 @@ def make_input(size: int, _wait: Wait) -> Iterator[InputRecord]:
     yield _record(CLICKS, "end", {"click": "end", "view": "none", "event_ms": end_ms})
 
 
-def _parsed(job: PipelineJob, topic: str, schema: str, prefix: str) -> DataFrame:
-    """Return a stream of a topic's JSON values with a watermark; its columns have the prefix ``prefix_``."""
-    fields = job.read_stream(topic).select(f.from_json(f.col("value").cast("string"), schema).alias("v")).select("v.*")
+def _parsed(job: PipelineJob, topic: str, share: float, schema: str, prefix: str) -> DataFrame:
+    """Return a stream of a topic's JSON values with a watermark; its columns have the prefix ``prefix_``.
+
+    ``share``: share of the topic in the records of a batch. A stream that ends before the other one would stop the
+    watermark after a restart: Spark stores the watermark of the query, and not those of its streams.
+    """
+    count = max(1, round(job.records_per_trigger * share))
+    stream = job.read_stream(topic, maxOffsetsPerTrigger=str(count))
+    fields = stream.select(f.from_json(f.col("value").cast("string"), schema).alias("v")).select("v.*")
     named = fields.select([f.col(name).alias(f"{prefix}_{name}") for name in fields.columns])
     time = f.timestamp_millis(f"{prefix}_event_ms").alias(f"{prefix}_time")
     return named.select("*", time).withWatermark(f"{prefix}_time", f"{DELAY_MS} milliseconds")
@@ -82,8 +90,8 @@ def run(job: PipelineJob) -> ResultTable:
 
     A row has view, title of the campaign, and ms until the click, None without one.
     """
-    views = _parsed(job, VIEWS, VIEW_SCHEMA, "v")
-    clicks = _parsed(job, CLICKS, CLICK_SCHEMA, "c").dropDuplicatesWithinWatermark(["c_click"])
+    views = _parsed(job, VIEWS, VIEWS_SHARE, VIEW_SCHEMA, "v")
+    clicks = _parsed(job, CLICKS, 1 - VIEWS_SHARE, CLICK_SCHEMA, "c").dropDuplicatesWithinWatermark(["c_click"])
     campaigns = (
         job.read(CAMPAIGNS)
         .select(f.from_json(f.col("value").cast("string"), CAMPAIGN_SCHEMA).alias("c"))
