@@ -62,7 +62,7 @@ SETTINGS = "compat_tests/vs_kafka/test_settings.py -k drawn"
 MANY_SETTINGS = "OTTLA_SETTINGS=9,1000 OTTLA_SETTINGS_CHANGES=2000"
 STARTS = "compat_tests/vs_kafka/test_settings.py -k starts_with_settings"
 DELAYS = "--cluster --transactions 2 --late"
-TIERED_KILLS = "compat_tests/storage/test_tiered_kills.py"
+TIERED_KILLS, ALL_SUITES = "compat_tests/storage/test_tiered_kills.py", "OTTLA_CONNECTOR_SUITES=all"
 CLIENT_FAULTS = "compat_tests/faults/test_client_faults.py -k random"
 CAMPAIGNS = (
     Campaign("one-node", "single node: faults of disk, clock, network and clients", "", 2000),
@@ -218,13 +218,7 @@ CAMPAIGNS = (
         0,
         "OTTLA_PIPELINES=all OTTLA_ACTIVITY=10000000",
     ),
-    Campaign(
-        "connector-suites",
-        "test suites of Spark's Kafka connector, failures compared with Kafka",
-        "spark_it/connector_suites",
-        0,
-        "OTTLA_CONNECTOR_SUITES=all",
-    ),
+    Campaign("connector-suites", "suites of Spark's Kafka connector", "spark_it/connector_suites", 0, ALL_SUITES),
     Campaign(
         "spark-tokens",
         "Spark with Kerberos and delegation tokens",
