@@ -183,12 +183,22 @@ class SharePartition:
         if self._gap_start is not None:
             self._gap_start = offset if self.has_gap and offset <= self._gap_end else None
 
+    @property
+    def first_new_offset(self) -> int:
+        """First offset never acquired: the one after the end offset or, with nothing in flight, the end offset."""
+        return self.end_offset + 1 if self._has_batch_in_flight else self.end_offset
+
+    @property
+    def _has_batch_in_flight(self) -> bool:
+        """False without a batch, or if the log start offset advanced past the last one."""
+        return bool(self._firsts) and self.start_offset <= self.last_batch.last_offset
+
     def next_fetch_offset(self) -> int:
         """Return the offset at which the next fetch starts: that of the first available record or unread gap.
 
-        If there is none, it is the offset after the end offset or, with nothing in flight, the end offset itself.
+        If there is none, it is `first_new_offset`.
         """
-        if not self._firsts or self.start_offset > self.last_batch.last_offset:
+        if not self._has_batch_in_flight:
             self._has_available_records = False
             return self.end_offset
         if not self._has_available_records:

@@ -161,15 +161,8 @@ class SharePartitionLeader:
 
     @property
     def first_new_offset(self) -> int:
-        """First offset after the end offset and not before the start offset; 0 until the state is loaded.
-
-        It is the first offset never acquired or, while nothing is in flight, the one after that.
-        """
-        return (
-            0
-            if self.share_partition is None
-            else max(self.share_partition.end_offset + 1, self.share_partition.start_offset)
-        )
+        """First offset never acquired; 0 until the state is loaded."""
+        return 0 if self.share_partition is None else self.share_partition.first_new_offset
 
     def acquire_records(self, request: AcquireRequest, fetched: FetchedOffsets) -> list[AcquiredRange]:
         """Acquire records of a read for a member, and start the timer of their acquisition locks; return the ranges.

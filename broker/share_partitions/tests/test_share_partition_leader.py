@@ -340,3 +340,20 @@ def test_release_writes_available_state_and_wakes_delayed_fetches() -> None:
 )
 def test_persister_error_codes_are_mapped_for_consumers(batches: ErrorCode, expected: ErrorCode) -> None:
     assert to_consumer_error(ProtocolError(batches)).code is expected
+
+
+def test_first_new_offset_is_the_first_offset_never_acquired() -> None:
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        shared = await fixture.served()
+        assert shared.first_new_offset == 0, "nothing is in flight"
+        take(shared, 0, 4)
+        assert shared.first_new_offset == 5
+        say(shared, 0, 4, ACCEPT)
+        await trio.testing.wait_all_tasks_blocked()
+        assert shared.first_new_offset == 5, "all is final"
+        take(shared, 5, 9)
+        assert shared.share_partition is not None
+        shared.share_partition.update_log_start_offset(20)
+        assert shared.first_new_offset == 20, "records in flight were deleted"
+
+    over(scenario)
