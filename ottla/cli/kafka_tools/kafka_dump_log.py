@@ -13,11 +13,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.cli.errors import failure_text
+from ottla.cli.kafka_tools.index_entries import (
+    check_offset_index,
+    check_time_index,
+    offset_entries,
+    require_position,
+    time_entries,
+    unchecked_offset_index,
+)
 from ottla.cli.kafka_tools.tool_options import STDERR, ToolFailed, ToolOptions, has, java_integer
 from ottla.env.disk import Disk, read_file
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.producers.producer_state_manager import ProducerStateManager
-from ottla.log.segment.indexes import OffsetIndex, TimeIndex, read_txn_index
+from ottla.log.segment.indexes import OFFSET_ENTRY_BYTES, read_txn_index
 from ottla.runtime.real_disk import RealDisk
 from ottla.tools.message_json import message_to_json
 from ottla.tools.segment_file_reader import SegmentFileReader
@@ -123,10 +131,8 @@ class LogDump:
         try:
             if suffix in (".log", ".checkpoint"):
                 self._segment(path, stem)
-            elif suffix == ".index":
+            elif suffix in (".index", ".timeindex"):
                 self._index(path, int(stem))
-            elif suffix == ".timeindex":
-                self._time_index(path, int(stem))
             elif suffix == ".snapshot":
                 self._producers(path)
             else:
@@ -179,53 +185,50 @@ class LogDump:
 
     # ------------------------------------------------------------------ indexes
 
-    def _open_segment_of(self, path: str) -> SegmentFileReader:
-        """Open the segment of an index file."""
-        return SegmentFileReader(self._disk, f"{os.path.splitext(path)[0]}.log")
-
     def _index(self, path: str, base: int) -> None:
-        with self._open_segment_of(path) as segment:
-            self._check_offsets(path, base, segment)
+        check = self._check_times if path.endswith(".timeindex") else self._check_offsets
+        with SegmentFileReader(self._disk, f"{os.path.splitext(path)[0]}.log") as segment:
+            check(path, base, segment)
 
     def _check_offsets(self, path: str, base: int, segment: SegmentFileReader) -> None:
         """Compare the entries of an offset index with its segment; print them unless ``--verify-index-only`` is set.
 
-        With ``--index-sanity-check`` the index is only parsed.
+        With ``--index-sanity-check`` only `check_offset_index` is called.
         """
-        index = OffsetIndex.unpack(base, read_file(self._disk, path), path)
-        if not index.offsets:
+        raw = read_file(self._disk, path)
+        if len(raw) < OFFSET_ENTRY_BYTES:
             print(f"{path} is empty.")
             return
         if self._options.index_sanity_check:
+            check_offset_index(base, raw, path)
             print(f"{path} passed sanity check.")
             return
-        for relative, position in zip(index.offsets, index.positions, strict=True):
-            offset, header = base + relative, segment.header_at(position)
+        for offset, position in offset_entries(base, raw):
+            require_position(position, segment.path)
+            header = segment.header_at(position)
             if header is None or header.last_offset != offset:
                 last_offset = -1 if header is None else header.last_offset
                 self._mismatches.setdefault(os.path.abspath(path), {})[offset] = last_offset
             if not self._options.verify_index_only:
                 print(f"offset: {offset} position: {position}")
 
-    def _time_index(self, path: str, base: int) -> None:
-        with self._open_segment_of(path) as segment:
-            self._check_times(path, base, segment)
-
     def _check_times(self, path: str, base: int, segment: SegmentFileReader) -> None:
         """Compare the entries of a time index with its segment; print them unless ``--verify-index-only`` is set.
 
-        With ``--index-sanity-check`` the index is only parsed.
+        With ``--index-sanity-check`` only `check_time_index` is called.
         """
-        index = OffsetIndex.unpack(base, read_file(self._disk, f"{os.path.splitext(path)[0]}.index"), path)
-        times = TimeIndex.unpack(base, read_file(self._disk, path), path)
+        index = unchecked_offset_index(base, read_file(self._disk, f"{os.path.splitext(path)[0]}.index"))
+        raw_times = read_file(self._disk, path)
         if self._options.index_sanity_check:
+            check_time_index(base, raw_times, path)
             print(f"{path} passed sanity check.")
             return
         errors = self._time_errors.setdefault(os.path.abspath(path), {})
         before = -1
-        for timestamp, relative in zip(times.timestamps, times.offsets, strict=True):
-            offset = base + relative
-            found = segment.locate(offset, index.lookup(offset))
+        for timestamp, offset in time_entries(base, raw_times):
+            position = index.lookup(offset)
+            require_position(position, segment.path)
+            found = segment.locate(offset, position)
             if found is None or found.last_offset != offset:
                 at = -1 if found is None else found.last_offset
                 text = f"Indexed offset: {offset}, found log offset: {at}"
