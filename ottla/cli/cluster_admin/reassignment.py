@@ -323,20 +323,19 @@ async def reassign(
 
     ``before``: present replicas of each partition. The replication throttle of ``--throttle`` is set before, and
     removed at the end, also after an interrupt or error; the reassignments in progress are not cancelled then. If a
-    change of it is refused, nothing moves, and the part of it that was set stays; for a broker that cannot be reached
-    it is left out, with a message on standard error.
+    change of it is refused, nothing moves, and what was set is removed; for a broker that cannot be reached it is left
+    out, with a message on standard error.
 
     Raises:
         CommandFailed: the cluster refused a request.
     """
     held = [] if options.throttle is None else throttle_configs(moves, before, options.throttle)
-    if held:
-        await _set(client, held)
+    changed: list[ia.AlterConfigsResource] = []
     try:
+        await _set(client, held, changed)
         await _move(client, moves, options.at_once)
     finally:
-        if held:
-            await _set(client, throttle_removals(held))
+        await _set(client, throttle_removals(changed), [])
 
 
 async def _move(client: ReassignmentClient, moves: Sequence[PlannedReassignment], at_once: int) -> None:
@@ -356,27 +355,30 @@ async def _move(client: ReassignmentClient, moves: Sequence[PlannedReassignment]
         await _elect_in(client, 0, [move.partition for move in moves])
 
 
-async def _set(client: ReassignmentClient, rows: list[ia.AlterConfigsResource]) -> None:
+async def _set(
+    client: ReassignmentClient, rows: list[ia.AlterConfigsResource], changed: list[ia.AlterConfigsResource]
+) -> None:
     """Send IncrementalAlterConfigs: for topics to any broker, and for each broker to that broker.
 
     A broker refuses the request for another broker. A broker that cannot be reached is reported on standard error.
-
-    Raises:
-        CommandFailed: the change of a resource was refused.
+    Those of ``rows`` that were sent and not refused are added to ``changed``, also if this fails or is interrupted.
+    Raises CommandFailed if the change of a resource was refused.
     """
+    refused = []
     topics = [row for row in rows if row.resource_type != RESOURCE_BROKER]
-    answers = [await client.call(ia.IncrementalAlterConfigsRequest(topics))] if topics else []
-    for row in rows:
-        if row.resource_type == RESOURCE_BROKER:
-            try:
-                broker = await client.broker(int(row.resource_name))
-                answers.append(await broker.call(ia.IncrementalAlterConfigsRequest([row])))
-            except (OSError, ProtocolError) as error:  # a broker that is down neither leads nor fetches
-                print(
-                    f"throttle of broker {row.resource_name} is not changed: {error_text(error, row.resource_name)}",
-                    file=sys.stderr,
-                )
-    for row in (row for answer in answers for row in answer.responses):
+    for part in filter(None, (topics, *([row] for row in rows if row not in topics))):
+        name = part[0].resource_name
+        changed += part
+        try:
+            node = client if part is topics else await client.broker(int(name))
+            refused += [x for x in (await node.call(ia.IncrementalAlterConfigsRequest(part))).responses if x.error_code]
+        except (OSError, ProtocolError) as error:  # a broker that is down neither leads nor fetches
+            if part is topics:
+                raise
+            print(f"throttle of broker {name} is not changed: {error_text(error, name)}", file=sys.stderr)
+    names = {(row.resource_type, row.resource_name) for row in refused}
+    changed[:] = [x for x in changed if (x.resource_type, x.resource_name) not in names]
+    for row in refused:
         raise_for_error(row.error_code, row.error_message, f"throttle {row.resource_name}")
 
 

@@ -16,9 +16,11 @@ from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.partitions.reassignment_plan import PlannedReassignment
 from ottla.controller.tests.test_controller_state_machine import create, machine, send_heartbeat, submit
 from ottla.runtime import blocking_env
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import alter_partition as ap
 from ottla.wire.messages import alter_partition_reassignments as ar
 from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import incremental_alter_configs as ia
 from ottla.wire.messages import list_partition_reassignments as lr
 from ottla.wire.messages import metadata as md
 
@@ -199,3 +201,26 @@ def test_parse_reassignment_malformed_raises_command_failed(text: str) -> None:
 
 def test_parse_reassignment_accepts_topic_with_colon() -> None:
     assert reassignment.parse_reassignment("a:b:3=1,2") == PlannedReassignment(("a:b", 3), (1, 2))
+
+
+def test_drain_with_a_refused_throttle_moves_nothing_and_removes_what_was_set() -> None:
+    cluster = FakeReassigningCluster(3, [1, 2])
+    real = cluster.call
+    sent: list[tuple[str, int]] = []
+
+    async def call(request: Any) -> Any:
+        if isinstance(request, ia.IncrementalAlterConfigsRequest):
+            sent.extend((row.resource_name, row.configs[0].config_operation) for row in request.resources)
+            if request.resources[0].resource_name == "2":
+                row = ia.AlterConfigsResourceResponse(ErrorCode.POLICY_VIOLATION, "too slow", 4, "2")
+                return ia.IncrementalAlterConfigsResponse(responses=[row])
+        return await real(request)
+
+    cluster.call = call  # type: ignore[method-assign]
+    with pytest.raises(CommandFailed, match="too slow"):
+        run_verb(cluster, "drain", "1", "--throttle", "5000")
+    assert cluster.sets() == [(1, 2)]
+    assert sent == [("t", 0), ("1", 0), ("2", 0), ("3", 0), ("t", 1), ("1", 1), ("3", 1)]
+    image = cluster.machine.image
+    assert not image.config(2, "t").get("leader.replication.throttled.replicas")
+    assert not image.config(4, "1").get("leader.replication.throttled.rate")
