@@ -171,7 +171,7 @@ async def describe_group(page: PageRequest, group: str) -> DescribedGroup:
     row = (await channel.call(DescribeGroupsRequest([group]))).groups[0]
     if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or row.group_state == "Dead":
         check(ErrorCode.GROUP_ID_NOT_FOUND, "the group does not exist", f"group {group}")
-    check(row.error_code, None, f"group {group}")
+    check(row.error_code, row.error_message, f"group {group}")
     members = [_member(CLASSIC, member) for member in sorted(row.members, key=lambda m: m.member_id)]
     return DescribedGroup(group, CLASSIC, row.group_state, None, row.protocol_data, coordinator, members, channel)
 
