@@ -14,7 +14,6 @@ from typing import NamedTuple
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment.batch_scan import WINDOW_BYTES
 from ottla.log.segment.log_segment import LogSegment
-from ottla.wire.errors import WireError
 from ottla.wire.record_batch import records
 from ottla.wire.record_batch.batch_header import HEADER_BYTES, BatchHeader
 from ottla.wire.record_batch.legacy_records import parse_any_header
@@ -45,9 +44,9 @@ def find_offset_by_timestamp(log: PartitionLog, timestamp: int, upper_offset: in
 
 
 def find_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
-    """Return the first record with the largest timestamp; None without records or timestamps, or with damage.
+    """Return the first record with the largest timestamp; None without records or timestamps.
 
-    Blocks the event loop until it is found, unlike the job `find_max_timestamp_job`.
+    Blocks the event loop until it is found, unlike the job `find_max_timestamp_job`, which raises likewise.
     """
     return _run(find_max_timestamp_job(log))
 
@@ -131,11 +130,14 @@ def _find_batch_by_timestamp(
 
 
 def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
-    """Return the first record with the largest timestamp, as a job; None if the log is empty, closed or damaged.
+    """Return the first record with the largest timestamp, as a job; None if the log is empty or closed.
 
-    None as well if no record has a timestamp, or if the record's segment was removed or replaced meanwhile.
+    None as well if no record has a timestamp, if the record's segment was removed or replaced meanwhile, or if its file
+    ends within the batch. Neither the log start nor the high watermark bounds the look-up: the caller compares the
+    offset, as Kafka does.
 
-    Neither the log start nor the high watermark bounds the look-up: the caller compares the offset, as Kafka does.
+    Raises:
+        WireError: the batch is damaged.
     """
     best, base = None, -1
     while not log.closed and (number := bisect_right(log.segments.base_offsets, base)) < len(log.segments.base_offsets):
@@ -150,11 +152,10 @@ def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
     if found is None:
         return None
     raw = best.file.pread(found.size_bytes, found.position)
-    try:
-        header = parse_any_header(raw)
-        record = yield from records.find_first_by_timestamp_job(raw, header, header.max_timestamp, header.base_offset)
-        if record is None:
-            record = yield from records.find_max_timestamp_job(raw, header)
-    except WireError:
+    if len(raw) < found.size_bytes:
         return None
+    header = parse_any_header(raw)
+    record = yield from records.find_first_by_timestamp_job(raw, header, header.max_timestamp, header.base_offset)
+    if record is None:
+        record = yield from records.find_max_timestamp_job(raw, header)
     return None if record is None else _with_leader_epoch(header, *record)

@@ -242,3 +242,15 @@ def test_timestamp_lookup_log_changed_during_pause_returns_current_records() -> 
         if found is not None:
             assert (found.timestamp_ms, found.offset) in before | {(NOW + 1000, log.log_end_offset - 1)}
     assert {"found", "nothing"} <= ends
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
+def test_max_timestamp_in_a_damaged_batch_raises_wire_error(codec: CompressionType) -> None:
+    memory = memory_disk()
+    log = new_log(memory.session())
+    append_committed(log, make_timed_batch(*range(50), codec=codec))
+    log.close_files()
+    data = memory.files[f"{log.directory}/{0:020d}.log"].data
+    data[HEADER_BYTES + 1 :] = b"\xff" * len(data[HEADER_BYTES + 1 :])
+    with pytest.raises(WireError):
+        find_max_timestamp(log)
