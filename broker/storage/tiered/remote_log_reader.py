@@ -282,14 +282,22 @@ class RemoteLogReader:
         decompressions: DecompressionLimiter,
     ) -> TimestampAndOffset | None:
         find = partial(self._segments.find_batch_by_timestamp, metadata, timestamp_ms, from_offset)
+        position: int | None = None
         batch = await self._remote.in_reader_thread(find)
         while batch is not None:
             header = batch.header
             search = records.find_first_by_timestamp_job(batch.raw, header, timestamp_ms, from_offset)
-            record = await run_in_background(self._env, decompressions.as_job(search))
+            try:
+                record = await run_in_background(self._env, decompressions.as_job(search))
+            except WireError:  # a chunk that was damaged on the disk of the cache is read again
+                if not await self._remote.in_reader_thread(partial(self._segments.drop_damaged, batch.held)):
+                    raise
+                batch = await self._remote.in_reader_thread(partial(find, position))
+                continue
             if record is not None:
                 return TimestampAndOffset(record[1], record[0], header.partition_leader_epoch)
-            batch = await self._remote.in_reader_thread(partial(find, batch.next_position))
+            position = batch.next_position
+            batch = await self._remote.in_reader_thread(partial(find, position))
         return None
 
 

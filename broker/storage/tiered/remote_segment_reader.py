@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ottla.broker.config.limits import CROWDED_READ_BYTES
 from ottla.broker.storage.tiered.chunk_cache import CachedRemoteStorage, ChunkNotOpenError, HeldChunks
@@ -33,6 +33,7 @@ OPEN_WINDOW_BYTES = 16 * 1024
 MAX_OPEN_WINDOWS = 8
 """Reads of a search on the event loop: more are made in a thread."""
 
+T = TypeVar("T")
 FetchSegment = Callable[[RemoteLogSegmentMetadata, int, int], bytes]
 """Function that returns a range of a segment's records: `RemoteStorage.fetch_segment`."""
 RemoteRecords = bytes | memoryview | FileSlice | ChunkSequence
@@ -62,12 +63,14 @@ class _FoundBatch(NamedTuple):
 
 
 class BatchBytes(NamedTuple):
-    """Whole batch of a remote segment: its bytes, header, and the position after it."""
+    """Whole batch of a remote segment: its bytes, header, the position after it, and the chunks it was read from."""
 
     raw: bytes
     header: BatchHeader
     next_position: int
     """Position behind the batch."""
+    held: HeldChunks
+    """Chunks of the cache that were read, for `RemoteSegmentReader.drop_damaged`."""
 
 
 class RemoteSegmentReader:
@@ -99,12 +102,24 @@ class RemoteSegmentReader:
         Raises:
             RemoteStorageError: the store failed. WireError: a batch header is damaged, in the store, too.
         """
-        storage, held = self._storage(), HeldChunks()
-        read = partial(self._read, storage, metadata, offset, max_bytes, at_least_one=at_least_one, in_memory=in_memory)
+        read = partial(self._read, self._storage(), metadata, offset, max_bytes)
+        return self._retry_undamaged(partial(read, at_least_one=at_least_one, in_memory=in_memory))
+
+    def drop_damaged(self, held: HeldChunks) -> bool:
+        """Verify chunks again that a read held and whose records are malformed; drop the damaged ones from the cache.
+
+        Return True if any was, so that a second read returns what the store has.
+        """
+        storage = self._storage()
+        return isinstance(storage, CachedRemoteStorage) and storage.drop_damaged(held)
+
+    def _retry_undamaged(self, read: Callable[[HeldChunks], T]) -> T:
+        """Call ``read``, and once more after a WireError if chunks that it held were damaged in the cache."""
+        held = HeldChunks()
         try:
             return read(held)
         except WireError:
-            if not isinstance(storage, CachedRemoteStorage) or not storage.drop_damaged(held):
+            if not self.drop_damaged(held):
                 raise
         return read(HeldChunks())
 
@@ -173,12 +188,22 @@ class RemoteSegmentReader:
         the indexes point to.
 
         Raises:
-            RemoteStorageError: the store failed. WireError: a batch header is damaged.
+            RemoteStorageError: the store failed. WireError: a batch header is damaged, in the store, too.
         """
         if position is None:
             least = max(self._indexes.time_index(metadata).lookup(timestamp_ms), from_offset)
             position = self._indexes.offset_index(metadata).lookup(least)
-        fetch = self._storage().fetch_segment
+        return self._retry_undamaged(
+            partial(self._read_batch_by_timestamp, metadata, timestamp_ms, from_offset, position)
+        )
+
+    def _read_batch_by_timestamp(
+        self, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, from_offset: int, position: int, held: HeldChunks
+    ) -> BatchBytes | None:
+        storage = self._storage()
+        fetch = storage.fetch_segment
+        if isinstance(storage, CachedRemoteStorage):
+            fetch = partial(storage.fetch_segment, held=held)
         found = self._find_batch(fetch, metadata, position, from_offset, WINDOW_BYTES, timestamp_ms)
         if found is None:
             return None
@@ -186,7 +211,7 @@ class RemoteSegmentReader:
         raw = found.window[found.start : found.start + found.header.size_bytes]
         if len(raw) < found.header.size_bytes:
             raw += fetch(metadata, found.position + len(raw), end)
-        return BatchBytes(raw, found.header, end)
+        return BatchBytes(raw, found.header, end, held)
 
     @staticmethod
     def _find_batch(

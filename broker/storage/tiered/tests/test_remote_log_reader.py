@@ -370,3 +370,19 @@ def test_headers_that_were_damaged_in_the_cache_are_read_from_the_store(*, is_op
             inode.data[:900] = bytes(900)
     assert read(fixture, 0, 3000).records == expected
     assert cached.stats.corrupt == 1
+
+
+@pytest.mark.parametrize("damaged", [range(16, 17), range(61, 70)], ids=["header", "records"])
+def test_offset_by_timestamp_reads_what_was_damaged_in_the_cache_from_the_store(damaged: range) -> None:
+    fixture = TieredFixture()
+    cached = fixture.cache(1000)
+    fixture.host()
+    fixture.append_batches(60)
+    fixture.tier()
+    expected = find(fixture, NOW_MS)
+    assert expected is not None
+    for path, inode in fixture.env.memory.files.items():
+        if path.startswith("/cache/") and len(inode.data) > 900:
+            inode.data[damaged.start : damaged.stop] = b"\xff" * len(damaged)
+    assert find(fixture, NOW_MS) == expected
+    assert cached.stats.corrupt == 1
