@@ -203,7 +203,7 @@ def test_parse_reassignment_accepts_topic_with_colon() -> None:
     assert reassignment.parse_reassignment("a:b:3=1,2") == PlannedReassignment(("a:b", 3), (1, 2))
 
 
-def test_drain_with_a_refused_throttle_moves_nothing_and_removes_what_was_set() -> None:
+def test_drain_with_a_refused_throttle_moves_nothing_and_removes_the_rest() -> None:
     cluster = FakeReassigningCluster(3, [1, 2])
     real = cluster.call
     sent: list[tuple[str, int]] = []

@@ -373,7 +373,7 @@ def test_headers_that_were_damaged_in_the_cache_are_read_from_the_store(*, is_op
 
 
 @pytest.mark.parametrize("damaged", [range(16, 17), range(61, 70)], ids=["header", "records"])
-def test_offset_by_timestamp_reads_what_was_damaged_in_the_cache_from_the_store(damaged: range) -> None:
+def test_offset_by_timestamp_reads_damaged_cache_chunks_from_the_store(damaged: range) -> None:
     fixture = TieredFixture()
     cached = fixture.cache(1000)
     fixture.host()
