@@ -23,7 +23,6 @@ from ottla.controller.metadata.image import RESOURCE_BROKER
 
 if TYPE_CHECKING:
     from ottla.broker.components.broker_components import BrokerComponents
-    from ottla.broker.replication.hosted_partition import HostedPartition
     from ottla.controller.metadata.delta import MetadataDelta
     from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
     from ottla.controller.raft.state_machine.log_summary import LogSummary
@@ -48,6 +47,11 @@ class ClusterInvariants:
         self._reported: dict[str, int] = {}
         self._raft_leaders: dict[int, int] = {}
         self._images: dict[int, MetadataImage] = {}
+        self._newest = newest_image({})
+        """Newest image of the run, also if all nodes that have published it are stopped.
+
+        A change of an ISR takes effect at the leader when the active controller, which has published it, responds.
+        """
         self._committed: dict[int, int] = {}
         """Epoch of committed records of the metadata log by offset; the newest `MAX_COMMITTED_SAMPLES` are kept."""
         self._published: dict[BrokerComponents, int] = {}
@@ -81,7 +85,8 @@ class ClusterInvariants:
             self._simulation.ledger.report_violation(name, f"at {self._simulation.now_s():.3f} s: {detail}")
 
     def _on_publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Compare a published image with that of the same offset at other nodes; report a difference."""
+        """Note a published image; compare it with that of the same offset at other nodes, and report a difference."""
+        self._newest = max(self._newest, image, key=lambda x: x.offset)
         known = self._images.setdefault(image.offset, image)
         if known is not image and known != image:
             self.report(
@@ -174,10 +179,10 @@ class ClusterInvariants:
     def strong_isr(self, living: LiveNodes) -> Iterator[str]:
         """Yield a text for each member of an ISR that lacks records below the leader's high watermark.
 
-        Stopped nodes, those that have not registered since their start, replicas in failed log directories, and members
-        that the leader has removed by a change that no running node has published yet are skipped.
+        The ISR is that of the newest image that any node has published. Stopped nodes, those that have not registered
+        since their start, and replicas in failed log directories are skipped.
         """
-        image = newest_image(living)
+        image = self._newest = max(self._newest, newest_image(living), key=lambda x: x.offset)
         for name, number, registration in iterate_partitions(image):
             leading = (
                 living[registration.leader].replica_manager.get(name, number) if registration.leader in living else None
@@ -186,7 +191,7 @@ class ClusterInvariants:
                 continue
             if leading.topic_id != image.topics[name].id:
                 continue  # the topic was deleted and created again, and its leader does not know yet
-            for member in newest_isr(leading, registration):
+            for member in registration.isr:
                 parts = living.get(member)
                 known = image.brokers.get(member)
                 if parts is None or known is None or parts.lifecycle.broker_epoch != known.broker_epoch:
@@ -221,18 +226,6 @@ def newest_image(living: LiveNodes) -> MetadataImage:
     from ottla.controller.metadata.image import MetadataImage
 
     return max((x.controller.image for x in living.values()), key=lambda x: x.offset, default=MetadataImage())
-
-
-def newest_isr(leader: HostedPartition, registration: PartitionRegistration) -> list[int]:
-    """Return the ISR of a registration, without members that a newer ISR of the leader lacks.
-
-    AlterPartition returns the committed ISR to the leader, which applies it before the node publishes the record. If
-    the active controller stops in between, no running node has published it.
-    """
-    state = leader.state
-    is_newer = getattr(state, "partition_epoch", -1) > registration.partition_epoch
-    remaining = getattr(state, "committed_isr", ()) if is_newer else registration.isr
-    return [i for i in registration.isr if i in remaining]
 
 
 def iterate_partitions(image: MetadataImage) -> Iterator[tuple[str, int, PartitionRegistration]]:
