@@ -44,6 +44,6 @@ async def wait_for_brokers(
                     raise BrokersUnknown(f"the node at {server} does not know brokers {missing} after {within_s:g} s")
                 await env.sleep(_POLL_S)
         except OSError:
-            continue  # settings of its own for the listener may require a login that ``access`` does not have
+            continue  # the listener may require a login that ``access`` lacks
         finally:
             client.close()

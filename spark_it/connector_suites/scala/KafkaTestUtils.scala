@@ -2,7 +2,7 @@ package org.apache.spark.sql.kafka010
 
 import java.io.{BufferedReader, InputStreamReader}
 import java.util.{Collections, Properties, UUID}
-import java.util.concurrent.{ExecutionException, TimeUnit}
+import java.util.concurrent.{ExecutionException, Future, TimeUnit}
 
 import scala.jdk.CollectionConverters._
 
@@ -11,7 +11,7 @@ import org.apache.kafka.clients.producer.{KafkaProducer, ProducerRecord, RecordM
 import org.apache.kafka.common.TopicPartition
 import org.apache.kafka.common.errors.{TopicExistsException, UnknownTopicOrPartitionException}
 import org.apache.kafka.common.serialization.StringSerializer
-import org.scalatest.Assertions.{assert, cancel}
+import org.scalatest.Assertions.{assert, cancel, withClue}
 import org.scalatest.concurrent.Eventually.{eventually, interval, timeout}
 import org.scalatest.time.SpanSugar._
 
@@ -164,8 +164,6 @@ class KafkaTestUtils(settings: Map[String, Object] = Map.empty, secure: Boolean 
   private def within(subject: String)(condition: => Unit): Unit =
     withClue(subject)(eventually(timeout(60.seconds), interval(20.millis))(condition))
 
-  private def withClue(subject: String)(condition: => Unit): Unit = org.scalatest.Assertions.withClue(subject)(condition)
-
-  private def get[T](future: java.util.concurrent.Future[T]): T =
+  private def get[T](future: Future[T]): T =
     try future.get(60, TimeUnit.SECONDS) catch { case failed: ExecutionException => throw failed.getCause }
 }
