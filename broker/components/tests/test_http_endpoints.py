@@ -15,10 +15,13 @@ from ottla.broker.config.node_config import NodeConfig
 def observers(settings: dict[str, str]) -> list[Any]:
     """Return the request observers of a node without an HTTP listener."""
     tasks: list[Any] = []
+    raft_driver = SimpleNamespace(
+        raft=SimpleNamespace(last_durable=0, image=SimpleNamespace()), commits_advanced=0, step_observers=[]
+    )
     made: Any = SimpleNamespace(
         services=SimpleNamespace(config=NodeConfig(values=settings), remote_reads=None),
         request_observers=[],
-        controller=SimpleNamespace(subscribe=lambda callback: None),
+        controller=SimpleNamespace(subscribe=lambda callback: None, raft_driver=raft_driver),
         **dict.fromkeys(("log_dirs", "replica_manager", "cleaner", "scrubber", "acceptors", "remote_log_manager")),
     )
     listening: Any = SimpleNamespace(metrics=None, clients={"PLAINTEXT": None})
