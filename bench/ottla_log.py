@@ -2,8 +2,8 @@
 
 ``python -m bench.ottla_log --rounds 5 --gigabytes 5``. A node of Ottla, and a topic of 8 partitions with records of 200
 bytes. The connector has the two options that make it fast (docs/how-to/spark.md). Three reads: all records, the records
-of a hundredth of the time, and a count. One Spark for all; rounds alternate, and the first warms up and does not count.
-CPU times are those of Spark's JVM and of the broker.
+of a hundredth of the time, and a count. One Spark for all; rounds alternate, and the first three are not counted. CPU times
+are those of Spark's JVM and of the broker.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ RECORD_BYTES = 200
 EQUAL_BATCHES = 8
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 MS_A_ROUND = 1000
+WARM_UP_ROUNDS = 3
+"""Rounds before the measured ones, in which the JVM compiles the code of both readers."""
 FAST_OPTIONS = {"kafka.max.poll.records": "50000", "kafka.max.partition.fetch.bytes": "8388608"}
+DRIVER_MEMORY = "6g"
+"""Heap of Spark's JVM: the connector keeps the consumers of each read for minutes, with what they have fetched."""
 Reader = Callable[[dict[str, str]], DataFrame]
 
 
@@ -86,7 +90,7 @@ def session() -> SparkSession:
         SparkSession.builder.master("local[2]")
         .config("spark.jars", ",".join(map(str, [*jars("spark"), build_jar()])))
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "2g")
+        .config("spark.driver.memory", DRIVER_MEMORY)
         .getOrCreate()
     )
     made.sparkContext.setLogLevel("ERROR")
@@ -161,10 +165,10 @@ def main() -> None:
         print(f"{records} records, {options.codec}", flush=True)
         for name, read in reads(records).items():
             times: dict[str, list[ReadTimes]] = {}
-            for number in range(options.rounds + 1):
+            for number in range(-WARM_UP_ROUNDS, options.rounds):
                 for reader, load in readers(spark, node).items():
                     one = measure(spark, node, lambda load=load, read=read: read(load))
-                    if number:
+                    if number >= 0:
                         times.setdefault(reader, []).append(one)
             assert len({one.result for both in times.values() for one in both}) == 1, times
             print_medians(name, times)

@@ -22,6 +22,8 @@ from spark_it.pipelines.pipeline import NAMES, InputRecord, Pipeline, PipelineJo
 from spark_it.pipelines.session import local_session
 
 BATCHES = 3
+DRIVER_MEMORY = "6g"
+"""Heap of the one Spark session of all runs, which keeps the state of the queries that have ended."""
 
 
 class PipelineTimes(NamedTuple):
@@ -79,7 +81,7 @@ def main() -> None:
             "kafka": KafkaProcess(folder / "kafka"),
             "ottla": OttlaProcess(folder / "ottla"),
         }
-        spark = local_session("bench", folder / "warehouse")
+        spark = local_session("bench", folder / "warehouse", driver_memory=DRIVER_MEMORY)
         ratios = []
         with nodes["kafka"], nodes["ottla"]:
             for each in options.pipelines or NAMES:
