@@ -2,8 +2,8 @@
 
 ``python -m bench.ottla_log --rounds 5 --gigabytes 5``. A node of Ottla, and a topic of 8 partitions with records of 200
 bytes. The connector has the two options that make it fast (docs/how-to/spark.md). Three reads: all records, the records
-of a hundredth of the time, and a count. One Spark for all; rounds alternate, and the first three are not counted. CPU times
-are those of Spark's JVM and of the broker.
+of a hundredth of the time, and a count. One Spark for all; rounds alternate, and the first three are not counted. CPU
+times are those of Spark's JVM and of the broker.
 """
 
 from __future__ import annotations
