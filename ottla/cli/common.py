@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from ottla.cli.arguments import bootstrap_servers
 from ottla.cli.connection_settings import (
@@ -30,8 +30,6 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
-T = TypeVar("T")
-LEADER_MOVE_TIMEOUT_MS = 30_000
 COORDINATOR_WAITS_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 0)
 OUTPUTS = ("text", "json", "yaml", "csv")
 RESOURCE_TOPIC = 2
@@ -224,30 +222,6 @@ async def connect_to_coordinator(client: ClusterClient, key: str, key_type: int 
         CommandFailed: no coordinator is available, or the client is not authorized.
     """
     return (await find_coordinator(client, key, key_type))[1]
-
-
-async def retry_while_leader_moves(client: ClusterClient, work: Callable[[], Awaitable[T]]) -> T:
-    """Call ``work`` until it returns, and return its result; retry for `LEADER_MOVE_TIMEOUT_MS`.
-
-    Retriable error codes and any OSError, such as a lost connection, are retried every 200 ms, with the cached leaders
-    dropped. A request whose response was lost is sent twice.
-
-    Raises:
-        ProtocolError: ``work`` failed with a code that is not retriable, or still fails with one after the timeout.
-        OSError: ``work`` still fails with one after the timeout.
-    """
-    env = blocking_env.BlockingEnv()
-    deadline_ms = env.monotonic_ms() + LEADER_MOVE_TIMEOUT_MS
-    while True:
-        try:
-            return await work()
-        except (ProtocolError, OSError) as error:
-            if isinstance(error, ProtocolError) and not error.code.retriable:
-                raise
-            if env.monotonic_ms() > deadline_ms:
-                raise
-        client.invalidate_leaders()
-        await env.sleep(0.2)
 
 
 def parse_key_values(items: Iterable[str]) -> dict[str, str]:

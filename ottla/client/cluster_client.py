@@ -1,15 +1,16 @@
 """Small Kafka client of the command line tools, the console and the blocking client of embedded nodes.
 
-It has one connection to each address, negotiates versions, and leaves retries to its caller; only
-`ClusterClient.partitions` waits for leaders.
+It has one connection to each address and negotiates versions. `ClusterClient.partitions` waits for leaders,
+`ClusterClient.produce` retries while a leader moves; other retries are left to the caller
+(`ClusterClient.retry_while_leader_moves`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.client.channel import CLIENT_ID, Channel, open_channel
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
@@ -27,8 +28,19 @@ from ottla.wire.record_batch.compression import CompressionType
 logger = logging.getLogger("ottla.client")
 CONTROLLERS = 2
 """Endpoint type of controllers in DescribeCluster."""
+LEADER_MOVE_TIMEOUT_MS = 30_000
+LEADER_MOVE_CODES = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE}
+)
+"""Error codes of a partition that moves or was just created: nodes learn of that one after another."""
 _MAX_ATTEMPTS = 20
 _RETRY_S = 0.05
+_MAX_RETRY_S = 1.0
+T = TypeVar("T")
+
+
+class _NotAppendedError(ProtocolError):
+    """Error in `LEADER_MOVE_CODES` of a batch that is certainly not in the log."""
 
 
 @dataclass(slots=True)
@@ -38,6 +50,16 @@ class FetchedRecord:
     topic: str
     partition: int
     record: r.Record
+
+
+def is_retriable(error: Exception) -> bool:
+    """Return True for an OSError and for a ProtocolError with a retriable code."""
+    return error.code.retriable if isinstance(error, ProtocolError) else isinstance(error, OSError)
+
+
+def leader_may_move(error: Exception) -> bool:
+    """Return True for a ProtocolError with one of `LEADER_MOVE_CODES`."""
+    return isinstance(error, ProtocolError) and error.code in LEADER_MOVE_CODES
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -156,6 +178,29 @@ class ClusterClient:
         """Clear the cached partition leaders, so that the next call of `leader` requests Metadata again."""
         self._leaders.clear()
 
+    async def retry_while_leader_moves(
+        self, work: Callable[[], Awaitable[T]], should_retry: Callable[[Exception], bool] = is_retriable
+    ) -> T:
+        """Call ``work`` until it returns, and return its result; retry for `LEADER_MOVE_TIMEOUT_MS`.
+
+        Before a retry the cached leaders are dropped. The first is after 50 ms; the time doubles, up to 1 s.
+        ``should_retry``: whether to retry after a ProtocolError or OSError of ``work``; by default after retriable
+        codes and any OSError, so that a request whose response was lost is sent twice.
+
+        Raises:
+            ProtocolError, OSError: ``work`` failed with one that is not retried, or still fails after the timeout.
+        """
+        deadline_ms, wait_s = self._env.monotonic_ms() + LEADER_MOVE_TIMEOUT_MS, _RETRY_S
+        while True:
+            try:
+                return await work()
+            except (ProtocolError, OSError) as error:
+                if not should_retry(error) or self._env.monotonic_ms() >= deadline_ms:
+                    raise
+            self.invalidate_leaders()
+            await self._env.sleep(wait_s)
+            wait_s = min(2 * wait_s, _MAX_RETRY_S)
+
     async def leader(self, topic: str, partition: int) -> Channel:
         """Return a connection to a partition's leader, requesting Metadata if the partition is not cached.
 
@@ -197,28 +242,33 @@ class ClusterClient:
     ) -> int:
         """Produce records as one batch; return its base offset, -1 if ``acks`` is 0 or the broker does not return it.
 
-        ``items``: the records; ``codec``: compression of the batch. The batch is sent again for about a second while
-        the leader returns UNKNOWN_TOPIC_OR_PARTITION: it learns of a new partition after other brokers and has appended
-        nothing. A batch that failed otherwise is not sent again.
+        ``items``: the records; ``codec``: compression of the batch. The batch is sent again while the partition has no
+        leader, or the leader returns one of `LEADER_MOVE_CODES` without a base offset: it has appended nothing, as it
+        learns of a new partition after other brokers. A batch that failed otherwise is not sent again.
 
         Raises:
-            ProtocolError: the partition's error in the response, or that of `leader`.
+            ProtocolError: the partition's error in the response, or that of `leader`; after `LEADER_MOVE_TIMEOUT_MS`.
         """
         raw = r.build_batch(items, codec=codec)
         data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(partition, raw)])
         request = produce.ProduceRequest(None, acks, 30_000, [data])
-        for _ in range(_MAX_ATTEMPTS):
-            connection = await self.leader(topic, partition)
+
+        async def send() -> int:
+            try:
+                connection = await self.leader(topic, partition)
+            except ProtocolError as error:
+                raise _NotAppendedError(error.code, error.message) from None
             answer = await connection.call(request, connection.version_for(ApiKey.PRODUCE, 12))
             if answer is None:
                 return -1
             row = answer.responses[0].partition_responses[0]
-            if row.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                break
-            self._leaders.pop((topic, partition), None)
-            await self._env.sleep(_RETRY_S)
-        self._check(topic, partition, row.error_code, row.error_message or f"{topic}-{partition}")
-        return int(row.base_offset)
+            text = row.error_message or f"{topic}-{partition}"
+            if row.error_code in LEADER_MOVE_CODES and row.base_offset < 0:
+                raise _NotAppendedError(ErrorCode(row.error_code), text)
+            self._check(topic, partition, row.error_code, text)
+            return int(row.base_offset)
+
+        return await self.retry_while_leader_moves(send, lambda error: isinstance(error, _NotAppendedError))
 
     def _check(self, topic: str, partition: int, error_code: int, text: str | None) -> None:
         """Raise ProtocolError with the message ``text`` if ``error_code`` is not NONE.

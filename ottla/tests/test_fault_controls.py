@@ -170,7 +170,7 @@ def test_faults_apply_behind_tls_and_a_login() -> None:
         with broker.faults.half_response("Metadata") as half, pytest.raises(OSError):
             broker.records("t")
         assert half.applied >= 1
-        error = broker.faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", times=1)
+        error = broker.faults.error("Produce", "POLICY_VIOLATION", times=1)
         broker.client.create_topic("t", 1)
         with pytest.raises(ottla.ProtocolError):
             broker.produce("t", b"x")
@@ -198,7 +198,7 @@ def test_faults_under_a_loop(loop: str) -> None:
             async with await broker.faults.delay("Metadata", 0.01) as delay:
                 await broker.produce("t", b"x")
                 calls = await delay.calls()
-            error = await broker.faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", topic="t")
+            error = await broker.faults.error("Produce", "POLICY_VIOLATION", topic="t")
             await error.once()
             with pytest.raises(ottla.ProtocolError):
                 await broker.produce("t", b"y")

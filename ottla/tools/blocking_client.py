@@ -5,13 +5,14 @@ Each call opens its own connections, so that threads may share a client and a br
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.channel import Channel
-from ottla.client.cluster_client import ClusterClient
+from ottla.client.cluster_client import ClusterClient, leader_may_move
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.client.murmur2 import partition_for_key
+from ottla.client.record_splitting import split_records
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -27,9 +28,6 @@ REQUEST_TIMEOUT_S = 30.0
 WAIT_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _EARLIEST, _LATEST = -2, -1
-_BATCH_BYTES = 512 * 1024
-"""Maximum size of a batch: half of the default of ``max.message.bytes``."""
-_RECORD_OVERHEAD_BYTES = 32
 _OFFSET_FETCH_WITH_NAMES = 9
 """Newest version of OffsetFetch that identifies topics by name."""
 _COORDINATOR_LOADS = (
@@ -73,21 +71,6 @@ def _as_bytes(value: bytes | str | None) -> bytes | None:
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     raise TypeError(f"bytes, text or None expected, not {type(value).__name__}: {value!r}")
-
-
-def _split_records(records: Sequence[NewRecord]) -> Iterator[list[NewRecord]]:
-    """Yield groups of records that fit into a batch of `_BATCH_BYTES`, at least one group; a larger record is alone."""
-    group: list[NewRecord] = []
-    size_bytes = 0
-    for record in records:
-        own_bytes = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
-        own_bytes += sum(_RECORD_OVERHEAD_BYTES + 4 * len(name) + len(value or b"") for name, value in record.headers)
-        if group and size_bytes + own_bytes > _BATCH_BYTES:
-            yield group
-            group, size_bytes = [], 0
-        group.append(record)
-        size_bytes += own_bytes
-    yield group
 
 
 def _check(code: int, message: str | None, subject: str) -> None:
@@ -258,7 +241,7 @@ class BlockingClient:
                     number = numbers[at]
                 batches.setdefault(number, []).append(NewRecord(raw_key, value, time_ms, raw_headers))
             for number, records in batches.items():
-                for items in _split_records(records):
+                for items in split_records(records):
                     await client.produce(topic, number, items)
 
         self._run(append)
@@ -271,13 +254,22 @@ class BlockingClient:
             committed: leave out records of open and aborted transactions (``read_committed``).
 
         Raises:
-            ProtocolError: the topic does not exist.
+            ProtocolError: the topic does not exist, or still cannot be read after `LEADER_MOVE_TIMEOUT_MS`.
         """
-        return self._run(lambda client: self._read_topic(client, topic, committed=committed))
 
-    async def _read_topic(self, client: ClusterClient, topic: str, *, committed: bool) -> list[TopicRecord]:
+        async def read(client: ClusterClient) -> list[TopicRecord]:
+            numbers = await client.partitions(topic)
+            return await client.retry_while_leader_moves(
+                lambda: self._read_partitions(client, topic, numbers, committed=committed), leader_may_move
+            )
+
+        return self._run(read)
+
+    async def _read_partitions(
+        self, client: ClusterClient, topic: str, numbers: Sequence[int], *, committed: bool
+    ) -> list[TopicRecord]:
         out = []
-        for number in await client.partitions(topic):
+        for number in numbers:
             at = await client.list_offset(topic, number, _EARLIEST)
             end = await client.list_offset(topic, number, _LATEST, committed=committed)
             while at < end:
@@ -300,15 +292,21 @@ class BlockingClient:
         """Call ``probe`` repeatedly until its result is not None, and return the result.
 
         Raises:
-            ExpectationFailed: no result after ``timeout_s``; the message is that of ``failure``.
+            ExpectationFailed: no result after ``timeout_s``; the message is that of ``failure``. ProtocolError: that of
+                ``probe``, but one of `LEADER_MOVE_CODES` only then.
         """
 
         async def poll(client: ClusterClient) -> T:
             deadline_ms = self._env.monotonic_ms() + timeout_s * 1000
             while True:
-                result = await probe(client)
-                if result is not None:
-                    return result
+                try:
+                    result = await probe(client)
+                    if result is not None:
+                        return result
+                except ProtocolError as error:  # a leader moves: the probe is repeated
+                    if not leader_may_move(error) or self._env.monotonic_ms() >= deadline_ms:
+                        raise
+                    client.invalidate_leaders()
                 if self._env.monotonic_ms() >= deadline_ms:
                     raise ExpectationFailed(f"{failure()} (after {timeout_s:g} s)")
                 await self._env.sleep(_POLL_S)
@@ -327,7 +325,9 @@ class BlockingClient:
 
         async def probe(client: ClusterClient) -> list[TopicRecord] | None:
             try:
-                last[:] = await self._read_topic(client, topic, committed=committed)
+                last[:] = await self._read_partitions(
+                    client, topic, await client.partitions(topic), committed=committed
+                )
             except ProtocolError as error:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise

@@ -5,7 +5,7 @@ Source: ``TransactionManager.java``, ``Sender.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.cli.common import RESOURCE_TOPIC, retry_while_leader_moves
+from ottla.cli.common import RESOURCE_TOPIC
 from ottla.cli.errors import CommandFailed, code_text, raise_for_error
 from ottla.client.cluster_client import ClusterClient
 from ottla.wire.api_keys import ApiKey
@@ -66,7 +66,7 @@ class TopicProducer:
             raise_for_error(answer.error_code, None, "no producer id (--no-idempotence needs none)")
             self._id, self._epoch = answer.producer_id, answer.producer_epoch
 
-        await retry_while_leader_moves(self._client, send_request)
+        await self._client.retry_while_leader_moves(send_request)
 
     async def send(self, partition: int, items: list[r.NewRecord]) -> None:
         """Append records to a partition as one batch and wait until it is acknowledged, or with ``acks`` 0 is sent.
@@ -87,7 +87,7 @@ class TopicProducer:
             items, codec=self._codec, producer_id=self._id, producer_epoch=self._epoch, base_sequence=first
         )
         try:
-            await retry_while_leader_moves(self._client, lambda: self._append(partition, raw))
+            await self._client.retry_while_leader_moves(lambda: self._append(partition, raw))
         except ProtocolError as error:
             raise CommandFailed(await self._refusal(error, partition, len(raw))) from None
         self._sequences[partition] = (first + len(items)) % (MAX_SEQUENCE + 1)

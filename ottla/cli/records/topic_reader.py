@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from ottla.cli.common import retry_while_leader_moves
 from ottla.cli.errors import CommandFailed
 from ottla.cli.records import record_format
 from ottla.client.cluster_client import ClusterClient
@@ -53,7 +52,7 @@ class TopicReader:
 
     async def _offset(self, number: int, timestamp: int) -> int:
         find = partial(self._client.list_offset, self._options.topic, number, timestamp, committed=self._committed)
-        return await retry_while_leader_moves(self._client, find)
+        return await self._client.retry_while_leader_moves(find)
 
     async def _read(self, number: int, offset: int, wait_ms: int) -> DecodedRecords:
         """Fetch records of partition ``number`` from ``offset`` on; the leader waits up to ``wait_ms`` for new ones.
@@ -65,7 +64,7 @@ class TopicReader:
         topic = self._options.topic
         read = partial(self._client.read_records, topic, number, offset, wait_ms, committed=self._committed)
         try:
-            return await retry_while_leader_moves(self._client, read)
+            return await self._client.retry_while_leader_moves(read)
         except ProtocolError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise

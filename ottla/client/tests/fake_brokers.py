@@ -107,7 +107,9 @@ class FakeCluster:
         self.slept.append(seconds)
 
     def client(self, bootstrap: str = "b0:9000") -> ClusterClient:
-        env: Any = SimpleNamespace(net=self, sleep=self.sleep, timeout=lambda _: nullcontext())
+        env: Any = SimpleNamespace(
+            net=self, sleep=self.sleep, monotonic_ms=lambda: 1000 * sum(self.slept), timeout=lambda _: nullcontext()
+        )
         return ClusterClient(env, bootstrap, "me", 3.0)
 
     def connected_addresses(self) -> list[tuple[str, int]]:

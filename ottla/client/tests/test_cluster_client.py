@@ -264,20 +264,24 @@ def test_produce_sends_records_to_partition_leader() -> None:
 
 
 @pytest.mark.parametrize(
-    ("errors", "sent"),
+    ("errors", "base", "sent"),
     [
-        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2, 3),
-        ([ErrorCode.NOT_LEADER_OR_FOLLOWER], 1),  # the records may be in the log
-        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 30, 20),
+        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE], -1, 3),
+        ([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2, -1, 3),
+        ([ErrorCode.NOT_LEADER_OR_FOLLOWER], 77, 1),  # the records may be in the log
+        ([ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND], -1, 1),
+        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 99, -1, 35),
     ],
 )
-def test_produce_retries_only_while_leader_lacks_the_partition(errors: list[ErrorCode], sent: int) -> None:
+def test_produce_retries_only_while_the_leader_has_appended_nothing(
+    errors: list[ErrorCode], base: int, sent: int
+) -> None:
     requests: list[Any] = []
 
     def on_produce(request: Any, _version: int) -> Message:
         requests.append(request)
         error = errors[len(requests) - 1] if len(requests) <= len(errors) else 0
-        row = produce.PartitionProduceResponse(1, error, 77)
+        row = produce.PartitionProduceResponse(1, error, base if error else 77)
         return produce.ProduceResponse([produce.TopicProduceResponse("t", partition_responses=[row])])
 
     brokers = FakeCluster(produce=on_produce)
@@ -288,7 +292,23 @@ def test_produce_retries_only_while_leader_lacks_the_partition(errors: list[Erro
         with pytest.raises(ProtocolError, match=errors[0].name):
             run_coroutine(work)
     assert len(requests) == sent
-    assert brokers.slept == [0.05] * len(brokers.slept)
+    waits = [0.05, 0.1, 0.2, 0.4, 0.8, *[1.0] * 29]
+    assert brokers.slept == waits[: sent - 1], "about 30 s"
+
+
+def test_produce_waits_until_the_partition_has_a_leader() -> None:
+    rows = [produce.TopicProduceResponse("t", partition_responses=[produce.PartitionProduceResponse(1, 0, 77)])]
+    brokers = FakeCluster(produce=lambda *_: produce.ProduceResponse(rows))
+    brokers.leaders[1] = -1
+    sleep = brokers.sleep
+
+    async def elect(seconds: float) -> None:
+        await sleep(seconds)
+        brokers.leaders[1] = 0
+
+    brokers.sleep = elect  # type: ignore[method-assign]
+    assert run_coroutine(brokers.client().produce("t", 1, [r.NewRecord(b"k", b"v", 5)])) == 77
+    assert brokers.slept == [0.05]
 
 
 def test_list_offset_sends_timestamp_to_leader() -> None:
