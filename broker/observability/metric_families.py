@@ -65,8 +65,8 @@ kafka_server_brokertopicmetrics_replicationbytesin_total | counter | bytes | | B
 kafka_server_brokertopicmetrics_replicationbytesout_total | counter | bytes | | Bytes that followers fetched from this node
 kafka_server_brokertopicmetrics_totalproducerequests_total | counter | appends | topic | Partitions of Produce requests
 kafka_server_brokertopicmetrics_totalfetchrequests_total | counter | reads | topic | Partitions of Fetch requests
-kafka_server_brokertopicmetrics_failedproducerequests_total | counter | appends | topic | Partitions of Produce requests with an error
-kafka_server_brokertopicmetrics_failedfetchrequests_total | counter | reads | topic | Partitions of Fetch requests with an error
+kafka_server_brokertopicmetrics_failedproducerequests_total | counter | appends | topic | Partitions of Produce requests that failed unexpectedly: not those with another leader, a batch that is too large or corrupt, or a failed log directory
+kafka_server_brokertopicmetrics_failedfetchrequests_total | counter | reads | topic | Partitions of Fetch requests that failed unexpectedly: not those with another leader or leader epoch, an offset out of range, or a failed log directory
 """
 _TIERED = """
 kafka_server_brokertopicmetrics_remotecopybytes_total | counter | bytes | topic | Bytes of the segments that were copied to the remote store
@@ -158,10 +158,10 @@ kafka_server_raftmetrics_current_epoch | gauge | epoch | | The same as kafka_ser
 kafka_server_raftmetrics_high_watermark | gauge | offset | | The same as kafka_server_raft_metrics_high_watermark
 kafka_server_raftmetrics_log_end_offset | gauge | offset | | The same as kafka_server_raft_metrics_log_end_offset
 kafka_server_raftmetrics_current_state | gauge | 1 | current_state | 1, with the state of this node as label
-kafka_server_raftmetrics_append_records_rate | gauge | records/s | | Records of the metadata log that this node appends as leader, over the last 30 to 60 s
-kafka_server_raftmetrics_fetch_records_rate | gauge | records/s | | Records of the metadata log that this node fetches from the leader, over the last 30 to 60 s
-kafka_server_raftmetrics_commit_latency_avg | gauge | milliseconds | | Average time per record until a batch of the leader is committed; from a node that committed batches as leader in the last 30 to 60 s
-kafka_server_raftchannelmetrics_request_total | counter | requests | | Requests of this node to other controllers about the metadata log
+kafka_server_raftmetrics_append_records_rate | gauge | records/s | | Records of the metadata log that this node appends as leader, over the last 30 to 90 s
+kafka_server_raftmetrics_fetch_records_rate | gauge | records/s | | Records of the metadata log that this node fetches from the leader, over the last 30 to 90 s
+kafka_server_raftmetrics_commit_latency_avg | gauge | milliseconds | | Average time per record until a batch of the leader is committed; from a node that committed batches as leader in the last 30 to 90 s
+kafka_server_raftchannelmetrics_request_total | counter | requests | | Requests of this node to other controllers about the metadata log, with ApiVersions and SASL
 kafka_server_raftchannelmetrics_response_total | counter | responses | | Responses to these requests
 kafka_server_raftchannelmetrics_outgoing_byte_total | counter | bytes | | Bytes of these requests
 kafka_server_raftchannelmetrics_incoming_byte_total | counter | bytes | | Bytes of these responses

@@ -71,6 +71,9 @@ _TIERED = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 _NOT_IN_LOCAL_LOG = (ErrorCode.OFFSET_OUT_OF_RANGE, _TIERED)
 STORAGE_ERROR_SINCE, TOPIC_IDS_SINCE = 6, 13
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_REPLICA_ERRORS = (ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INCONSISTENT_TOPIC_ID)
+_EXPECTED = (*_NOT_IN_LOCAL_LOG, *_LEADER_ERRORS, ErrorCode.UNKNOWN_LEADER_EPOCH, *_REPLICA_ERRORS)
+"""Errors that are not counted as failed fetches (``ReplicaManager.readFromLog``)."""
 
 
 def _partition_to_read(context: RequestContext, want: CachedPartition, follower: int) -> HostedPartition:
@@ -151,15 +154,18 @@ def _read_partition(
 
 
 def _error_partition(context: RequestContext, want: CachedPartition, code: ErrorCode) -> PartitionData:
-    """Return the row of a partition with an error, and count a failed fetch.
+    """Return the row of a partition with an error, and count it as Kafka does.
 
-    Before v6 KAFKA_STORAGE_ERROR becomes NOT_LEADER_OR_FOLLOWER.
+    Errors in `_UNREADABLE` are not counted, those in `_EXPECTED` as a fetch, others also as a failed one
+    (``ReplicaManager.readFromLog``). Before v6 KAFKA_STORAGE_ERROR becomes NOT_LEADER_OR_FOLLOWER.
     """
     replicas = context.services.replica_manager
     replica = None if want.topic is None else replicas.get(want.topic, want.partition)
     traffic = replicas.unknown_traffic if replica is None else replica.traffic
-    traffic.fetches += 1
-    traffic.failed_fetches += 1
+    if code not in _UNREADABLE:
+        traffic.fetches += 1
+        if code not in _EXPECTED:
+            traffic.failed_fetches += 1
     context.peer.add_request_error(code)
     if code is ErrorCode.KAFKA_STORAGE_ERROR and context.version < STORAGE_ERROR_SINCE:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -15,8 +15,8 @@ MIN_ZSTD_VERSION = 7
 _ACKS = (-1, 0, 1)
 _CLIENT = AppendOrigin.CLIENT
 
-# Errors without a log start offset in the response; all others have it (`appendToLocalLog`).
-_WITHOUT_LOG_START = (
+_EXPECTED = (
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -25,6 +25,14 @@ _WITHOUT_LOG_START = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_TOPIC_ID,
 )
+"""Errors that are not counted as failures and have no log start offset in the response (``appendToLocalLog``)."""
+_COUNTED = (
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""Errors of batches that do not reach the log but are counted; others are found before ``appendToLocalLog``."""
 
 
 def partition_error(
@@ -45,7 +53,7 @@ def partition_rejection(
     part: PartitionProduceData, error: ProtocolError, replica: HostedPartition
 ) -> PartitionProduceResponse:
     """Return the row of a batch that the log rejected; the error code decides whether it has the log start offset."""
-    return partition_error(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
+    return partition_error(part, error, -1 if error.code in _EXPECTED else replica.log.log_start_offset)
 
 
 def _append(
@@ -93,12 +101,15 @@ def _append(
 
 
 def count_rejection(traffic: TopicTraffic, code: ErrorCode, size_bytes: int) -> None:
-    """Count a rejected batch in ``traffic`` as a produce and as a failed one; if too large, also its rejected bytes.
+    """Count a batch that the log or its leader rejected: as a produce, and as a failed one unless `_EXPECTED` errors.
 
-    ``size_bytes`` is 0 if it was rejected before the log.
+    If it is too large, its bytes are counted, too. ``size_bytes`` is 0 if it was rejected before the log.
+
+    Source: ``ReplicaManager.appendToLocalLog`` (apache/kafka 4.3.1).
     """
     traffic.produces += 1
-    traffic.failed_produces += 1
+    if code not in _EXPECTED:
+        traffic.failed_produces += 1
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         traffic.bytes_rejected += size_bytes
 
@@ -148,6 +159,7 @@ def append_batch(
             replica.check_min_isr()
         return _append(context, replica, part, checked, txn), replica
     except ProtocolError as error:
-        traffic = context.services.replica_manager.unknown_traffic if replica is None else replica.traffic
-        count_rejection(traffic, error.code, 0)
+        if error.code in _COUNTED:
+            traffic = context.services.replica_manager.unknown_traffic if replica is None else replica.traffic
+            count_rejection(traffic, error.code, 0)
         return partition_error(part, error), replica

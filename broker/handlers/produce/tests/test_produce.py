@@ -266,12 +266,43 @@ def test_produce_counts_the_traffic_of_topics(fixture: HandlerFixture) -> None:
     send(fixture, request(("t", 0, batch), ("t", 5, make_batch(0)), ("t", 0, make_batch(3))), 11)
     traffic, unknown = fixture.hosted.replicas["t", 0].traffic, fixture.hosted.unknown_traffic
     assert (traffic.messages_in, traffic.bytes_in, traffic.produces) == (6, 2 * len(batch), 2)
-    assert (traffic.failed_produces, unknown.produces, unknown.failed_produces) == (0, 1, 1)
+    assert (traffic.failed_produces, unknown.produces, unknown.failed_produces) == (0, 0, 0)
     large = HandlerFixture()
     large.hosted.host("t", settings=LogConfig(max_message_bytes=10))
     send(large, request(("t", 0, batch)))
     traffic = large.hosted.replicas["t", 0].traffic
-    assert (traffic.bytes_rejected, traffic.failed_produces, traffic.bytes_in) == (len(batch), 1, 0)
+    assert (traffic.bytes_rejected, traffic.produces, traffic.failed_produces, traffic.bytes_in) == (
+        len(batch),
+        1,
+        0,
+        0,
+    )
+
+
+def test_produce_counts_only_unexpected_failures_of_the_log_as_failed(compacted: HandlerFixture) -> None:
+    hosted = compacted.hosted
+    hosted.host("r", isr=(1,), replicas=(1, 2), settings=LogConfig(min_insync_replicas=2))
+    hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
+    keyless, corrupt = large(3, None), bytearray(make_batch(0))
+    corrupt[-1] ^= 1
+    rows = [("c", 0, keyless), ("r", 0, make_batch(0)), ("elsewhere", 0, make_batch(0)), ("c", 0, bytes(corrupt))]
+    answer = send(compacted, request(*rows, ("c", 0, b"")))
+    codes = [row.error_code for topic in answer.responses for row in topic.partition_responses]
+    assert codes == [
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+    ]
+    counted = {name: hosted.replicas[name, 0].traffic for name in ("c", "r", "elsewhere")}
+    counted["unknown"] = hosted.unknown_traffic
+    assert {name: (each.produces, each.failed_produces) for name, each in counted.items()} == {
+        "c": (2, 1),
+        "r": (1, 1),
+        "elsewhere": (0, 0),
+        "unknown": (1, 0),
+    }
 
 
 def test_produce_acks_0_sends_no_response_and_closes_on_error(fixture: HandlerFixture) -> None:
