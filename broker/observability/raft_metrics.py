@@ -1,7 +1,7 @@
 """Activity of the Raft replica of a node: records appended and fetched, commit latency, traffic to other controllers.
 
-Rates and averages are those of the last 30 to 60 seconds, or since the scrape before the last if scrapes are rarer, as
-Kafka has two samples of 30 seconds.
+Rates and averages are those of the last 30 to 90 seconds, or since the scrape before if scrapes are rarer: windows of
+at least 30 seconds that end at a scrape. Kafka has two samples of 30 seconds.
 
 Source: ``KafkaRaftMetrics.java``, ``KafkaRaftClient.appendBatch``, ``Rate.java``, ``Selector.SelectorMetrics``
 (apache/kafka 4.3.1).

@@ -168,7 +168,7 @@ async def open_channel(
     """Open a connection to ``address`` (host, port), request ApiVersions and authenticate; return it.
 
     ``timeout_s``: maximum time to connect (as `connect`, at most `CONNECT_TIMEOUT_S`), and of each wait for bytes of a
-    response. ``access``: TLS and SASL, none by default. ``traffic``: as of `Channel`. On an error the connection is
+    response. ``access``: TLS and SASL, none by default. ``traffic``: as in `Channel`. On an error the connection is
     closed.
 
     Raises:

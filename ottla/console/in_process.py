@@ -36,6 +36,7 @@ from ottla.wire.messages.headers import ResponseHeader
 if TYPE_CHECKING:
     from ottla.broker.services import BrokerServices
     from ottla.env.env import Env
+    from ottla.wire.messages.fetch import FetchRequest
 
 CLIENT_ID = "ottla-console"
 REMOTE_TIMEOUT_S = 10.0
@@ -191,19 +192,12 @@ class LocalNode:
         encoded = start_encoding_response(key, version, 0, cast("Message", response))
         return encoded if isinstance(encoded, list) else await time_slice.run(encoded)
 
-    async def call_at(
-        self,
-        node: int,
-        principal: Principal,
-        request: Message,
-        version: int,
-        connections: BrokerConnections | None = None,
-    ) -> Any:
+    async def call_at(self, node: int, principal: Principal, request: Message, version: int) -> Any:
         """Send a request to this node; if the node answers that another broker is responsible, send it to ``node``.
 
         All error codes of the response must indicate that. This node has authorized the principal then; the second
         request has the credentials of this node. Topics that the principal may not describe are removed from the
-        response of the other broker. ``connections``: by default those that all requests of the console share.
+        response of the other broker.
 
         Raises:
             ProtocolError: TOPIC_AUTHORIZATION_FAILED, before the second request.
@@ -215,7 +209,7 @@ class LocalNode:
             return response
         if not may_send(request, partial(self.may, principal, AclOperation.READ, ResourceType.TOPIC)):
             raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        response = await (connections or self._connections).call(node, request, version)
+        response = await self._connections.call(node, request, version)
         hide_topics(response, partial(self.may, principal, AclOperation.DESCRIBE, ResourceType.TOPIC))
         return response
 
@@ -323,12 +317,24 @@ class SessionClient(ClusterClient):
         return SessionChannel(self._local, self._principal, node_id)
 
     def create_connections(self) -> BrokerConnections:
-        """Return new connections to other brokers, for `call_over`; the caller closes them."""
+        """Return new connections to other brokers, for `fetch_over`; the caller closes them."""
         return self._local.create_connections()
 
-    async def call_over(self, connections: BrokerConnections, node_id: int, request: Message, version: int) -> Any:
-        """Send a request to a broker over given connections, and else as `LocalNode.call_at`; return the response."""
-        return await self._local.call_at(node_id, self._principal, request, version, connections)
+    async def fetch_over(
+        self, connections: BrokerConnections, node_id: int, request: FetchRequest, version: int
+    ) -> Any:
+        """Send a Fetch request to another broker over given connections and return the response.
+
+        It has the credentials of this node; the session must be authorized to read the topics.
+
+        Raises:
+            ProtocolError: TOPIC_AUTHORIZATION_FAILED, before the request is sent.
+            OSError: the broker cannot be reached.
+            WireError: the response is malformed.
+        """
+        if not all(self.may(AclOperation.READ, ResourceType.TOPIC, row.topic) for row in request.topics):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return await connections.call(node_id, request, version)
 
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return True if the session is authorized for an operation on a resource, as `LocalNode.may`."""

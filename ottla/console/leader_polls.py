@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from ottla.env.env import Env
 
 RETRY_S = 0.5
-"""Pause in seconds after a poll that failed, before its page is updated and the broker is polled again."""
+"""Pause in seconds after a poll that failed or was answered without records at once, before the next poll.
+
+A new leader answers so while its high watermark is below the offset of the poll.
+"""
 
 
 class LeaderPolls:
@@ -45,7 +48,7 @@ class LeaderPolls:
 class TailPolls:
     """Polls of one tail: at most one at a time to each broker, with the principal of its session.
 
-    The object is also the purgatory's key: it changes when a broker has records, or its poll failed.
+    The object is also the purgatory key that is completed when a broker has records, or its poll failed.
     """
 
     def __init__(self, polls: LeaderPolls, client: SessionClient, topic: str, wait_ms: float) -> None:
@@ -68,9 +71,10 @@ class TailPolls:
         """Cancel scope of the poll of each broker that is polled."""
 
     def start(self, positions: Mapping[int, Mapping[int, int]]) -> None:
-        """Poll the leaders of partitions until one of them has records; others are polled no more.
+        """Poll the leaders of partitions until one of them has records.
 
-        A broker that is being polled gets the new positions with its next request.
+        A broker that is being polled gets the new positions with its next request. One that leads none of the
+        partitions is no longer polled.
 
         Args:
             positions: next offset to read by partition number, by node id of the partitions' leader.
@@ -93,7 +97,8 @@ class TailPolls:
     async def _has_changed(self, node_id: int) -> bool:
         """Return True once a broker has a record that was not read, False after the time to wait.
 
-        Also True, after a pause, if the request failed or a partition has an error, as after a change of its leader.
+        After a pause: True if the request failed or a partition has an error, as after a change of its leader; False if
+        the broker has responded without records within `RETRY_S`.
         """
         rows = [
             fetch.FetchPartition(number, fetch_offset=offset, partition_max_bytes=1)
@@ -101,8 +106,9 @@ class TailPolls:
         ]
         topics = [fetch.FetchTopic(self._topic, partitions=rows)]
         request = fetch.FetchRequest(max_wait_ms=self._wait_ms, min_bytes=1, max_bytes=1, topics=topics)
+        started_ms = self._polls.env.monotonic_ms()
         try:
-            response = await self._client.call_over(self._connections, node_id, request, LEADER_ONLY_FETCH_VERSION)
+            response = await self._client.fetch_over(self._connections, node_id, request, LEADER_ONLY_FETCH_VERSION)
         except (OSError, WireError, ProtocolError):
             has_failed = True
         else:
@@ -110,7 +116,7 @@ class TailPolls:
             if any(row.records for row in partitions):
                 return True
             has_failed = any((response.error_code, *(row.error_code for row in partitions)))
-        if has_failed:
+        if has_failed or self._polls.env.monotonic_ms() - started_ms < RETRY_S * 1000:
             await self._polls.env.sleep(RETRY_S)
         return has_failed
 

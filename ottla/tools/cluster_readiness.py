@@ -19,7 +19,9 @@ class BrokersUnknown(Exception):
 async def wait_for_brokers(
     env: Env, servers: Iterable[str], brokers: Collection[int], access: ConnectionSecurity, within_s: float
 ) -> None:
-    """Wait until the Metadata response of each server names all ``brokers``; skip a server that rejects the client.
+    """Wait until the Metadata response of each server names all ``brokers``.
+
+    A server that cannot be reached or rejects the client is skipped.
 
     A broker serves clients as soon as it is unfenced itself and reads the registrations of the others a moment later.
     Until then its Metadata responses lack them, and a client that is connected to one of those drops that connection.

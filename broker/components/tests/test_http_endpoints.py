@@ -13,11 +13,9 @@ from ottla.broker.config.node_config import NodeConfig
 
 
 def observers(settings: dict[str, str]) -> list[Any]:
-    """Return the request observers of a node without an HTTP listener."""
+    """Return the request observers of a node without an HTTP listener; with any, the Raft driver has one, too."""
     tasks: list[Any] = []
-    raft_driver = SimpleNamespace(
-        raft=SimpleNamespace(last_durable=0, image=SimpleNamespace()), commits_advanced=0, step_observers=[]
-    )
+    raft_driver = SimpleNamespace(step_observers=[])
     made: Any = SimpleNamespace(
         services=SimpleNamespace(config=NodeConfig(values=settings), remote_reads=None),
         request_observers=[],
@@ -29,6 +27,7 @@ def observers(settings: dict[str, str]) -> list[Any]:
     env: Any = SimpleNamespace(monotonic_ms=lambda: 0.0, now_ms=lambda: 0, random=lambda: 0.0)
     start_observability(env, made, listening, nursery)
     found: list[Any] = made.request_observers
+    assert len(raft_driver.step_observers) == bool(found)
     return found
 
 

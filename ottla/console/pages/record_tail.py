@@ -34,10 +34,15 @@ _MAX_WATCHED = 100
 async def wait_for_records(page: PageRequest) -> None:
     """Wait until a partition of the page's tail has records that were not read, at most `WAIT_MS`.
 
-    The leaders of partitions elsewhere are polled. Returns at once before the first update, and of too many partitions.
+    The leaders of partitions elsewhere are polled. Returns at once before the first update, and for a tail of more than
+    `_MAX_WATCHED` partitions.
     """
     tail: RecordTail | None = page.memory.get("tail")
-    if tail is None or len(tail.positions) > _MAX_WATCHED:
+    if tail is None:
+        return
+    if len(tail.positions) > _MAX_WATCHED:
+        if "polls" in page.memory:
+            page.memory["polls"].start({})  # partitions were added to the topic
         return
     topic, components = page.text("name"), page.node.components
     hosted = [(components.replica_manager.get(topic, number), number) for number in tail.positions]

@@ -43,7 +43,7 @@ class OtherBrokers:
         self.is_closed = False
         self.ends = {2: 10, 3: 10}
         self.error = ErrorCode.NONE
-        self.is_unreachable = False
+        self.is_unreachable = self.has_low_watermark = False
         self._appended = trio.Event()
 
     def append(self, partition: int) -> None:
@@ -57,7 +57,7 @@ class OtherBrokers:
     def close(self) -> None:
         self.is_closed = True
 
-    async def call_over(self, connections: Any, node_id: int, request: fetch.FetchRequest, version: int) -> Any:
+    async def fetch_over(self, connections: Any, node_id: int, request: fetch.FetchRequest, version: int) -> Any:
         assert connections is self
         assert version == 10, "a follower on this node would answer a later version"
         offsets = {row.partition: row.fetch_offset for row in request.topics[0].partitions}
@@ -66,7 +66,7 @@ class OtherBrokers:
             raise OSError("refused")
         self.in_flight += 1
         try:
-            with trio.move_on_after(request.max_wait_ms / 1000):
+            with trio.move_on_after(0 if self.has_low_watermark else request.max_wait_ms / 1000):
                 while not self.error and all(self.ends[number] <= at for number, at in offsets.items()):
                     await self._appended.wait()
             await trio.sleep(ROUND_TRIP_S)
@@ -191,6 +191,17 @@ def test_failed_poll_is_repeated_after_a_pause(fixture: RemoteTailFixture, fault
     for node_id in (2, 3):
         assert 15 <= len([each for each in fixture.brokers.requests if each.node_id == node_id]) <= 20
     assert len(fixture.updates_s) >= 15, "an update finds the new leader"
+
+
+def test_poll_below_which_the_high_watermark_lies_is_repeated_after_a_pause(fixture: RemoteTailFixture) -> None:
+    async def follow() -> None:
+        fixture.brokers.has_low_watermark = True
+        await trio.sleep(10)
+        fixture.brokers.has_low_watermark = False
+
+    fixture.run(follow)
+    for node_id in (2, 3):
+        assert 15 <= len([each for each in fixture.brokers.requests if each.node_id == node_id]) <= 20
 
 
 def test_broker_that_leads_no_partition_any_more_is_polled_no_more(fixture: RemoteTailFixture) -> None:
