@@ -46,7 +46,10 @@ def find_offset_by_timestamp(log: PartitionLog, timestamp: int, upper_offset: in
 def find_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     """Return the first record with the largest timestamp; None without records or timestamps.
 
-    Blocks the event loop until it is found, unlike the job `find_max_timestamp_job`, which raises likewise.
+    Blocks the event loop until it is found, unlike the job `find_max_timestamp_job`.
+
+    Raises:
+        WireError: the batch, or a header before it, is damaged.
     """
     return _run(find_max_timestamp_job(log))
 
@@ -133,11 +136,11 @@ def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
     """Return the first record with the largest timestamp, as a job; None if the log is empty or closed.
 
     None as well if no record has a timestamp, if the record's segment was removed or replaced meanwhile, or if its file
-    ends within the batch. Neither the log start nor the high watermark bounds the look-up: the caller compares the
-    offset, as Kafka does.
+    ends within the batch, after its header. Neither the log start nor the high watermark bounds the look-up: the caller
+    compares the offset, as Kafka does.
 
     Raises:
-        WireError: the batch is damaged.
+        WireError: the batch, or a header before it, is damaged.
     """
     best, base = None, -1
     while not log.closed and (number := bisect_right(log.segments.base_offsets, base)) < len(log.segments.base_offsets):

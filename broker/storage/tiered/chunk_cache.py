@@ -101,6 +101,11 @@ class CachedRemoteStorage:
         self._files = ChunkDirectory(disk, options, self.stats)
 
     @property
+    def chunk_bytes(self) -> int:
+        """Size of a chunk of records."""
+        return self._options.chunk_bytes
+
+    @property
     def cached_bytes(self) -> int:
         """Length of all files of the cache."""
         return self._files.cached_bytes

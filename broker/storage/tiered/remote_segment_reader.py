@@ -203,7 +203,7 @@ class RemoteSegmentReader:
         storage = self._storage()
         fetch = storage.fetch_segment
         if isinstance(storage, CachedRemoteStorage):
-            fetch = partial(storage.fetch_segment, held=held)
+            fetch = partial(_fetch_holding_newest, storage, held)
         found = self._find_batch(fetch, metadata, position, from_offset, WINDOW_BYTES, timestamp_ms)
         if found is None:
             return None
@@ -251,6 +251,19 @@ class RemoteSegmentReader:
                 return None
             position += at
         return None
+
+
+def _fetch_holding_newest(
+    storage: CachedRemoteStorage, held: HeldChunks, metadata: RemoteLogSegmentMetadata, start: int, end: int
+) -> bytes:
+    """Return bytes [start, end) of a segment; of the chunks in ``held`` only the newest stay, and those of the range.
+
+    A search passes over a whole segment, so its memory is bounded. A malformed header is in the window that was read
+    last, or begins in the one before: their chunks stay.
+    """
+    for key in list(held)[: -(WINDOW_BYTES // storage.chunk_bytes + 2)]:
+        del held[key]
+    return storage.fetch_segment(metadata, start, end, held)
 
 
 def _size_to_read(metadata: RemoteLogSegmentMetadata, found: _FoundBatch, max_bytes: int, *, at_least_one: bool) -> int:

@@ -30,6 +30,7 @@ from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.codec.chunk_sequence import ChunkSequence
 from ottla.wire.errors import WireError
 from ottla.wire.record_batch.batch_header import set_offset_and_epoch
+from ottla.wire.record_batch.records import NewRecord, build_batch
 
 SIZE = len(make_batch(10))
 
@@ -90,6 +91,23 @@ def test_segment_read_beyond_the_window_finds_the_batch(monkeypatch: pytest.Monk
     following = reader.find_batch_by_timestamp(metadata, NOW_MS + 70, 0, batch.next_position)
     assert following is not None
     assert following.raw == batches(72)
+
+
+def test_search_by_timestamp_holds_only_the_newest_chunks() -> None:
+    batch = bytearray(build_batch([NewRecord(None, bytes(20_000), NOW_MS)]))
+    raw = bytearray()
+    for base in range(8 * CHUNK // len(batch)):
+        set_offset_and_epoch(batch, 0, base, 0)
+        raw += batch
+    raw += batches(base + 1)
+    fixture, metadata = ChunkCacheFixture(), segment_metadata(len(raw))
+    fixture.store.records[metadata.segment_id.id] = bytes(raw)
+    indexes = RemoteIndexCache(lambda metadata, kind: OffsetIndex(0).pack() if kind is IndexType.OFFSET else b"")
+    found = RemoteSegmentReader(lambda: fixture.cache, indexes).find_batch_by_timestamp(metadata, NOW_MS + 1, 0)
+    assert found is not None
+    assert found.header.base_offset == base + 1
+    assert len(fixture.store.fetches) == 8
+    assert 1 <= len(found.held) <= 3
 
 
 def test_batch_that_the_search_has_read_is_not_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
