@@ -46,6 +46,8 @@ SUITES = (
     "KafkaSourceStressSuite",
 )
 """Suites with a broker, without those that need a KDC or are contained in another one."""
+TIMEOUT_S = 1800
+"""Longest time of the JVM that runs suites, in s."""
 SAMPLE = ("KafkaRelationSuiteV2", "KafkaSinkBatchSuiteV2", "consumer.KafkaDataConsumerSuite")
 SOURCE = Path(__file__).resolve().parent / "scala" / "KafkaTestUtils.scala"
 CLASSES = CACHE / "connector-suites"
@@ -107,7 +109,7 @@ def run_suites(suites: Sequence[str], broker: str = "ottla", pattern: str = "") 
         pattern: part of the names of the tests to run; all if empty.
 
     Raises:
-        RuntimeError: a suite ended without a report: the last lines of the output.
+        RuntimeError: a suite was aborted or ended without a report, or all suites took longer than `TIMEOUT_S`.
     """
     compile_utilities()
     with tempfile.TemporaryDirectory() as folder:
@@ -122,17 +124,34 @@ def run_suites(suites: Sequence[str], broker: str = "ottla", pattern: str = "") 
         command += ["-z", pattern] if pattern else []
         environment = {**os.environ, "SPARK_TESTING": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
         with log.open("wb") as out:
-            subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=environment, check=False)
+            try:
+                subprocess.run(
+                    command, stdout=out, stderr=out, cwd=folder, env=environment, timeout=TIMEOUT_S, check=False
+                )
+            except subprocess.TimeoutExpired:
+                raise RuntimeError(f"no end after {TIMEOUT_S} s; the end of the output:\n{last_output(log)}") from None
         tests = [test for path in sorted(reports.glob("*.xml")) for test in read_report(path)]
         if {test.suite for test in tests} != {suite.rpartition(".")[2] for suite in suites}:
-            raise RuntimeError(f"suites without a report; the end of the output:\n{log.read_text()[-4000:]}")
+            raise RuntimeError(f"suites without a report; the end of the output:\n{last_output(log)}")
     return tests
 
 
+def last_output(log: Path) -> str:
+    """Return the last lines of an output, up to 4,000 characters."""
+    return log.read_text(errors="replace")[-4000:]
+
+
 def read_report(path: Path) -> list[SuiteTest]:
-    """Return the tests of a JUnit report, without skipped ones."""
-    out = []
-    for case in ElementTree.parse(path).getroot().iter("testcase"):
+    """Return the tests of a JUnit report, without skipped ones.
+
+    Raises:
+        RuntimeError: the suite was aborted outside its tests, as by an error of its broker.
+    """
+    out, root = [], ElementTree.parse(path).getroot()
+    cases = list(root.iter("testcase"))
+    if int(root.get("errors", "0")) > sum(case.find("error") is not None for case in cases):
+        raise RuntimeError(f"{root.get('name')} was aborted:\n{(root.findtext('system-err') or '')[:2000]}")
+    for case in cases:
         if case.find("skipped") is not None:
             continue
         problem = next((x for kind in ("failure", "error") if (x := case.find(kind)) is not None), None)

@@ -28,6 +28,13 @@ def test_report_contains_failures_without_skipped_tests(tmp_path: Path) -> None:
     assert read_report(path) == [SuiteTest("SomeSuite", "a", ""), SuiteTest("SomeSuite", "c", "1 did not equal 2")]
 
 
+def test_report_of_aborted_suite_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "report.xml"
+    path.write_text(REPORT.replace("<testsuite>", '<testsuite name="SomeSuite" errors="1">'))
+    with pytest.raises(RuntimeError, match="SomeSuite was aborted"):
+        read_report(path)
+
+
 @pytest.mark.skipif(IS_CAMPAIGN, reason="the campaign runs all suites")
 @pytest.mark.xdist_group("spark")
 def test_sample_of_connector_suites_passes() -> None:
@@ -42,4 +49,6 @@ def test_connector_suite_fails_only_where_it_fails_on_kafka(suite: str) -> None:
     failures = [test for test in run_suites([suite]) if test.failure]
     for test in failures:
         on_kafka = run_suites([suite], "kafka", test.name)
-        assert [row for row in on_kafka if row.failure], f"{test.name} fails on Ottla only: {test.failure}"
+        assert [row for row in on_kafka if row.name == test.name and row.failure], (
+            f"{test.name} fails on Ottla only: {test.failure}"
+        )

@@ -44,6 +44,7 @@ class KafkaTestUtils(settings: Map[String, Object] = Map.empty, secure: Boolean 
     if (broker != null) {
       broker.getOutputStream.close()
       assert(broker.waitFor(60, TimeUnit.SECONDS), "the broker did not stop")
+      assert(broker.exitValue() == 0, "the broker failed")
     }
     admin = null
     broker = null
