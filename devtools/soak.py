@@ -351,7 +351,7 @@ def run_pytest(campaign: Campaign) -> CampaignOutcome:
 def read_results() -> Iterator[tuple[str, str]]:
     """Yield name and Markdown row of each campaign on the page `PAGE`; also the head row, with name ``campaign``."""
     for line in PAGE.read_text().splitlines() if PAGE.exists() else ():
-        if match := re.match(r"\| ([a-z-]+) \| ", line):
+        if match := re.match(r"\| ([a-z0-9-]+) \| ", line):
             yield match[1], line
 
 
