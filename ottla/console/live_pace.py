@@ -16,7 +16,7 @@ The first updates load code and templates.
 """
 FLOODED_PAUSE_FACTOR = 5
 """Factor of the interval from one update to the next while each leaves something out."""
-FLOODED_PAUSE_S = 1.0
+FLOODED_PAUSE_S = 1.5
 """Longest interval for that reason: nobody reads more in that time than an update shows."""
 
 
