@@ -247,7 +247,8 @@ class ClusterClient:
         learns of a new partition after other brokers. A batch that failed otherwise is not sent again.
 
         Raises:
-            ProtocolError: the partition's error in the response, or that of `leader`; after `LEADER_MOVE_TIMEOUT_MS`.
+            ProtocolError: the partition's error in the response, or that of `leader`; those of a batch that was sent
+                again after `LEADER_MOVE_TIMEOUT_MS`.
         """
         raw = r.build_batch(items, codec=codec)
         data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(partition, raw)])
@@ -257,6 +258,8 @@ class ClusterClient:
             try:
                 connection = await self.leader(topic, partition)
             except ProtocolError as error:
+                if error.code not in LEADER_MOVE_CODES:
+                    raise
                 raise _NotAppendedError(error.code, error.message) from None
             answer = await connection.call(request, connection.version_for(ApiKey.PRODUCE, 12))
             if answer is None:

@@ -101,7 +101,7 @@ def _append(
 
 
 def count_rejection(traffic: TopicTraffic, code: ErrorCode, size_bytes: int) -> None:
-    """Count a batch that the log or its leader rejected: as a produce, and as a failed one unless `_EXPECTED` errors.
+    """Count a batch that the log or its leader rejected: as a produce, and as a failed one unless it is `_EXPECTED`.
 
     If it is too large, its bytes are counted, too. ``size_bytes`` is 0 if it was rejected before the log.
 

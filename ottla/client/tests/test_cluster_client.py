@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -292,8 +293,7 @@ def test_produce_retries_only_while_the_leader_has_appended_nothing(
         with pytest.raises(ProtocolError, match=errors[0].name):
             run_coroutine(work)
     assert len(requests) == sent
-    waits = [0.05, 0.1, 0.2, 0.4, 0.8, *[1.0] * 29]
-    assert brokers.slept == waits[: sent - 1], "about 30 s"
+    assert brokers.slept == [0.05, 0.1, 0.2, 0.4, 0.8, *[1.0] * 29][: sent - 1], "about 30 s"
 
 
 def test_produce_waits_until_the_partition_has_a_leader() -> None:
@@ -309,6 +309,15 @@ def test_produce_waits_until_the_partition_has_a_leader() -> None:
     brokers.sleep = elect  # type: ignore[method-assign]
     assert run_coroutine(brokers.client().produce("t", 1, [r.NewRecord(b"k", b"v", 5)])) == 77
     assert brokers.slept == [0.05]
+
+
+def test_produce_to_a_leader_that_refuses_the_login_is_not_retried() -> None:
+    brokers = FakeCluster()
+    client = brokers.client()
+    client.leader = AsyncMock(side_effect=ProtocolError(ErrorCode.SASL_AUTHENTICATION_FAILED))  # type: ignore[method-assign]
+    with pytest.raises(ProtocolError, match="SASL_AUTHENTICATION_FAILED"):
+        run_coroutine(client.produce("t", 1, [r.NewRecord(b"k", b"v", 5)]))
+    assert brokers.slept == []
 
 
 def test_list_offset_sends_timestamp_to_leader() -> None:
