@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.client.murmur2 import partition_for_key
+from ottla.client.record_splitting import split_records
 from ottla.console.page import Change, InvalidInput, PageRequest, View, confirm_and_execute, split_entries
 from ottla.console.pages.topics import find_topic
 from ottla.console.rendering import format_count, url
@@ -12,8 +13,6 @@ from ottla.tools.json_records import InvalidRecord, record_from_json
 from ottla.wire.record_batch.records import NewRecord
 
 MAX_RECORDS = 1_000
-_BATCH_BYTES = 256 * 1024
-"""Size of the keys and values of a batch: far below ``max.message.bytes``."""
 _MAX_LINE_CHARS = 1_000_000
 
 
@@ -57,19 +56,6 @@ def _parse_records(lines: list[str], partitions: list[int], now_ms: int) -> Job[
     return out
 
 
-def _split_batches(records: list[NewRecord]) -> list[list[NewRecord]]:
-    """Return the records in batches of about `_BATCH_BYTES`."""
-    out: list[list[NewRecord]] = [[]]
-    size = 0
-    for record in records:
-        if size >= _BATCH_BYTES:
-            out.append([])
-            size = 0
-        out[-1].append(record)
-        size += len(record.key or b"") + len(record.value or b"")
-    return out
-
-
 async def import_records(page: PageRequest) -> View:
     """Append the records of the form's JSON lines, if the form is confirmed; else return the confirmation page.
 
@@ -84,7 +70,7 @@ async def import_records(page: PageRequest) -> View:
 
     async def execute() -> str:
         for partition, found in sorted(records.items()):
-            for batch in _split_batches(found):
+            for batch in split_records(found):
                 await page.client.produce(name, partition, batch)
         return f"{format_count(len(lines))} records were appended to {name}."
 
