@@ -142,6 +142,8 @@ def taking(place: KerberosFixture, tmp_path_factory: pytest.TempPathFactory) -> 
     process = KerberosOttla(place, tmp_path_factory.mktemp("ottla") / "data")
     with process:
         yield process
+        status = process.status()
+    assert status is None, f"ended with status {status}: {process.log.read_text()[-4000:]}"
     assert "Traceback" not in process.log.read_text(), process.log.read_text()
 
 

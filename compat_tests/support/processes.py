@@ -23,6 +23,7 @@ OTTLA = str(Path(sys.executable).parent / "ottla")
 CHECKED_OTTLA_COMMAND = (sys.executable, str(Path(__file__).with_name("checked_ottla.py")))
 """``ottla`` that checks the responses of its nodes."""
 PORTS = range(15_000, 31_000)
+_drawn_ports: set[int] = set()
 MAX_CONCURRENT_KAFKAS = 2
 """Slots for Kafka processes, one for each test worker of CI: a process takes up to 1 GiB."""
 READY_TIMEOUT_S = 180.0
@@ -35,8 +36,20 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return so many free ports, all different."""
-    return free_ports_among("127.0.0.1", count, PORTS)
+    """Return so many free ports, all different, which no other test worker and no earlier call gets.
+
+    A node binds its ports later. If two nodes got the same port, the second would end at its start, and its test would
+    talk to the first.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    among = [port for port in PORTS[worker::workers] if port not in _drawn_ports]
+    if len(among) < max(count, 1_000):
+        _drawn_ports.clear()
+        among = list(PORTS[worker::workers])
+    found = free_ports_among("127.0.0.1", count, among)
+    _drawn_ports.update(found)
+    return found
 
 
 class NodeProcess:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Sequence
 
 from ottla.runtime.system_env import SystemEnv
 
@@ -13,8 +14,8 @@ separate, since a controller's port is stored in its directory, while a restarte
 """
 
 
-def free_ports(host: str, count: int, among: range) -> list[int]:
-    """Return ``count`` different ports of the range ``among`` without a listener.
+def free_ports(host: str, count: int, among: Sequence[int]) -> list[int]:
+    """Return ``count`` different ports of ``among`` without a listener.
 
     Raises:
         OSError: the address does not belong to this machine, or all ports but fewer than ``count`` have a listener.
@@ -33,5 +34,8 @@ def free_ports(host: str, count: int, among: range) -> list[int]:
             else:
                 found.append(port)
     if len(found) < count:
-        raise OSError(errno.EADDRINUSE, f"{len(found)} of the ports {among} of {host} are free ({count} needed)")
+        raise OSError(
+            errno.EADDRINUSE,
+            f"{len(found)} of the ports {min(among)} to {max(among)} of {host} are free ({count} needed)",
+        )
     return found
