@@ -80,7 +80,7 @@ class ReplicaManager:
         self.removed_traffic = TopicTraffic()
         """Traffic of topics no longer hosted, so that the sum over all topics does not decrease."""
         self.unknown_traffic = TopicTraffic()
-        """Traffic of failed requests for partitions that are not hosted."""
+        """Traffic of failed requests for topics without a hosted partition."""
         self.offline_partitions: set[TopicPartition] = set()
         """Partitions of this node without a usable log: it is, or may be, in a failed directory, or was not created."""
         self.image = MetadataImage()
@@ -153,6 +153,10 @@ class ReplicaManager:
     def get(self, topic: str, partition: int) -> HostedPartition | None:
         """Return a hosted partition; None if this node does not host it."""
         return self._hosted.get((topic, partition))
+
+    def topic_traffic(self, topic: str) -> TopicTraffic:
+        """Return the traffic of a topic; `unknown_traffic` if this node hosts no partition of it."""
+        return self.traffic.get(topic, self.unknown_traffic)
 
     def topic_id_of(self, at: TopicPartition) -> bytes | None:
         """Return the topic id of a hosted partition; None if this node does not host it."""

@@ -122,6 +122,7 @@ class FakeReplicaManager:
         self.image = MetadataImage()
         self.replicas: dict[tuple[str, int], HostedPartition] = {}
         self.leader_quota = ReplicationQuota(LEADER, 1)
+        self.traffic: dict[str, TopicTraffic] = {}
         self.unknown_traffic = TopicTraffic()
 
     def host(
@@ -147,11 +148,15 @@ class FakeReplicaManager:
             log = create_log(self._env.disk, path, name, number, topic_id, settings or LogConfig(), NOW_MS)
             replica = HostedPartition(log, topic_id, self._purgatory.check_and_complete, lambda r: None, rules)
             replica.apply_partition_state(1, registration, NOW_MS)
+            replica.traffic = self.traffic.setdefault(name, replica.traffic)
             self.replicas[name, number] = replica
         return self.replicas[name, 0]
 
     def get(self, topic: str, partition: int) -> HostedPartition | None:
         return self.replicas.get((topic, partition))
+
+    def topic_traffic(self, topic: str) -> TopicTraffic:
+        return self.traffic.get(topic, self.unknown_traffic)
 
     def hosted(self, topic: str, partition: int) -> HostedPartition:
         replica = self.replicas.get((topic, partition))

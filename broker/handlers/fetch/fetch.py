@@ -97,11 +97,15 @@ def _read_partition(
     """Read one partition and return its row of the response; an error becomes its error code.
 
     ``first``: no records are in the response yet, so the first batch may exceed ``max_bytes``. ``arrives``: first read
-    of the request, so the fetch offset updates the follower's state. An I/O error fails the log directory.
+    of the request, which is counted, and whose fetch offset updates the follower's state. An I/O error fails the log
+    directory.
     """
+    replica: HostedPartition | None = None
     try:
         follower = reader.replica_id
         replica = _partition_to_read(context, want, follower)
+        traffic = replica.traffic
+        traffic.fetches += arrives
         if reader.leader_only:
             replica.check_leader(want.current_leader_epoch)
         elif want.current_leader_epoch != -1:
@@ -128,8 +132,6 @@ def _read_partition(
         limit = want.max_bytes
         limit = limit if limit < max_bytes else max_bytes
         part = log.read(want.fetch_offset, limit, upper, at_least_one=first)
-        traffic = replica.traffic
-        traffic.fetches += 1
         if part is None:
             out.records = b""
         else:
@@ -146,26 +148,28 @@ def _read_partition(
             _update_follower(context, reader, replica, want, out, arrives=arrives)
         return out
     except ProtocolError as error:
-        is_local = error.code not in _NOT_IN_LOCAL_LOG
-        return _error_partition(context, want, error.code) if is_local else _out_of_range(context, want, replica)
+        if replica is not None and error.code in _NOT_IN_LOCAL_LOG:
+            return _out_of_range(context, want, replica)
+        return _error_partition(context, want, error.code, is_counted=replica is not None or not arrives)
     except OSError as error:
+        assert replica is not None, "only a hosted partition is read"
         context.services.fail(error, replica.log)
-        return _error_partition(context, want, ErrorCode.KAFKA_STORAGE_ERROR)
+        return _error_partition(context, want, ErrorCode.KAFKA_STORAGE_ERROR, is_counted=True)
 
 
-def _error_partition(context: RequestContext, want: CachedPartition, code: ErrorCode) -> PartitionData:
+def _error_partition(
+    context: RequestContext, want: CachedPartition, code: ErrorCode, *, is_counted: bool
+) -> PartitionData:
     """Return the row of a partition with an error, and count it as Kafka does.
 
-    Errors in `_UNREADABLE` are not counted, those in `_EXPECTED` as a fetch, others also as a failed one
-    (``ReplicaManager.readFromLog``). Before v6 KAFKA_STORAGE_ERROR becomes NOT_LEADER_OR_FOLLOWER.
+    Errors in `_UNREADABLE` are not counted, those in `_EXPECTED` as a fetch (unless ``is_counted``: it is already),
+    others also as a failed one (``ReplicaManager.readFromLog``). Before v6 KAFKA_STORAGE_ERROR becomes
+    NOT_LEADER_OR_FOLLOWER.
     """
-    replicas = context.services.replica_manager
-    replica = None if want.topic is None else replicas.get(want.topic, want.partition)
-    traffic = replicas.unknown_traffic if replica is None else replica.traffic
     if code not in _UNREADABLE:
-        traffic.fetches += 1
-        if code not in _EXPECTED:
-            traffic.failed_fetches += 1
+        traffic = context.services.replica_manager.topic_traffic(want.topic or "")
+        traffic.fetches += not is_counted
+        traffic.failed_fetches += code not in _EXPECTED
     context.peer.add_request_error(code)
     if code is ErrorCode.KAFKA_STORAGE_ERROR and context.version < STORAGE_ERROR_SINCE:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -184,8 +188,7 @@ def _out_of_range(context: RequestContext, want: CachedPartition, replica: Hoste
     log = replica.log
     is_tiered = log.config.tiering.is_enabled and context.services.remote_reads is not None
     if not is_tiered or not log.log_start_offset <= want.fetch_offset < log.local_log_start_offset:
-        return _error_partition(context, want, ErrorCode.OFFSET_OUT_OF_RANGE)
-    replica.traffic.fetches += 1
+        return _error_partition(context, want, ErrorCode.OFFSET_OUT_OF_RANGE, is_counted=True)
     ends = (log.high_watermark, -1, log.log_start_offset)
     return PartitionData(want.partition, _TIERED, *ends, records=b"", aborted_transactions=None)
 
@@ -352,14 +355,9 @@ def _read_tiered(context: RequestContext, reader: FetchParams, attempt: ReadAtte
 def _respond(
     context: RequestContext, reader: FetchParams, session: FetchContext, attempt: ReadAttempt
 ) -> Job[FetchResponse]:
-    takes = attempt.allowance
-    if takes is not None and not takes.try_record(
-        attempt.bytes + attempt.count * PARTITION_OVERHEAD_BYTES, context.now_ms
-    ):
-        quotas, size_bytes = (
-            context.services.quota_holder.quotas,
-            attempt.bytes + attempt.count * PARTITION_OVERHEAD_BYTES,
-        )
+    takes, size_bytes = attempt.allowance, attempt.bytes + attempt.count * PARTITION_OVERHEAD_BYTES
+    if takes is not None and not takes.try_record(size_bytes, context.now_ms):
+        quotas = context.services.quota_holder.quotas
         delay_ms = quotas and quotas.fetch_throttle_ms(context.peer, context.client_id, size_bytes, context.now_ms)
         if delay_ms:  # the records would exceed the quota: discard them (KIP-219)
             session_id = 0 if session.session is None else session.session.id

@@ -103,14 +103,14 @@ def _append(
 def count_rejection(traffic: TopicTraffic, code: ErrorCode, size_bytes: int) -> None:
     """Count a batch that the log or its leader rejected: as a produce, and as a failed one unless it is `_EXPECTED`.
 
-    If it is too large, its bytes are counted, too. ``size_bytes`` is 0 if it was rejected before the log.
+    If it exceeds ``max.message.bytes``, its bytes are counted, too. ``size_bytes``: 0 if it did not reach the log.
 
     Source: ``ReplicaManager.appendToLocalLog`` (apache/kafka 4.3.1).
     """
     traffic.produces += 1
     if code not in _EXPECTED:
         traffic.failed_produces += 1
-    if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+    if code is ErrorCode.MESSAGE_TOO_LARGE:
         traffic.bytes_rejected += size_bytes
 
 
@@ -160,6 +160,7 @@ def append_batch(
         return _append(context, replica, part, checked, txn), replica
     except ProtocolError as error:
         if error.code in _COUNTED:
-            traffic = context.services.replica_manager.unknown_traffic if replica is None else replica.traffic
-            count_rejection(traffic, error.code, 0)
+            count_rejection(context.services.replica_manager.topic_traffic(name or ""), error.code, 0)
+        if replica is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+            return partition_rejection(part, error, replica), replica
         return partition_error(part, error), replica

@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.broker.config.limits import MAX_RECORD_ERRORS_PER_RESPONSE
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.produce.batch_precheck import TRANSACTIONAL, find_batch_problem, topic_name
-from ottla.broker.handlers.produce.partition_append import append_batch, partition_error, partition_rejection
+from ottla.broker.handlers.produce.partition_append import (
+    append_batch,
+    count_rejection,
+    partition_error,
+    partition_rejection,
+)
 from ottla.broker.handlers.produce.prepared_produce import prepare
 from ottla.broker.handlers.produce.produce_acks import wait_for_acks
 from ottla.broker.replication.delayed_produce import DelayedProduce
@@ -342,9 +347,10 @@ def _validate_and_append(
             steps = again.steps
         except ProtocolError as error:
             replica = context.services.replica_manager.get(one.name, one.part.index)
-            return (
-                partition_error(one.part, error) if replica is None else partition_rejection(one.part, error, replica)
-            ), None
+            if replica is None:
+                return partition_error(one.part, error), None
+            count_rejection(replica.traffic, error.code, len(one.part.records))
+            return partition_rejection(one.part, error, replica), None
 
 
 def _add_current_leader(

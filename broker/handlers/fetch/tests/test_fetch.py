@@ -190,9 +190,10 @@ def test_fetch_counts_the_traffic_of_topics(fixture: HandlerFixture) -> None:
     assert (traffic.bytes_out, traffic.fetches, traffic.failed_fetches) == (2 * SIZE, 3, 0)
 
 
-def test_fetch_that_waits_for_more_bytes_counts_them_once(fixture: HandlerFixture) -> None:
+def test_fetch_that_waits_for_more_bytes_is_counted_once(fixture: HandlerFixture) -> None:
     answer, took = send(fixture, request(("t", 0, 0), least=10 * SIZE, wait=1000))
     assert (len(rows_of(answer)[0].records), took) == (4 * SIZE, 1)
+    assert fixture.hosted.replicas["t", 0].traffic.fetches == 1
     assert fixture.hosted.replicas["t", 0].traffic.bytes_out == 4 * SIZE
 
 
@@ -226,6 +227,7 @@ def test_fetch_with_diverged_epoch_returns_diverging_epoch() -> None:
     assert (got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == (3, 3)
     assert len(row(fixture, ("t", 0, 3), last_epoch=3).records) == SIZE
     assert row(fixture, ("t", 0, 3), last_epoch=9).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert replica.traffic.fetches == 4
 
 
 def test_read_committed_fetch_ends_at_last_stable_offset_with_aborted() -> None:

@@ -286,22 +286,25 @@ def test_produce_counts_only_unexpected_failures_of_the_log_as_failed(compacted:
     keyless, corrupt = large(3, None), bytearray(make_batch(0))
     corrupt[-1] ^= 1
     rows = [("c", 0, keyless), ("r", 0, make_batch(0)), ("elsewhere", 0, make_batch(0)), ("c", 0, bytes(corrupt))]
-    answer = send(compacted, request(*rows, ("c", 0, b"")))
-    codes = [row.error_code for topic in answer.responses for row in topic.partition_responses]
-    assert codes == [
-        ErrorCode.INVALID_RECORD,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.INVALID_RECORD,
+    answer = send(compacted, request(*rows, ("c", 0, b""), ("c", 0, large(40_000, None))))
+    results = [
+        (row.error_code, row.log_start_offset) for topic in answer.responses for row in topic.partition_responses
+    ]
+    assert results == [
+        (ErrorCode.INVALID_RECORD, 0),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, 0),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1),
+        (ErrorCode.CORRUPT_MESSAGE, -1),
+        (ErrorCode.INVALID_RECORD, -1),
+        (ErrorCode.INVALID_RECORD, 0),
     ]
     counted = {name: hosted.replicas[name, 0].traffic for name in ("c", "r", "elsewhere")}
     counted["unknown"] = hosted.unknown_traffic
     assert {name: (each.produces, each.failed_produces) for name, each in counted.items()} == {
-        "c": (2, 1),
+        "c": (3, 2),
         "r": (1, 1),
-        "elsewhere": (0, 0),
-        "unknown": (1, 0),
+        "elsewhere": (1, 0),
+        "unknown": (0, 0),
     }
 
 
