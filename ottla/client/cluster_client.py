@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ottla.client.channel import CLIENT_ID, Channel, open_channel
-from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
+from ottla.client.connection_security import NO_SECURITY, AuthenticationFailed, ConnectionSecurity
 from ottla.client.record_decoding import DecodedRecords, decode_committed
 from ottla.env.env import Env
 from ottla.env.hosts import format_address
@@ -40,7 +40,11 @@ T = TypeVar("T")
 
 
 class _NotAppendedError(ProtocolError):
-    """Error in `LEADER_MOVE_CODES` of a batch that is certainly not in the log."""
+    """Retriable error of a batch that is certainly not in the log."""
+
+
+class _LeaderUnreachableError(OSError):
+    """The connection to a leader could not be opened, so that no batch was sent."""
 
 
 @dataclass(slots=True)
@@ -53,8 +57,14 @@ class FetchedRecord:
 
 
 def is_retriable(error: Exception) -> bool:
-    """Return True for an OSError and for a ProtocolError with a retriable code."""
-    return error.code.retriable if isinstance(error, ProtocolError) else isinstance(error, OSError)
+    """Return True for a ProtocolError with a retriable code, and for an OSError.
+
+    False for a failed authentication, and a certificate that is not trusted (``ssl.SSLCertVerificationError``, which is
+    a ValueError, too).
+    """
+    if isinstance(error, ProtocolError):
+        return error.code.retriable
+    return isinstance(error, OSError) and not isinstance(error, (AuthenticationFailed, ValueError))
 
 
 def leader_may_move(error: Exception) -> bool:
@@ -181,7 +191,7 @@ class ClusterClient:
     async def retry_while_leader_moves(
         self, work: Callable[[], Awaitable[T]], should_retry: Callable[[Exception], bool] = is_retriable
     ) -> T:
-        """Call ``work`` until it returns, and return its result; retry for `LEADER_MOVE_TIMEOUT_MS`.
+        """Call ``work`` until it returns, and return its result; retry for `LEADER_MOVE_TIMEOUT_MS`, at least once.
 
         Before a retry the cached leaders are dropped. The first is after 50 ms; the time doubles, up to 1 s.
         ``should_retry``: whether to retry after a ProtocolError or OSError of ``work``; by default after retriable
@@ -190,31 +200,38 @@ class ClusterClient:
         Raises:
             ProtocolError, OSError: ``work`` failed with one that is not retried, or still fails after the timeout.
         """
-        deadline_ms, wait_s = self._env.monotonic_ms() + LEADER_MOVE_TIMEOUT_MS, _RETRY_S
+        deadline_ms, wait_s, is_retried = self._env.monotonic_ms() + LEADER_MOVE_TIMEOUT_MS, _RETRY_S, False
         while True:
             try:
                 return await work()
             except (ProtocolError, OSError) as error:
-                if not should_retry(error) or self._env.monotonic_ms() >= deadline_ms:
+                is_over = is_retried and self._env.monotonic_ms() >= deadline_ms
+                if is_over or not should_retry(error):
                     raise
             self.invalidate_leaders()
             await self._env.sleep(wait_s)
-            wait_s = min(2 * wait_s, _MAX_RETRY_S)
+            wait_s, is_retried = min(2 * wait_s, _MAX_RETRY_S), True
 
     async def leader(self, topic: str, partition: int) -> Channel:
         """Return a connection to a partition's leader, requesting Metadata if the partition is not cached.
 
         Raises:
-            ProtocolError: LEADER_NOT_AVAILABLE: the topic or partition does not exist, or has no leader; that it has
-                none is cached too, until the next `metadata`.
+            ProtocolError: the topic's error if it is not retriable, such as TOPIC_AUTHORIZATION_FAILED; else
+                LEADER_NOT_AVAILABLE: the topic or partition does not exist, or has no leader; that it has none is
+                cached too, until the next `metadata`.
             OSError: it cannot be reached.
         """
+        return await self._connect(*await self._leader_address(topic, partition))
+
+    async def _leader_address(self, topic: str, partition: int) -> tuple[str, int]:
         if (topic, partition) not in self._leaders:
-            await self.metadata([topic])
+            code = ErrorCode((await self.metadata([topic])).topics[0].error_code)
+            if code is not ErrorCode.NONE and not code.retriable:
+                raise ProtocolError(code, f"topic {topic}")
         broker = self._leaders.get((topic, partition), -1)
         if broker not in self._brokers:
             raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
-        return await self._connect(*self._brokers[broker])
+        return self._brokers[broker]
 
     async def broker(self, node_id: int) -> Channel:
         """Return a connection to a broker in the last Metadata response, or a controller after `controllers`.
@@ -243,24 +260,22 @@ class ClusterClient:
         """Produce records as one batch; return its base offset, -1 if ``acks`` is 0 or the broker does not return it.
 
         ``items``: the records; ``codec``: compression of the batch. The batch is sent again while the partition has no
-        leader, or the leader returns one of `LEADER_MOVE_CODES` without a base offset: it has appended nothing, as it
-        learns of a new partition after other brokers. A batch that failed otherwise is not sent again.
+        leader, its leader cannot be reached, or the leader returns one of `LEADER_MOVE_CODES` without a base offset: it
+        has appended nothing, as it learns of a new partition after other brokers. A batch that failed otherwise is not
+        sent again.
 
         Raises:
             ProtocolError: the partition's error in the response, or that of `leader`; those of a batch that was sent
                 again after `LEADER_MOVE_TIMEOUT_MS`.
+            OSError: the connection failed, and the records may be in the log; or the leader cannot be reached for
+                `LEADER_MOVE_TIMEOUT_MS`.
         """
         raw = r.build_batch(items, codec=codec)
         data = produce.TopicProduceData(topic, partition_data=[produce.PartitionProduceData(partition, raw)])
         request = produce.ProduceRequest(None, acks, 30_000, [data])
 
         async def send() -> int:
-            try:
-                connection = await self.leader(topic, partition)
-            except ProtocolError as error:
-                if error.code not in LEADER_MOVE_CODES:
-                    raise
-                raise _NotAppendedError(error.code, error.message) from None
+            connection = await self._open_leader(topic, partition)
             answer = await connection.call(request, connection.version_for(ApiKey.PRODUCE, 12))
             if answer is None:
                 return -1
@@ -271,7 +286,23 @@ class ClusterClient:
             self._check(topic, partition, row.error_code, text)
             return int(row.base_offset)
 
-        return await self.retry_while_leader_moves(send, lambda error: isinstance(error, _NotAppendedError))
+        not_sent = (_NotAppendedError, _LeaderUnreachableError)
+        return await self.retry_while_leader_moves(send, lambda error: isinstance(error, not_sent))
+
+    async def _open_leader(self, topic: str, partition: int) -> Channel:
+        """Return a connection to a leader. Raises `_NotAppendedError` or `_LeaderUnreachableError` to be retried."""
+        try:
+            address = await self._leader_address(topic, partition)
+        except ProtocolError as error:
+            if not is_retriable(error):
+                raise
+            raise _NotAppendedError(error.code, error.message) from None
+        try:
+            return await self._connect(*address)
+        except OSError as error:
+            if not is_retriable(error):
+                raise
+            raise _LeaderUnreachableError(*error.args) from error
 
     def _check(self, topic: str, partition: int, error_code: int, text: str | None) -> None:
         """Raise ProtocolError with the message ``text`` if ``error_code`` is not NONE.

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 NEVER_MS = float("-inf")
 
 
+class AuthenticationFailed(OSError):
+    """Raised if SASL authentication fails: mechanism or credentials rejected, no Kerberos ticket, or a bad message."""
+
+
 @dataclass(slots=True)
 class CachedToken:
     """Last OAUTHBEARER token of a source, and the times of its renewal, in ms of the monotonic clock."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ottla.client.connection_security import SaslLogin
+from ottla.client.connection_security import AuthenticationFailed, SaslLogin
 from ottla.client.scram import MECHANISM_TYPES, ScramClient, ScramError
 from ottla.env.env import Env
 from ottla.wire.api_keys import ApiKey
@@ -17,10 +17,6 @@ from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
-
-
-class AuthenticationFailed(OSError):
-    """Raised if SASL authentication fails: mechanism or credentials rejected, no Kerberos ticket, or a bad message."""
 
 
 class AuthenticationChannel(Protocol):

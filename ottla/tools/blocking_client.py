@@ -6,13 +6,14 @@ Each call opens its own connections, so that threads may share a client and a br
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient, leader_may_move
 from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.client.murmur2 import partition_for_key
-from ottla.client.record_splitting import split_records
+from ottla.client.record_splitting import append_in_batches
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -241,8 +242,7 @@ class BlockingClient:
                     number = numbers[at]
                 batches.setdefault(number, []).append(NewRecord(raw_key, value, time_ms, raw_headers))
             for number, records in batches.items():
-                for items in split_records(records):
-                    await client.produce(topic, number, items)
+                await append_in_batches(records, partial(client.produce, topic, number))
 
         self._run(append)
 
@@ -254,14 +254,15 @@ class BlockingClient:
             committed: leave out records of open and aborted transactions (``read_committed``).
 
         Raises:
-            ProtocolError: the topic does not exist, or still cannot be read after `LEADER_MOVE_TIMEOUT_MS`.
+            ProtocolError: the topic does not exist, or a partition cannot be read for `LEADER_MOVE_TIMEOUT_MS`.
         """
 
         async def read(client: ClusterClient) -> list[TopicRecord]:
-            numbers = await client.partitions(topic)
-            return await client.retry_while_leader_moves(
-                lambda: self._read_partitions(client, topic, numbers, committed=committed), leader_may_move
-            )
+            out: list[TopicRecord] = []
+            for number in await client.partitions(topic):
+                read_one = partial(self._read_partitions, client, topic, [number], committed=committed)
+                out += await client.retry_while_leader_moves(read_one, leader_may_move)
+            return out
 
         return self._run(read)
 
@@ -325,9 +326,8 @@ class BlockingClient:
 
         async def probe(client: ClusterClient) -> list[TopicRecord] | None:
             try:
-                last[:] = await self._read_partitions(
-                    client, topic, await client.partitions(topic), committed=committed
-                )
+                numbers = await client.partitions(topic)
+                last[:] = await self._read_partitions(client, topic, numbers, committed=committed)
             except ProtocolError as error:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise

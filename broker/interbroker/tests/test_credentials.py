@@ -16,9 +16,8 @@ from ottla.broker.tests.connection_fixture import DispatcherFixture, in_virtual_
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.client import scram
 from ottla.client.channel import open_channel
-from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity, SaslLogin
+from ottla.client.connection_security import NO_SECURITY, AuthenticationFailed, ConnectionSecurity, SaslLogin
 from ottla.client.node_connection import NodeConnection
-from ottla.client.sasl_authentication import AuthenticationFailed
 from ottla.client.scram import SCRAM_SHA_256, SCRAM_SHA_512
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse

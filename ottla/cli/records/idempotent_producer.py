@@ -5,9 +5,12 @@ Source: ``TransactionManager.java``, ``Sender.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.cli.common import RESOURCE_TOPIC
 from ottla.cli.errors import CommandFailed, code_text, raise_for_error
 from ottla.client.cluster_client import ClusterClient
+from ottla.client.record_splitting import TOO_LARGE_CODES, append_in_batches
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -21,7 +24,6 @@ NEWEST_VERSION_WITH_NAMES = 12
 """Newest version of Produce that identifies topics by name."""
 MAX_SEQUENCE = 2**31 - 1
 _APPENDED = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
-_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _MAX_BYTES = "max.message.bytes"
 
 
@@ -47,6 +49,8 @@ class TopicProducer:
         self._idempotent = idempotent and acks == -1
         self._id, self._epoch = bh.NO_PRODUCER_ID, bh.NO_PRODUCER_EPOCH
         self._sequences: dict[int, int] = {}
+        self.sent = 0
+        """Number of records that were sent, and acknowledged unless ``acks`` is 0."""
 
     async def _init_producer_id(self) -> None:
         """Request a producer id from any broker, and keep it with its epoch; retry while that is possible.
@@ -69,12 +73,13 @@ class TopicProducer:
         await self._client.retry_while_leader_moves(send_request)
 
     async def send(self, partition: int, items: list[r.NewRecord]) -> None:
-        """Append records to a partition as one batch and wait until it is acknowledged, or with ``acks`` 0 is sent.
+        """Append records to a partition and wait until they are acknowledged, or with ``acks`` 0 are sent.
 
-        The first call of an idempotent producer also requests its producer id.
+        They are one batch, or several if one would be too large. The first call of an idempotent producer also requests
+        its producer id.
 
         Raises:
-            CommandFailed: the batch is refused, or still is with a retriable code after `LEADER_MOVE_TIMEOUT_MS`; the
+            CommandFailed: a batch is refused, or still is with a retriable code after `LEADER_MOVE_TIMEOUT_MS`; the
                 message names topic and partition, and the limit for a batch that is too large. Or a producer id is
                 refused or not supported.
             ProtocolError: a retriable error of InitProducerId lasts for `LEADER_MOVE_TIMEOUT_MS`.
@@ -82,6 +87,10 @@ class TopicProducer:
         """
         if self._idempotent and self._id == bh.NO_PRODUCER_ID:
             await self._init_producer_id()
+        await append_in_batches(items, partial(self._append_batch, partition))
+
+    async def _append_batch(self, partition: int, items: list[r.NewRecord]) -> None:
+        """Append records as one batch. Raises as `send`, but ProtocolError if a batch of several is too large."""
         first = self._sequences.get(partition, 0) if self._idempotent else bh.NO_SEQUENCE
         raw = r.build_batch(
             items, codec=self._codec, producer_id=self._id, producer_epoch=self._epoch, base_sequence=first
@@ -89,7 +98,10 @@ class TopicProducer:
         try:
             await self._client.retry_while_leader_moves(lambda: self._append(partition, raw))
         except ProtocolError as error:
+            if error.code in TOO_LARGE_CODES and len(items) > 1:
+                raise
             raise CommandFailed(await self._refusal(error, partition, len(raw))) from None
+        self.sent += len(items)
         self._sequences[partition] = (first + len(items)) % (MAX_SEQUENCE + 1)
 
     async def _append(self, partition: int, raw: bytes) -> None:
@@ -109,7 +121,7 @@ class TopicProducer:
         For a batch that is too large, the limit of the topic is requested.
         """
         where = f"topic {self._topic}, partition {partition}"
-        if error.code in _TOO_LARGE:
+        if error.code in TOO_LARGE_CODES:
             limit = await self._max_bytes()
             return f"record too large: {where} (batch of {size} bytes{limit})"
         if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:

@@ -25,15 +25,12 @@ LINGER_MS = 50
 
 
 class RecordBatches:
-    """Buffer of records to produce, by partition, which `flush` sends as one batch for each partition.
+    """Buffer of records to produce, by partition, which `flush` sends to the partitions.
 
     Args:
         producer: sends the batches.
         numbers: partition numbers of the topic.
         options: parsed arguments of ``ottla produce``; ``topic``, ``partition`` and ``header`` are used.
-
-    Attributes:
-        sent: number of records that were sent and acknowledged.
     """
 
     def __init__(self, producer: TopicProducer, numbers: list[int], options: argparse.Namespace) -> None:
@@ -45,7 +42,11 @@ class RecordBatches:
         self._pending: dict[int, list[r.NewRecord]] = {}
         self._count = self._bytes = self._turn = 0
         self._since_ms = 0.0
-        self.sent = 0
+
+    @property
+    def sent(self) -> int:
+        """Number of records that were sent and acknowledged."""
+        return self._producer.sent
 
     def add(self, record: ParsedRecord) -> None:
         """Add a record to the buffer of its partition; nothing is sent.
@@ -90,7 +91,6 @@ class RecordBatches:
         self._count = self._bytes = 0
         for number, items in pending.items():
             await self._producer.send(number, items)
-            self.sent += len(items)
 
 
 def _record_from_text(line: bytes, separator: bytes | None, null_marker: bytes | None) -> ParsedRecord:

@@ -207,6 +207,17 @@ def test_produce_splits_large_batches_of_small_records(node: str, topic: str) ->
     assert len(read(node, topic).splitlines()) == 300
 
 
+def test_produce_divides_batches_that_are_too_large_for_the_topic(node: str, topic: str) -> None:
+    done = run_command("topic", "create", topic, "-b", node, "--config", "max.message.bytes=5000")
+    assert done.status == 0, done
+    lines = [b"%06d" % number + b"x" * 1000 for number in range(20)]
+    send(node, topic, b"\n".join(lines))
+    assert read(node, topic).splitlines() == lines
+    done = run_command("produce", topic, "-b", node, stdin=b"\n".join([*lines, b"y" * 6000, b"z"]))
+    assert "max.message.bytes is 5000) (records sent before: 20)" in done.err
+    assert read(node, topic).splitlines() == lines * 2
+
+
 def test_consume_max_messages_stops_exactly(node: str, topic: str) -> None:
     send(node, topic, b"a\nb\nc\n", "--partition", "0")
     assert read(node, topic, "-n", "0") == b""

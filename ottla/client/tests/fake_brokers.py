@@ -86,6 +86,7 @@ class FakeCluster:
         self.leaders = {0: 0, 1: 1}
         self.error = 0
         self.down: set[tuple[str, int]] = set()
+        self.refusals: dict[tuple[str, int], OSError] = {}
         self.streams: list[tuple[str, int, FakeBrokerStream]] = []
         self.slept: list[float] = []
 
@@ -99,6 +100,8 @@ class FakeCluster:
     async def connect(self, host: str, port: int) -> FakeBrokerStream:
         if (host, port) in self.down:
             raise OSError(f"{host}:{port} refused")
+        if (host, port) in self.refusals:
+            raise self.refusals[host, port]
         wire = FakeBrokerStream(self.handlers)
         self.streams.append((host, port, wire))
         return wire

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.client.murmur2 import partition_for_key
-from ottla.client.record_splitting import split_records
+from ottla.client.record_splitting import append_in_batches
 from ottla.console.page import Change, InvalidInput, PageRequest, View, confirm_and_execute, split_entries
 from ottla.console.pages.topics import find_topic
 from ottla.console.rendering import format_count, url
@@ -70,8 +72,7 @@ async def import_records(page: PageRequest) -> View:
 
     async def execute() -> str:
         for partition, found in sorted(records.items()):
-            for batch in split_records(found):
-                await page.client.produce(name, partition, batch)
+            await append_in_batches(found, partial(page.client.produce, name, partition))
         return f"{format_count(len(lines))} records were appended to {name}."
 
     consequences = [

@@ -12,9 +12,9 @@ import trio
 
 from ottla.broker.security.authn.tests.test_jwks import JwksProvider, with_provider
 from ottla.broker.security.authn.tests.token_issuer import sign_token
-from ottla.client.connection_security import BearerTokenSource, SaslLogin
+from ottla.client.connection_security import AuthenticationFailed, BearerTokenSource, SaslLogin
 from ottla.client.oauthbearer import TokenUnavailable, get_token, reject_token
-from ottla.client.sasl_authentication import AuthenticationFailed, authenticate
+from ottla.client.sasl_authentication import authenticate
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse

@@ -20,7 +20,7 @@ from ottla.broker.security.authn.tests.token_issuer import OTHER, RSA, build_jwk
 from ottla.broker.tests.connection_fixture import DispatcherFixture, in_virtual_time
 from ottla.broker.tests.memory_net import MemoryNet
 from ottla.client.channel import open_channel
-from ottla.client.connection_security import BearerTokenSource, SaslLogin
+from ottla.client.connection_security import AuthenticationFailed, BearerTokenSource, SaslLogin
 from ottla.client.oauthbearer import (
     CALLBACK_HANDLER_KEY,
     CALLBACK_HANDLERS,
@@ -28,7 +28,6 @@ from ottla.client.oauthbearer import (
     TokenUnavailable,
     get_token,
 )
-from ottla.client.sasl_authentication import AuthenticationFailed
 from ottla.client.security_config import InvalidSecurityConfig, parse_connection_security
 from ottla.env.tls import TlsConfig
 from ottla.wire.api_keys import ApiKey
