@@ -97,8 +97,7 @@ def _read_partition(
     """Read one partition and return its row of the response; an error becomes its error code.
 
     ``first``: no records are in the response yet, so the first batch may exceed ``max_bytes``. ``arrives``: first read
-    of the request, which is counted, and whose fetch offset updates the follower's state. An I/O error fails the log
-    directory.
+    of the request, which is counted and updates the follower's state. An I/O error fails the log directory.
     """
     replica: HostedPartition | None = None
     try:
@@ -118,19 +117,14 @@ def _read_partition(
         out = PartitionData(want.partition, 0, upper, stable, log.log_start_offset, aborted_transactions=None)
         if reader.client_rack and _redirect_to_preferred_replica(context, replica, want, reader, out):
             return out
-        if want.last_fetched_epoch >= 0:
-            diverging = diverging_epoch(replica, want)
-            if diverging is not None:
-                out.diverging_epoch = diverging
-                out.records = b""
-                return out
+        if want.last_fetched_epoch >= 0 and _has_diverged(replica, want, out):
+            return out
         committed = reader.read_committed
         if committed:
             upper = stable
         elif follower >= 0:
             upper = log.log_end_offset
-        limit = want.max_bytes
-        limit = limit if limit < max_bytes else max_bytes
+        limit = want.max_bytes if want.max_bytes < max_bytes else max_bytes
         part = log.read(want.fetch_offset, limit, upper, at_least_one=first)
         if part is None:
             out.records = b""
@@ -206,6 +200,15 @@ def _redirect_to_preferred_replica(
     if elsewhere == READ_FROM_LEADER:
         return False
     row.preferred_read_replica, row.records = elsewhere, b""
+    return True
+
+
+def _has_diverged(replica: HostedPartition, want: CachedPartition, row: PartitionData) -> bool:
+    """Return True, with the diverging epoch in the row and no records, if the follower's log has diverged."""
+    diverging = diverging_epoch(replica, want)
+    if diverging is None:
+        return False
+    row.diverging_epoch, row.records = diverging, b""
     return True
 
 
