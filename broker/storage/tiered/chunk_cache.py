@@ -38,8 +38,8 @@ MAX_READS_AHEAD = 8
 
 ReadAhead = Callable[[Callable[[], None]], None]
 """Function that runs another one in a thread, soon; it may drop it."""
-HeldChunks = dict[ChunkKey, OpenChunk]
-"""Chunks of one read, which passes over some of them twice."""
+HeldChunks = dict[ChunkKey, OpenChunk | None]
+"""Chunks of one read, which passes over some of them twice; None for one that was read and released."""
 
 
 class ChunkNotOpenError(Exception):

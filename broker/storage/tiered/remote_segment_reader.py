@@ -256,13 +256,13 @@ class RemoteSegmentReader:
 def _fetch_holding_newest(
     storage: CachedRemoteStorage, held: HeldChunks, metadata: RemoteLogSegmentMetadata, start: int, end: int
 ) -> bytes:
-    """Return bytes [start, end) of a segment; of the chunks in ``held`` only the newest stay, and those of the range.
+    """Return bytes [start, end) of a segment; release the chunks in ``held``, but not those of the last window.
 
-    A search passes over a whole segment, so its memory is bounded. A malformed header is in the window that was read
-    last, or begins in the one before: their chunks stay.
+    A search passes over a whole segment, so its memory is bounded. The keys of released chunks stay: a damaged length
+    may have led the search to a header in a later chunk.
     """
     for key in list(held)[: -(WINDOW_BYTES // storage.chunk_bytes + 2)]:
-        del held[key]
+        held[key] = None
     return storage.fetch_segment(metadata, start, end, held)
 
 
