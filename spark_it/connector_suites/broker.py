@@ -16,15 +16,16 @@ KINDS: dict[str, type[NodeProcess]] = {"ottla": OttlaProcess, "kafka": KafkaProc
 
 
 def main() -> None:
-    """Run the node until the end of the input; fail if an Ottla node has logged a traceback."""
+    """Run the node until the end of the input; fail if an Ottla node has logged a traceback or ended with an error."""
     kind = sys.argv[1]
     settings = dict(line.rstrip("\n").split("=", 1) for line in iter(sys.stdin.readline, "\n"))
     with tempfile.TemporaryDirectory() as folder:
         with KINDS[kind](Path(folder, "node"), **settings) as node:
             print(node.bootstrap, flush=True)
             sys.stdin.read()
+            status = node.stop()
         text = node.log.read_text(errors="replace")
-        assert kind != "ottla" or "Traceback" not in text, text[-4000:]
+        assert kind != "ottla" or ("Traceback" not in text and status == 0), f"exit status {status}: {text[-4000:]}"
 
 
 if __name__ == "__main__":
