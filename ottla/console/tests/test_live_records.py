@@ -327,6 +327,10 @@ def test_wait_for_records_ends_at_once_if_there_are_unread_ones() -> None:
     assert TailFixture(high_watermark=12).waited_s() == 0
 
 
+def test_wait_for_records_on_a_new_leader_with_a_lower_high_watermark_does_not_end_at_once() -> None:
+    assert TailFixture(high_watermark=8).waited_s() == pytest.approx(0.5)
+
+
 def test_wait_for_records_ends_after_two_seconds_without_any() -> None:
     fixture = TailFixture()
     fixture.purgatory.check_and_complete = lambda key: None  # type: ignore[method-assign]
