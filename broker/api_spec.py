@@ -237,6 +237,8 @@ class ApiSpec(NamedTuple):
     """True if parts of the request's buffer are referenced after the response."""
     large_bytes: int = LARGE_BYTES
     """Size in bytes from which a job decodes the request within a memory budget, as it may have very many elements."""
+    handler_counts_errors: bool = False
+    """True if the handler counts the error codes of its responses, so that no response is searched for them."""
 
     def endpoint(self, *, at_controller: bool) -> Endpoint:
         """Return the endpoint on controller listeners (``at_controller``) or on those of brokers.

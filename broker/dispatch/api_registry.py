@@ -110,6 +110,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         quota=QuotaKind.PRODUCE,
         partitions=NamedPartitions("topic_data", "name", "topic_id", "partition_data", "index"),
         large_bytes=LARGE_PRODUCE_BYTES,
+        handler_counts_errors=True,
     ),
     ApiSpec(
         ApiKey.FETCH,
@@ -120,6 +121,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         error_response=_results(FETCH_RESULTS),
         quota=QuotaKind.FETCH,
         partitions=NamedPartitions("topics", "topic", "topic_id", "partitions", "partition"),
+        handler_counts_errors=True,
     ),
     ApiSpec(
         ApiKey.LIST_OFFSETS,

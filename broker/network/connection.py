@@ -22,7 +22,6 @@ from ottla.env.disk import FileReadError, FileTruncatedError
 from ottla.env.env import FOREVER_S, AcceptedStream
 from ottla.jobs.supervision import is_broken_invariant
 from ottla.jobs.time_slice import TimeSlice
-from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
@@ -48,8 +47,6 @@ _FLUSH_BYTES = 256 * 1024
 _SEND_GROUP_BYTES = 1024 * 1024
 """Bytes that are sent together: joining many small chunks for the socket takes time."""
 _MAX_REQUESTS_WITHOUT_YIELD = 64
-_COUNTED_BY_HANDLERS = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
-"""APIs whose handlers report the error codes of their responses themselves."""
 
 
 class Connection:
@@ -350,9 +347,10 @@ class Connection:
                 await self._mute()
             return
         key, version, correlation_id = request.key, request.response_version, request.correlation_id
+        spec = self._dispatcher.apis[key]
         if self._peer.request_timer is not None:
-            self._peer.request_timer.set_throttle_time(self._peer, request, result, self._dispatcher.apis[key].quota)
-        if self._observer is not None and key not in _COUNTED_BY_HANDLERS:
+            self._peer.request_timer.set_throttle_time(self._peer, request, result, spec.quota)
+        if self._observer is not None and not spec.handler_counts_errors:
             self._observer.completed(self._peer, request, result)
         chunks = encode(key, version, correlation_id, result)
         if not isinstance(chunks, list):

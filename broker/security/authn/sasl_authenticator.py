@@ -39,8 +39,6 @@ from ottla.wire.framing import RequestFrame, parse_request
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 
-_VERSIONS = {ApiKey.SASL_HANDSHAKE: range(2), ApiKey.SASL_AUTHENTICATE: range(3)}
-
 
 class SaslState(Enum):
     """State of a connection's SASL authentication."""
@@ -287,7 +285,7 @@ class SaslAuthenticator:
 
 
 def _decoded(request: RequestFrame) -> Any:
-    if request.version not in _VERSIONS[request.key]:
+    if request.version not in request_spec(request.key).versions:
         raise WireError(f"{request.key.name} has no version {request.version}")
     return compiler.decode(request_class(request.key), request.version, request.frame, request.body_position)[0]
 
