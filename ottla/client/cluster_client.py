@@ -221,7 +221,13 @@ class ClusterClient:
                 cached too, until the next `metadata`.
             OSError: it cannot be reached.
         """
-        return await self._connect(*await self._leader_address(topic, partition))
+        address = await self._leader_address(topic, partition)
+        try:
+            return await self._connect(*address)
+        except OSError as error:
+            if not is_retriable(error):
+                raise
+            raise _LeaderUnreachableError(*error.args) from error
 
     async def _leader_address(self, topic: str, partition: int) -> tuple[str, int]:
         if (topic, partition) not in self._leaders:
@@ -290,19 +296,13 @@ class ClusterClient:
         return await self.retry_while_leader_moves(send, lambda error: isinstance(error, not_sent))
 
     async def _open_leader(self, topic: str, partition: int) -> Channel:
-        """Return a connection to a leader. Raises `_NotAppendedError` or `_LeaderUnreachableError` to be retried."""
+        """Return a connection to a leader. Raises `_NotAppendedError` for a retriable error of `leader`."""
         try:
-            address = await self._leader_address(topic, partition)
+            return await self.leader(topic, partition)
         except ProtocolError as error:
             if not is_retriable(error):
                 raise
             raise _NotAppendedError(error.code, error.message) from None
-        try:
-            return await self._connect(*address)
-        except OSError as error:
-            if not is_retriable(error):
-                raise
-            raise _LeaderUnreachableError(*error.args) from error
 
     def _check(self, topic: str, partition: int, error_code: int, text: str | None) -> None:
         """Raise ProtocolError with the message ``text`` if ``error_code`` is not NONE.

@@ -327,7 +327,7 @@ def test_wait_for_records_ends_at_once_if_there_are_unread_ones() -> None:
     assert TailFixture(high_watermark=12).waited_s() == 0
 
 
-def test_wait_for_records_on_a_new_leader_with_a_lower_high_watermark_does_not_end_at_once() -> None:
+def test_wait_for_records_below_the_tail_does_not_end_at_once() -> None:
     assert TailFixture(high_watermark=8).waited_s() == pytest.approx(0.5)
 
 
