@@ -1,5 +1,5 @@
-# Everything a newcomer needs: `make run` shows it work, `make test` proves it. Python 3.11 and a JDK 17 must be there.
-# PYTHON=python3.13 takes another Python, in an environment of its own.
+# Commands of the project: `make run` runs a demonstration, `make test` the tests. Both need Python 3.11 and JDK 17.
+# PYTHON=python3.13 selects another version of Python, with a virtual environment of its own.
 PYTHON ?= python3
 VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[spark,test,docs]"
 	@if command -v krb5-config >/dev/null; then $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e ".[kerberos]" || echo "gssapi could not be built: what is proved against a KDC will be skipped"; fi
+		-e ".[kerberos]" || echo "gssapi could not be built: tests with a KDC are skipped"; fi
 	touch $@
 
 run: setup
@@ -22,7 +22,7 @@ run: setup
 demo: setup
 	$(BIN)/python -m spark_it.pipelines.demo $(or $(PIPELINE),metrics) $(if $(SIZE),--size $(SIZE))
 
-# Three nodes, a Spark master and two workers. With PIPELINE=name or PIPELINE=all, the pipelines run on them.
+# Starts three nodes, a Spark master and two workers. PIPELINE=name or PIPELINE=all runs pipelines on them.
 spark-cluster: setup
 	$(BIN)/python -m spark_it.pipelines.cluster $(PIPELINE) $(if $(KILL),--kill) $(if $(SIZE),--size $(SIZE))
 
