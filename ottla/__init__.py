@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from ottla.embedded import BrokerFailed as BrokerFailed
     from ottla.tools.blocking_client import BlockingClient as BlockingClient
     from ottla.tools.blocking_client import ExpectationFailed as ExpectationFailed
-    from ottla.tools.blocking_client import TopicRecord as TopicRecord
     from ottla.tools.fault_client import FaultHandle as FaultHandle
     from ottla.tools.fault_client import FaultRejected as FaultRejected
     from ottla.tools.fault_client import FaultsDisabled as FaultsDisabled
+    from ottla.tools.topic_record import TopicRecord as TopicRecord
     from ottla.wire.errors import ErrorCode as ErrorCode
     from ottla.wire.errors import ProtocolError as ProtocolError
 
@@ -37,7 +37,7 @@ _MODULES = {
     "FaultRejected": "ottla.tools.fault_client",
     "FaultsDisabled": "ottla.tools.fault_client",
     "ProtocolError": "ottla.wire.errors",
-    "TopicRecord": "ottla.tools.blocking_client",
+    "TopicRecord": "ottla.tools.topic_record",
 }
 """Modules of the public names, imported at first use so that ``import ottla`` itself is cheap."""
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - names of a table

@@ -66,14 +66,18 @@ class ClusterNode(FaultControls):
 
     def __init__(self, node_id: int, data_dir: str, host: str, port: int) -> None:
         self.id = node_id
+        """Id of the node, from 1."""
         self.data_dir = data_dir
+        """Path of the data directory."""
         self.log = f"{data_dir}.log"
         """Path of the file with the standard error of the process."""
         self.config = f"{data_dir}.properties"
         """Path of the node's properties file, with which ``ottla serve --config`` starts the node by hand."""
         self.host = host
         self.port = port
+        """Port of the client listener."""
         self.controller_port = 0
+        """Port of the controller listener; 0 before the first start."""
         self._process: subprocess.Popen[str] | None = None
         self._start_finished = threading.Event()
         self._ready = False
@@ -194,6 +198,7 @@ class Cluster(ClusterFaultControls):
             weakref.finalize(self, _remove_directory, self._temporary, self._owner_pid)
         self._data_dir = (f"{self._temporary}/data" if data_dir is None else os.fspath(data_dir)).rstrip("/")
         self.nodes = [ClusterNode(i, f"{self._data_dir}/node-{i}", host, p) for i, p in enumerate(ports, 1)]
+        """Nodes of the cluster, in the order of their ids, which start at 1."""
         self._host = host
 
     @property

@@ -35,9 +35,10 @@ from ottla.runtime.module_cache import cache_modules
 from ottla.runtime.real_env import RealEnv
 from ottla.tools import security_setup
 from ottla.tools.async_calls import run_in_thread, run_to_end_in_thread
-from ottla.tools.blocking_client import WAIT_TIMEOUT_S, BlockingClient, TopicRecord
+from ottla.tools.blocking_client import WAIT_TIMEOUT_S, BlockingClient
 from ottla.tools.fault_controls import AsyncFaultControls, FaultControls
 from ottla.tools.setting_values import SettingValue, broker_settings_text
+from ottla.tools.topic_record import TopicRecord
 
 START_WITHIN_S = 30.0
 
@@ -51,7 +52,7 @@ class Broker(FaultControls):
 
     Args:
         data_dir: path of the data directory; None: a temporary directory that is removed afterwards.
-        port: port of the listener; 0: a free one.
+        port: port of the listener; 0: a free one, which the attribute ``port`` has after the start.
         host: address to listen at.
         isolate: run in a child process instead of a thread.
         settings: broker settings, such as ``{"num.partitions": 3}``.
@@ -187,9 +188,8 @@ class Broker(FaultControls):
         self._thread.start()
         if not self._ready.wait(START_WITHIN_S) or self._error is not None:
             error = self._error
-            raise BrokerFailed(
-                f"the broker did not start: {error or f'not ready after {START_WITHIN_S:g} s'}"
-            ) from error
+            reason = error or f"not ready after {START_WITHIN_S:g} s"
+            raise BrokerFailed(f"the broker did not start: {reason}") from error
         return self
 
     def _secure(self, directory: str) -> None:

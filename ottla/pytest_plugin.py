@@ -162,7 +162,7 @@ def kafka_client(kafka_broker: Broker | None) -> BlockingClient:
 def kafka_faults(kafka_broker: Broker | None) -> Iterator[Faults]:
     """Yield the faults of the embedded broker, which are removed after the test; skip the test without such a broker.
 
-    Without ``ottla.faults=true`` it fails.
+    The test fails without ``ottla.faults=true``.
     """
     faults = _with_faults(kafka_broker).faults
     yield faults
@@ -173,7 +173,7 @@ def kafka_faults(kafka_broker: Broker | None) -> Iterator[Faults]:
 def kafka_clock(kafka_broker: Broker | None) -> NodeClock:
     """Clock of the embedded broker, which stays advanced after the test; without such a broker the test is skipped.
 
-    Without ``ottla.faults=true`` it fails.
+    The test fails without ``ottla.faults=true``.
     """
     return _with_faults(kafka_broker).clock
 

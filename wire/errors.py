@@ -376,4 +376,6 @@ class ProtocolError(Exception):
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{code.name}: {message}")
         self.code = code
+        """Error code of the response."""
         self.message = message
+        """Text that the response has beside the code, if any."""

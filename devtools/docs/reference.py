@@ -16,6 +16,7 @@ from devtools.docs.config_pages import topic_page
 from devtools.docs.config_topics import TOPICS
 from devtools.docs.limits_page import limits_page
 from devtools.docs.metrics_page import metrics_page
+from devtools.docs.python_api import python_api_page
 from devtools.docs.record_pages import PAGES as RECORD_PAGES
 from devtools.docs.record_pages import index_page, record_page
 from ottla.broker.api_spec import ApiSpec, MutationQuota
@@ -151,6 +152,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "limits.md": limits_page,
     "metrics.md": metrics_page,
+    "python-api.md": python_api_page,
     "errors.md": lambda: errors_page(API_SPECS),
     "records/README.md": index_page,
     **{page_name(spec.key): partial(api_page, spec) for spec in API_SPECS},

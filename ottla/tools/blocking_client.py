@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ottla.client.channel import Channel
 from ottla.client.cluster_client import ClusterClient, leader_may_move
@@ -15,6 +15,7 @@ from ottla.client.connection_security import NO_SECURITY, ConnectionSecurity
 from ottla.client.murmur2 import partition_for_key
 from ottla.client.record_splitting import append_in_batches
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
+from ottla.tools.topic_record import TopicRecord
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -40,23 +41,6 @@ _COORDINATOR_LOADS = (
 
 class ExpectationFailed(AssertionError):
     """Raised if at the end of a timeout a topic has too few records, or a group too much lag or no committed offset."""
-
-
-class TopicRecord(NamedTuple):
-    """Record read from a topic; None stands for no key, and for a null value."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-
-    @property
-    def text(self) -> str | None:
-        """Value of the record, decoded as UTF-8; None for a null value. Raises UnicodeDecodeError for other bytes."""
-        return None if self.value is None else self.value.decode()
 
 
 def _as_bytes(value: bytes | str | None) -> bytes | None:
@@ -94,6 +78,7 @@ class BlockingClient:
 
     def __init__(self, bootstrap_servers: str, access: ConnectionSecurity = NO_SECURITY) -> None:
         self.bootstrap_servers = bootstrap_servers
+        """``HOST:PORT``, or several separated by commas: the argument."""
         self._access = access
         self._env = BlockingEnv()
 
@@ -221,7 +206,8 @@ class BlockingClient:
             timestamp_ms: timestamp of all records in milliseconds since 1970; None stands for the current time.
 
         Raises:
-            ProtocolError: no such partition, or a batch was refused; earlier ones stay. TypeError: another type.
+            ProtocolError: no such partition, or a batch was refused; earlier batches stay.
+            TypeError: a key, value or header is neither bytes nor text nor None.
         """
         raw_key = _as_bytes(key)
         raw_headers = tuple((name, _as_bytes(value)) for name, value in (headers or {}).items())

@@ -103,6 +103,7 @@ class FaultHandle:
         self.described = dict(described)
         """Description of the fault by the node, with its call counts at the time of the last request."""
         self.id: int = described["id"]
+        """Id of the fault at the node; -1 after `remove`."""
 
     def __repr__(self) -> str:
         return f"FaultHandle({self.described})"
@@ -147,7 +148,8 @@ class FaultHandle:
         """Request the present state of the fault from the node, store it in `described`, and return this handle.
 
         Raises:
-            FaultRejected: the fault was removed, or the node was started again; FaultsDisabled: it does not run.
+            FaultRejected: the fault was removed, or the node was started again; FaultsDisabled: the node does not
+                run.
         """
         every = self._call("GET", "/faults")["faults"]
         found = next((each for each in every if each["id"] == self.id), None)
@@ -161,8 +163,8 @@ class FaultHandle:
         """Number of calls that matched the fault, requested from the node; after `remove`, that at that time.
 
         Raises:
-            FaultRejected: the fault was removed otherwise, or the node was started again; FaultsDisabled: it does not
-                run.
+            FaultRejected: the fault was removed otherwise, or the node was started again; FaultsDisabled: the node
+                does not run.
         """
         return self._count("calls")
 
@@ -171,8 +173,8 @@ class FaultHandle:
         """Number of calls that the fault was applied to, requested from the node; after `remove`, that at that time.
 
         Raises:
-            FaultRejected: the fault was removed otherwise, or the node was started again; FaultsDisabled: it does not
-                run.
+            FaultRejected: the fault was removed otherwise, or the node was started again; FaultsDisabled: the node
+                does not run.
         """
         return self._count("applied")
 
@@ -185,8 +187,8 @@ class FaultHandle:
         """Remove the fault from the node; do nothing if this handle has removed it before.
 
         Raises:
-            FaultRejected: the fault was removed otherwise, or the node was started again; FaultsDisabled: it does not
-                run.
+            FaultRejected: the fault was removed otherwise, or the node was started again; FaultsDisabled: the node
+                does not run.
         """
         if self.id >= 0:
             (self.described,) = self._call("POST", "/faults/remove", id=self.id)["removed"]
