@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import re
 
-from devtools.docs.behaviours import PAGE, find_identifiers, find_references, python_files, read_behaviours, render_page
+import pytest
+
+from devtools.docs.behaviours import (
+    FOLDER,
+    PAGES,
+    find_identifiers,
+    find_links,
+    find_references,
+    python_files,
+    read_behaviours,
+    render_page,
+)
 
 _FORMER = re.compile(r"\bR\d{3}\b|\b(?:items?|traps?|facts?) \d+\b|def test_(?:facts?|items?|traps?|r|s)_?\d+_")
 
@@ -37,5 +48,30 @@ def test_find_identifiers_of_range_returns_all() -> None:
     ]  # fmt: skip
 
 
-def test_behaviour_tests_page_matches_the_code() -> None:
-    assert PAGE.read_text() == render_page(), "run python -m devtools.docs.behaviours"
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_behaviours_to_tests_match_the_code(page: str) -> None:
+    text = (FOLDER / page).read_text()
+    assert text == render_page(text, find_links()), "run python -m devtools.docs.behaviours"
+
+
+_ENTRIES = """<a id="p-1"></a>**P-1. One.** Text. *Source:* `A`.
+
+<a id="p-2"></a>**P-2. Two.**
+
+| a | b |
+
+Source: `B`.
+
+More.
+
+**No number.** Text.
+"""
+
+
+def test_render_page_puts_links_below_the_sources_and_replaces_them() -> None:
+    first = render_page(
+        _ENTRIES, {"Tests": {"P-1": ["[t](x)"], "P-2": ["[u](y)", "[v](z)"]}, "Code": {"P-2": ["[m](m)"]}}
+    )
+    assert "*Source:* `A`.\n\n*Tests:* [t](x).\n\n<a id=" in first
+    assert "Source: `B`.\n\n*Tests:* [u](y), [v](z).\n\n*Code:* [m](m).\n\nMore.\n\n**No number.**" in first
+    assert render_page(first, {"Tests": {}, "Code": {}}) == _ENTRIES

@@ -1,6 +1,7 @@
-"""Generator of the page of tests by behaviour, ``docs/reference/behaviours/tests.md``.
+"""Generator of the links from the behaviours in ``docs/reference/behaviours`` to their tests and modules.
 
-``python -m devtools.docs.behaviours`` writes it.
+``python -m devtools.docs.behaviours`` writes them below the entries of the pages: paragraphs that begin with
+``*Tests:*`` or ``*Code:*``.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from devtools.docs.message_layout import wrap
+
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "docs" / "reference" / "behaviours"
-PAGE = FOLDER / "tests.md"
 PAGES = ("protocol.md", "coordinators.md", "replication.md", "security.md")
 PACKAGES = (
     "wire",
@@ -29,6 +31,9 @@ PACKAGES = (
     "tests",
 )
 ANCHOR = re.compile(r'<a id="([prcs]-\d+)"></a>\*\*([PRCS]-\d+)\.? ?([^*]*?)\.?\*\*')
+ENTRY = re.compile(r'^<a id="([prcs]-\d+)">.*?(?=^<a id=|^#|^\*\*|\Z)', re.M | re.S)
+"""Entry of a behaviour: up to the next one, a heading, or a paragraph with a bold title and no number."""
+GENERATED = re.compile(r"^\*(?:Tests|Code):\*.*?\n\n", re.M | re.S)
 ID = re.compile(r"\b(?!P-(?:256|384|521)\b)([PRCS])-(\d{1,3})\b")  # those are elliptic curves
 RANGE = re.compile(r"\b([PRCS])-(\d{1,3}) (?:to|through) (?:\1-)?(\d{1,3})\b")
 
@@ -101,44 +106,53 @@ def find_references(path: Path) -> Iterator[Reference]:
                         yield Reference(ast.literal_eval(argument), path, node.lineno, node.name)
 
 
-def render_page() -> str:
-    """Return the Markdown page: for each behaviour, the tests marked with it, and the modules that name it.
+def find_links() -> dict[str, dict[str, list[str]]]:
+    """Return Markdown links to tests and modules that name behaviours, by kind (Tests, Code) and identifier.
 
-    A test module that names it elsewhere is in the column of tests. Behaviours that nothing names are left out.
+    A test is marked with the identifier; a test module that names it elsewhere is linked as a whole. A module names it
+    in a comment or a docstring.
     """
-    tests: dict[str, dict[str, None]] = {}
-    modules: dict[str, dict[str, None]] = {}
+    links: dict[str, dict[str, list[str]]] = {"Tests": {}, "Code": {}}
     for path in python_files():
         name = path.relative_to(ROOT).as_posix()
         for reference in find_references(path):
             link = f"[{reference.test or path.name}](../../../{name})"
-            is_test = path.name.startswith("test_")
-            (tests if is_test else modules).setdefault(reference.identifier, {})[link] = None
-    lines = [
-        "# Tests and modules by behaviour",
-        "<!-- written by python -m devtools.docs.behaviours -->",
-        "",
-        "This page names, for each numbered behaviour of Kafka, the tests that hold it and the modules that implement",
-        "it.",
-        "A test belongs to a behaviour if it is marked with `@pytest.mark.behaviour`; a module, if one of its comments",
-        "or docstrings names the number. Behaviours that neither a test nor a module names are left out.",
-    ]
-    behaviours = read_behaviours()
-    for page in PAGES:
-        lines += [
-            "",
-            f"## {page.removesuffix('.md').capitalize()}",
-            "",
-            "| behaviour | tests | modules |",
-            "| --- | --- | --- |",
+            kind = "Tests" if path.name.startswith("test_") else "Code"
+            found = links[kind].setdefault(reference.identifier, [])
+            if link not in found:
+                found.append(link)
+    return links
+
+
+def render_page(text: str, links: dict[str, dict[str, list[str]]]) -> str:
+    """Return a page with the generated paragraphs of all entries replaced; ``text`` is the present page.
+
+    They follow the paragraph with the sources of the entry, or else its last paragraph. An entry that neither a test
+    nor a module names has none.
+    """
+
+    def render_entry(match: re.Match[str]) -> str:
+        identifier = match[1].upper()
+        paragraphs = GENERATED.sub("", match[0].rstrip("\n") + "\n\n").rstrip("\n").split("\n\n")
+        sourced = [number for number, paragraph in enumerate(paragraphs) if "Source:" in paragraph]
+        made = [
+            "\n".join(wrap(f"*{kind}:* {', '.join(found[identifier])}."))
+            for kind, found in links.items()
+            if identifier in found
         ]
-        for identifier, behaviour in behaviours.items():
-            if behaviour.page == page and (identifier in tests or identifier in modules):
-                cells = (", ".join(where.get(identifier, {})) for where in (tests, modules))
-                title = f" {behaviour.title}" if behaviour.title else ""
-                lines.append(f"| [{identifier}]({page}#{identifier.lower()}){title} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        position = sourced[-1] + 1 if sourced else len(paragraphs)
+        end = match[0][len(match[0].rstrip("\n")) :]
+        return "\n\n".join([*paragraphs[:position], *made, *paragraphs[position:]]) + end
+
+    return ENTRY.sub(render_entry, text)
+
+
+def main() -> None:
+    """Write the links into all pages."""
+    links = find_links()
+    for page in PAGES:
+        (FOLDER / page).write_text(render_page((FOLDER / page).read_text(), links))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(render_page())
+    main()
