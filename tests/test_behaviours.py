@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +76,14 @@ def test_render_page_puts_links_below_the_sources_and_replaces_them() -> None:
     assert "*Source:* `A`.\n\n*Tests:* [t](x).\n\n<a id=" in first
     assert "Source: `B`.\n\n*Tests:* [u](y), [v](z).\n\n*Code:* [m](m).\n\nMore.\n\n**No number.**" in first
     assert render_page(first, {"Tests": {}, "Code": {}}) == _ENTRIES
+
+
+def test_find_references_returns_markers_of_functions_and_coroutines(tmp_path: Path) -> None:
+    path = tmp_path / "test_it.py"
+    marker = '@pytest.mark.behaviour("R-201", "R-202")\n'
+    path.write_text(f"# C-101\n{marker}def test_a(): ...\n\n\n{marker}async def test_b(): ...\n")
+    found = [(each.identifier, each.test) for each in find_references(path)]
+    assert found == [
+        ("C-101", None),
+        *((number, test) for test in ("test_a", "test_b") for number in ("R-201", "R-202")),
+    ]

@@ -77,6 +77,7 @@ def some_group(rng: random.Random, name: str, *, homogeneous: bool) -> RandomAss
     return RandomAssignmentGroup(name, homogeneous, topics, members)
 
 
+@pytest.mark.behaviour("C-197", "C-198", "C-199", "C-200", "C-201", "C-202")
 @pytest.mark.parametrize(
     ("name", "homogeneous"), [("range", True), ("range", False), ("uniform", True), ("uniform", False)]
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 
+import pytest
+
 from compat_tests.vs_kafka.test_controller_rules import run_kafka_rules
 from ottla.broker.groups.assignors.group_spec import Assignment
 from ottla.broker.groups.assignors.simple_assignor import ShareGroupSpec, ShareMemberSubscription, assign_simple
@@ -85,6 +87,7 @@ class RandomShareGroup:
         return " ".join(rows)
 
 
+@pytest.mark.behaviour("C-203", "C-204")
 def test_share_assignor_on_random_groups_equals_kafka() -> None:
     lines, ours = [], []
     for seed in range(GROUPS // 4):

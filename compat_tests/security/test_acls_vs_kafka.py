@@ -35,6 +35,7 @@ def compare(where: Path, requested: Callable[[int], dict[str, Any]], **more: str
     return len(theirs)
 
 
+@pytest.mark.behaviour("S-343", "P-14")
 @pytest.mark.xdist_group(__name__)
 def test_authorization_under_acls_equals_kafka(tmp_path: Path) -> None:
     cells = compare(tmp_path, lambda port: run_matrix(port, 1 if ALL else 10))

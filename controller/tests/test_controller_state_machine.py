@@ -253,6 +253,7 @@ def test_controlled_shutdown_elects_another_replica() -> None:
     assert len(after.isr) == 2
 
 
+@pytest.mark.behaviour("P-82", "R-303")
 def test_allocate_producer_ids_returns_blocks_of_1000() -> None:
     from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 

@@ -83,6 +83,7 @@ async def failed_run_times(code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> 
     return tried
 
 
+@pytest.mark.behaviour("R-268")
 @virtual
 async def test_failed_periodic_task_is_logged_and_retried_after_a_pause(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -113,6 +113,7 @@ async def test_close_seals_the_metadata_log() -> None:
         assert log.flush_state.sealed_end_offset == log.log_end_offset
 
 
+@pytest.mark.behaviour("R-265")
 @virtual
 async def test_new_cluster_uses_feature_levels_of_bootstrap_file() -> None:
     fixture = ControllerFixture()
@@ -135,6 +136,7 @@ async def test_new_cluster_uses_feature_levels_of_bootstrap_file() -> None:
         assert controller.image.features == {r.name: r.feature_level for r in bootstrap_records()}  # type: ignore[attr-defined]
 
 
+@pytest.mark.behaviour("R-265")
 @virtual
 async def test_new_cluster_takes_min_insync_replicas_from_first_controller() -> None:
     fixture = ControllerFixture(**{"min.insync.replicas": "2"})
@@ -167,6 +169,7 @@ async def test_queued_requests_are_decided_together_with_one_sync() -> None:
         assert controller._env.threads == threads + 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.behaviour("R-262")
 @virtual
 async def test_later_request_is_decided_on_result_of_earlier_one() -> None:
     async with ControllerFixture().controller() as controller:
@@ -174,6 +177,7 @@ async def test_later_request_is_decided_on_result_of_earlier_one() -> None:
         assert [code(await t.wait()) for t in futures] == [0, ErrorCode.TOPIC_ALREADY_EXISTS]
 
 
+@pytest.mark.behaviour("R-262")
 @virtual
 async def test_changes_are_visible_only_after_sync() -> None:
     fixture = ControllerFixture()
@@ -302,7 +306,7 @@ async def test_create_topics_of_many_partitions_yields_in_each_stage(monkeypatch
         assert rounds >= 2 * 20 + 2 * 2000, "placement and creation in steps of 100, encoding and replay in steps of 1"
 
 
-@pytest.mark.behaviour("P-57")
+@pytest.mark.behaviour("P-57", "R-265")
 @virtual
 async def test_open_metadata_transaction_is_aborted_by_next_leader() -> None:
     fixture = ControllerFixture()

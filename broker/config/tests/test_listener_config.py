@@ -126,6 +126,7 @@ def test_controller_endpoints_are_in_order_of_listener_names() -> None:
     )
 
 
+@pytest.mark.behaviour("R-241")
 def test_registered_listeners_replace_wildcard_host_and_port_0() -> None:
     config = NodeConfig({"listeners": "P://0.0.0.0:0,Q://[::]:0"}, host="0.0.0.0", port=0, host_name="machine")
     result = config.registered_listeners({"P": 41, "Q": 42})
@@ -249,6 +250,7 @@ def test_inter_broker_mechanism_enabled_at_its_listener_is_accepted() -> None:
     )
 
 
+@pytest.mark.behaviour("S-302")
 def test_controller_listener_in_lower_case_without_protocol_is_refused() -> None:
     values = values_of("process.roles=broker node.id=4 listeners=PLAINTEXT://:1 controller.quorum.voters=1@a:1")
     found = list(find_config_problems({**values, "controller.listener.names": "controller"}, 4))
@@ -304,6 +306,7 @@ def test_parse_listener_invalid_address_raises(text: str) -> None:
         parse_listener(text)
 
 
+@pytest.mark.behaviour("S-302")
 def test_parse_voter_and_listener_accept_ipv6_addresses() -> None:
     assert parse_voter("3@[::1]:9093") == (3, "::1", 9093)
     assert parse_listener("P://[fe80::1]:9") == ("P", "fe80::1", 9)

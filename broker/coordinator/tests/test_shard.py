@@ -32,6 +32,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 # ---------------------------------------------------------------------- an event
 
 
+@pytest.mark.behaviour("C-101")
 def test_response_is_sent_when_high_watermark_reaches_its_records() -> None:
     fixture = start_leading(RegisterRuntime())
     first, second = fixture.put(("a", "1")), fixture.put(("b", "2"))
@@ -87,7 +88,7 @@ def test_base_sequence_of_batches_is_configurable() -> None:
     assert {h.base_sequence for h, _ in fixture.replica.log.segments.batches(0)} == {-1}
 
 
-@pytest.mark.behaviour("C-107")
+@pytest.mark.behaviour("C-107", "C-103")
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

@@ -90,6 +90,7 @@ def test_uniform_assignor_moves_minimum_when_member_leaves(*, homogeneous: bool)
         }
 
 
+@pytest.mark.behaviour("C-199")
 def test_range_assignor_orders_members_by_instance_id_then_member_id() -> None:
     claim = MemberSubscriptionAndAssignment((topic(1),), 1, {})
     members = {"a": claim, "b": claim._replace(instance_id="z"), "c": claim._replace(instance_id="y")}
@@ -97,6 +98,7 @@ def test_range_assignor_orders_members_by_instance_id_then_member_id() -> None:
     assert {m: t[topic(1)] for m, t in out.items()} == {"c": (0, 1), "b": (2, 3), "a": (4,)}
 
 
+@pytest.mark.behaviour("C-202")
 def test_uniform_assignor_heterogeneous_topic_of_two_subscribers_is_balanced() -> None:
     """The second member is new; the other topic makes the subscriptions different."""
     everything = {topic(1): tuple(range(7))}
@@ -111,6 +113,7 @@ def test_uniform_assignor_heterogeneous_topic_of_two_subscribers_is_balanced() -
     assert {m: count(target) for m, target in run_steps(assignor_by_name("uniform")(spec)).items()} == {"a": 4, "b": 4}
 
 
+@pytest.mark.behaviour("C-195")
 @pytest.mark.parametrize(
     ("uuid", "partition", "expected"),
     [
@@ -125,6 +128,7 @@ def test_target_partition_hash_equals_jvm(uuid: bytes, partition: int, expected:
     assert target_partition_hash((uuid, partition)) == expected
 
 
+@pytest.mark.behaviour("C-194", "C-195")
 def test_java_hash_and_iteration_order_equal_jvm() -> None:
     """Expected values are those of ``String.hashCode``, ``HashMap`` and ``HashSet`` of a JVM."""
     assert iteration_order.string_hash("") == 0
@@ -141,12 +145,14 @@ def test_java_hash_and_iteration_order_equal_jvm() -> None:
     assert iteration_order.uuid_hash(bytes([*range(1, 9), *range(0x11, 0x19)])) == 0
 
 
+@pytest.mark.behaviour("C-198")
 @pytest.mark.parametrize(("count", "buckets"), [(0, 2), (5, 16), (10, 16), (11, 32), (23, 64)])
 def test_table_size_for_count_equals_kafka(count: int, buckets: int) -> None:
     """``AssignorHelpers.newHashMap`` asks for (count + 1) / 0.75 + 1 buckets; Java takes the next power of two."""
     assert table_size_for(count) == buckets
 
 
+@pytest.mark.behaviour("C-203")
 def test_simple_assignor_member_at_quota_gets_no_more_partitions() -> None:
     """The first member is at its quota of two after one partition, when the second one still lacks one."""
     members = {

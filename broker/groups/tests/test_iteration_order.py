@@ -14,6 +14,7 @@ SOURCE_AND_20_REPARTITION_TOPICS = """
 """``new HashSet<>(List.of("source"))`` with 20 further strings: it has grown from 16 to 32 buckets."""
 
 
+@pytest.mark.behaviour("C-194")
 @pytest.mark.parametrize(
     ("keys", "copied", "order"),
     [
@@ -25,6 +26,7 @@ def test_hash_map_order_of_a_copied_set_is_that_of_java(keys: list[str], copied:
     assert hash_map_order(keys, copied=copied) == order.split()
 
 
+@pytest.mark.behaviour("C-196")
 @pytest.mark.parametrize(
     ("keys", "order"),
     [

@@ -28,6 +28,7 @@ LED = PartitionRegistration((), (), 1, 1, 1)
 GOLDEN = TopicImage("hdr", bytes.fromhex("b48235543cbf436689c81c69b394297a"), {0: LED})
 
 
+@pytest.mark.behaviour("C-181", "C-182")
 def test_topic_hash_equals_kafka() -> None:
     assert topic_hash(TopicImage("foo", ID, {0: LED, 1: LED}), MetadataImage()) == -5630655083796711550
     brokers = {n: metadata_records.RegisterBrokerRecord(n, rack=rack) for n, rack in ((1, "ra"), (2, "rb"), (3, None))}
@@ -36,6 +37,7 @@ def test_topic_hash_equals_kafka() -> None:
     assert topic_hash(GOLDEN, MetadataImage()) == -6535517012970506958
 
 
+@pytest.mark.behaviour("C-181", "C-182")
 def test_group_hash_equals_kafka_and_ignores_missing_topics() -> None:
     topics = GroupTopicMetadata(MetadataImage(topics={"hdr": GOLDEN}))
     assert topics.hash_of(["zzz", "hdr", "a"]) == -2448637757693629361

@@ -25,6 +25,7 @@ from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker
 
 
+@pytest.mark.behaviour("P-81")
 def test_pending_offsets_become_visible_on_commit() -> None:
     fixture = PendingOffsetsNode()
 
@@ -38,6 +39,7 @@ def test_pending_offsets_become_visible_on_commit() -> None:
     run(fixture, scenario)
 
 
+@pytest.mark.behaviour("P-81")
 def test_pending_offsets_of_aborted_transaction_are_never_visible() -> None:
     fixture = PendingOffsetsNode()
 

@@ -233,7 +233,7 @@ def test_registration_refused_for_a_minute_raises_registration_rejected() -> Non
     fixture.run_lifecycle(scenario, keeps=False)
 
 
-@pytest.mark.behaviour("R-278")
+@pytest.mark.behaviour("R-278", "R-279", "P-55")
 def test_heartbeats_want_fence_until_registration_is_applied() -> None:
     fixture = FakeLifecycleController(delay_s=0.035)
     fixture.run_lifecycle(at_once)
@@ -245,6 +245,7 @@ def test_heartbeats_want_fence_until_registration_is_applied() -> None:
     assert second - first == pytest.approx(CATCH_UP_INTERVAL_S)
 
 
+@pytest.mark.behaviour("R-279")
 def test_registration_completes_when_unfencing_is_applied() -> None:
     fixture = FakeLifecycleController(delay_s=0.5)
 
@@ -265,7 +266,7 @@ def test_standalone_node_is_unfenced_without_waiting() -> None:
     fixture.run_lifecycle(scenario)
 
 
-@pytest.mark.behaviour("R-278")
+@pytest.mark.behaviour("R-278", "P-55")
 def test_heartbeat_every_two_seconds_contains_applied_offset() -> None:
     fixture = FakeLifecycleController()
 

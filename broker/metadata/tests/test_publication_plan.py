@@ -133,6 +133,7 @@ ROWS: dict[str, tuple[MetadataDelta, dict[TopicPartition, bytes], list[Partition
 }
 
 
+@pytest.mark.behaviour("R-308")
 @pytest.mark.parametrize("row", list(ROWS))
 def test_plan_actions_of_delta_returns_steps(row: str) -> None:
     delta, hosted, expected = ROWS[row]

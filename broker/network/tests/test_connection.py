@@ -82,6 +82,30 @@ def test_earlier_responses_are_sent_while_a_handler_waits(fixture: DispatcherFix
     assert len(stream.sends) == 2
 
 
+@pytest.mark.behaviour("P-8")
+def test_throttled_response_is_sent_at_once_and_later_request_is_delayed(fixture: DispatcherFixture) -> None:
+    stream = ClientStream()
+
+    def handler(context: Any, request: Any) -> HeartbeatResponse:
+        context.peer.throttle_ms = 5000
+        return HeartbeatResponse(throttle_time_ms=5000)
+
+    async def run() -> None:
+        fixture.serve(BEAT, handler)
+        stream.send_bytes(beat(1) + beat(2))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fixture.connection(stream).serve)
+            await trio.sleep(0.1)
+            assert numbers(stream) == [1]
+            await trio.sleep(4.8)
+            assert numbers(stream) == [1]
+            await trio.sleep(0.2)
+            assert numbers(stream) == [1, 2]
+            stream.disconnect()
+
+    in_virtual_time(run)
+
+
 def test_responses_over_256_kib_are_sent_before_all_requests_are_handled(fixture: DispatcherFixture) -> None:
     seen: list[int] = []
     stream = ClientStream()

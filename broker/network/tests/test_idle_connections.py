@@ -27,6 +27,7 @@ class FakeConnection:
         self.is_closed = True
 
 
+@pytest.mark.behaviour("S-357")
 def test_close_most_idle_closes_the_connection_that_was_idle_for_longest() -> None:
     connections = [FakeConnection(idle_ms) for idle_ms in (5, 900, 30)]
     assert close_most_idle(connections, 0) == 1

@@ -294,6 +294,7 @@ def test_counters_idle_for_an_hour_are_removed() -> None:
     assert len(kind._counters) == 1
 
 
+@pytest.mark.behaviour("P-9")
 def test_throttled_fetch_returns_no_records_and_is_not_counted() -> None:
     fixture = QuotaFixture()
     fixture.set(100, key="consumer_byte_rate", client_id="c")

@@ -52,6 +52,7 @@ def test_token_bucket_starts_full_and_holds_eleven_seconds() -> None:
     assert bucket.measure(5, 10**9 + 1000) == 5, "another rate holds at once"
 
 
+@pytest.mark.behaviour("P-100")
 @pytest.mark.parametrize("key", list(STRICT_SINCE))
 @pytest.mark.parametrize("strict", [False, True])
 def test_mutation_quota_refuses_only_strict_versions_when_exhausted(key: ApiKey, strict: bool) -> None:

@@ -39,6 +39,7 @@ def test_replication_rate_of_broker_overrides_cluster_default(rate: dict[str, st
     assert ReplicationQuota(FOLLOWER, ME).bytes_per_second(image(rate)) is None
 
 
+@pytest.mark.behaviour("P-100", "S-354")
 @pytest.mark.parametrize(
     ("listed", "named"),
     [("*", {0, 1, 2}), ("", set()), ("0:7,1:8, 2:7", {0, 2}), ("0:77,1:8", set()), ("none", set())],
@@ -64,7 +65,7 @@ def test_replication_quota_measures_mean_of_eleven_seconds() -> None:
         assert throttle.is_exceeded(limit, now) is over, now
 
 
-@pytest.mark.behaviour("R-341")
+@pytest.mark.behaviour("R-341", "P-100", "S-354")
 @pytest.mark.parametrize(
     ("side", "broker"), [pytest.param(LEADER, 1, id="at the leader"), pytest.param(FOLLOWER, 3, id="at the follower")]
 )

@@ -62,6 +62,7 @@ def test_update_fetch_state_sets_caught_up_time(
     assert (follower.end_offset, follower.last_fetch_ms, follower.last_leader_end) == (offset, NOW, end)
 
 
+@pytest.mark.behaviour("P-46")
 @pytest.mark.parametrize(
     ("end", "caught_up", "expected"),
     [(200, 0, True), (199, NOW - LAG_MS, True), (199, NOW - LAG_MS - 1, False), (-1, NOW, True)],
@@ -140,6 +141,7 @@ HIGH_WATERMARK = [
 ]
 
 
+@pytest.mark.behaviour("P-47")
 @pytest.mark.parametrize(("ends", "isr", "min_isr", "expected"), HIGH_WATERMARK)
 def test_high_watermark_is_minimum_end_of_isr(
     ends: dict[int, int], isr: tuple[int, ...], min_isr: int, expected: int | None
@@ -158,6 +160,7 @@ def test_high_watermark_is_limited_by_own_durable_end() -> None:
     assert watermark(state, own=130) == 130
 
 
+@pytest.mark.behaviour("P-47")
 def test_high_watermark_waits_for_caught_up_replica_outside_isr() -> None:
     state = leading(isr=(1, 2))
     state.followers[2].end_offset = 200
@@ -168,6 +171,7 @@ def test_high_watermark_waits_for_caught_up_replica_outside_isr() -> None:
     assert watermark(state, now=NOW + 1) == 200
 
 
+@pytest.mark.behaviour("P-47", "P-49")
 def test_high_watermark_uses_maximal_isr_during_change() -> None:
     state = leading(isr=(1, 2))
     state.followers[2].end_offset = 150
@@ -202,6 +206,7 @@ def fetched_by_3(state: LeaderState, offset: int, broker_epoch: int = 33) -> Non
     state.update_follower(3, broker_epoch, offset, 0, 200, NOW)
 
 
+@pytest.mark.behaviour("P-48", "P-49")
 def test_maybe_expand_isr_adds_follower_at_high_watermark_and_epoch_start() -> None:
     state = leading(isr=(1, 2))
     fetched_by_3(state, 120)
@@ -220,6 +225,7 @@ STAYS_OUT = [
 ]
 
 
+@pytest.mark.behaviour("P-48")
 @pytest.mark.parametrize(("offset", "high_watermark", "label", "may"), STAYS_OUT)
 def test_maybe_expand_isr_refuses_follower_unless_all_conditions_hold(
     offset: int, high_watermark: int, label: str, may: bool
@@ -242,6 +248,7 @@ def test_maybe_expand_isr_checks_eligibility_with_broker_epoch_of_last_fetch() -
     assert state.maybe_expand_isr(9, 0, anybody) is None
 
 
+@pytest.mark.behaviour("P-46", "P-49")
 def test_maybe_shrink_isr_removes_all_lagging_members_together() -> None:
     state = leading((1, 2, 3, 4), (1, 2, 3, 4))
     state.followers[2].end_offset = 200
@@ -281,6 +288,7 @@ ANSWERS = [
 ]
 
 
+@pytest.mark.behaviour("P-49")
 @pytest.mark.parametrize(("answer", "expected"), ANSWERS)
 def test_alter_partition_result_applies_reverts_or_retries_pending_isr(
     answer: AlterPartitionResult, expected: AlterPartitionOutcome

@@ -29,7 +29,7 @@ def leading(isr: tuple[int, ...], **followers: tuple[int, int, int]) -> LeaderSt
 SAME = {"b2": (10, 0, 900), "b3": (10, 0, 900)}
 
 
-@pytest.mark.behaviour("R-340")
+@pytest.mark.behaviour("R-340", "P-38")
 @pytest.mark.parametrize(
     ("rack", "isr", "followers", "sent_to"),
     [
@@ -52,6 +52,7 @@ def test_select_replica_by_rack_isr_and_offsets(
     assert select_replica(leading(isr, **followers), RACKS, rack, 5, NOW) == sent_to
 
 
+@pytest.mark.behaviour("P-38")
 @pytest.mark.parametrize(
     ("selector", "version", "rack", "sent_to"),
     [

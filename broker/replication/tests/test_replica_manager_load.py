@@ -67,6 +67,7 @@ def test_load_opens_known_partitions_without_leading() -> None:
     )
 
 
+@pytest.mark.behaviour("P-74")
 @pytest.mark.parametrize("known", [False, True])
 def test_load_renames_unknown_topic_id_to_stray(known: bool, caplog: pytest.LogCaptureFixture) -> None:
     fixture = BrokerStorageFixture()

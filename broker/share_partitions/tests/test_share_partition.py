@@ -214,6 +214,7 @@ def test_release_acquired_records_makes_them_available() -> None:
     assert fixture.states == "-1 D1 -1 -1 -1 A1 A1 A1 A1 A1"
 
 
+@pytest.mark.behaviour("P-94")
 def test_max_delivery_count_reached_archives_record() -> None:
     fixture = SharePartitionFixture(max_delivery_count=2)
     for _ in range(2):
@@ -241,6 +242,7 @@ def test_acquire_separates_records_with_high_delivery_count() -> None:
     assert fixture.fetch(most=50) == [AcquiredRange(5, 6, 4)]
 
 
+@pytest.mark.behaviour("P-94")
 def test_max_record_locks_limits_in_flight_records() -> None:
     fixture = SharePartitionFixture(max_record_locks=10)
     fixture.fetch(most=10)
@@ -310,6 +312,7 @@ def test_acquire_archives_records_missing_from_log() -> None:
     assert fixture.window == (0, 9, 5)
 
 
+@pytest.mark.behaviour("C-218")
 def test_acquire_skips_aborted_records() -> None:
     fixture = SharePartitionFixture()
     fetched = FetchedOffsets(0, [(0, 4), (5, 9), (10, 14)], aborted_offsets=[(5, 9)])

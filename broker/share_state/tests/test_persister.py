@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -117,6 +118,7 @@ def test_superseded_write_is_not_retried() -> None:
     assert coordinator.failed == [1]
 
 
+@pytest.mark.behaviour("C-236")
 def test_writes_queued_behind_failing_writes_share_their_backoff() -> None:
     coordinator, took_s = fake_coordinator(*[is_on_its_way] * 1_000), list[float]()
 

@@ -89,7 +89,7 @@ def test_resignation_answers_pending_request_not_coordinator() -> None:
 # ---------------------------------------------------------------------- timers
 
 
-@pytest.mark.behaviour("C-137")
+@pytest.mark.behaviour("C-137", "P-83")
 @pytest.mark.parametrize("level", [1, 2])
 def test_transaction_timeout_aborts_with_bumped_epoch(level: int) -> None:
     node = TransactionCoordinatorNode(level=level)

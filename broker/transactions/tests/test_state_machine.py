@@ -61,7 +61,7 @@ def test_init_producer_id_without_id_block_returns_coordinator_load_in_progress(
     assert node.init().answer == A
 
 
-@pytest.mark.behaviour("C-120")
+@pytest.mark.behaviour("C-120", "P-82")
 @pytest.mark.parametrize(("level", "epochs"), [(0, (1, 1)), (1, (1, 1)), (2, (1, 1))])
 def test_init_producer_id_with_ongoing_transaction_fences_and_aborts_it(level: int, epochs: tuple[int, int]) -> None:
     node = TransactionCoordinatorNode(level=level)
@@ -136,7 +136,7 @@ def test_append_below_min_isr_returns_coordinator_not_available_at_once() -> Non
     assert ending.answer == (FIRST_ID, 1)
 
 
-@pytest.mark.behaviour("C-122")
+@pytest.mark.behaviour("C-122", "C-136")
 @pytest.mark.parametrize("level", [1, 2])
 def test_fence_refused_by_log_is_retried_with_same_epoch(level: int) -> None:
     node = TransactionCoordinatorNode(level=level)

@@ -102,6 +102,7 @@ WRONG: list[tuple[str, dict[str, Any], ErrorCode]] = [
 ]
 
 
+@pytest.mark.behaviour("P-49")
 @pytest.mark.parametrize(("name", "wanted", "code"), WRONG, ids=[w[0] for w in WRONG])
 def test_alter_partition_invalid_row_returns_error_and_changes_no_partition(
     name: str, wanted: dict[str, Any], code: ErrorCode

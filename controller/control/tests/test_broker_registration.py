@@ -117,7 +117,7 @@ def led(clean: bool) -> ControllerStateMachine:
     return controller
 
 
-@pytest.mark.behaviour("R-270")
+@pytest.mark.behaviour("R-270", "P-53")
 def test_registration_after_unclean_shutdown_removes_broker_from_elr() -> None:
     stopped = led(clean=True).image.topics["t"].partitions[0]
     assert (stopped.leader, stopped.isr, stopped.elr) == (-1, (), (1,))
@@ -176,7 +176,7 @@ STATES = [
 ]
 
 
-@pytest.mark.behaviour("R-273")
+@pytest.mark.behaviour("R-273", "P-55", "P-56")
 @pytest.mark.parametrize(("state", "wants", "flags", "stops"), STATES)
 def test_broker_heartbeat_changes_broker_state(
     state: str, wants: dict[str, Any], flags: tuple[bool, bool], stops: bool
@@ -227,7 +227,7 @@ def test_fence_broker_moves_leadership_to_other_replicas() -> None:
     assert [r.leader for r in decision.records if isinstance(r, PartitionChangeRecord)] == [2]
 
 
-@pytest.mark.behaviour("R-273")
+@pytest.mark.behaviour("R-273", "P-56")
 def test_controlled_shutdown_waits_for_other_brokers_to_apply_it() -> None:
     controller = controllable("shutting down")
     offset = controller.image.offset

@@ -40,6 +40,7 @@ def create_with_assignments(
     return create(controller, "t", count, factor, assignments=assignments)
 
 
+@pytest.mark.behaviour("R-300")
 @pytest.mark.parametrize(
     ("rows", "code"),
     [
@@ -78,6 +79,7 @@ def test_create_topics_with_assignments_and_count_returns_invalid_request(count:
     )
 
 
+@pytest.mark.behaviour("R-300")
 def test_create_topics_excludes_fenced_and_stopping_brokers_from_isr() -> None:
     controller = machine(3)
     create(controller, "held", assignments=[CreatableReplicaAssignment(0, [2])], partitions=-1, factor=-1)

@@ -141,7 +141,7 @@ def sweep(controller: ControllerStateMachine, steps: ControllerResultSteps) -> b
     return bool(decision.response)
 
 
-@pytest.mark.behaviour("R-267")
+@pytest.mark.behaviour("R-267", "P-54")
 def test_balance_partition_leaders_elects_preferred_in_sync_leaders() -> None:
     controller = led(topics=2)
     send_heartbeat(controller, 1, want_fence=True)

@@ -148,6 +148,7 @@ ROWS: list[
 ]
 
 
+@pytest.mark.behaviour("P-52", "P-53")
 @pytest.mark.parametrize(("name", "p", "alive", "rules", "wanted", "expected"), ROWS, ids=[r[0] for r in ROWS])
 def test_build_partition_change_equals_kafka(
     name: str,

@@ -91,7 +91,7 @@ MARKERS = [
 ]
 
 
-@pytest.mark.behaviour("C-144")
+@pytest.mark.behaviour("C-144", "P-83")
 @pytest.mark.parametrize("row", MARKERS, ids=lambda row: row.case)
 def test_append_marker_checks_epoch_and_coordinator_epoch(row: MarkerCase) -> None:
     log = empty_log()

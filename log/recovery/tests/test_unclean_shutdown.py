@@ -46,6 +46,7 @@ def test_open_log_after_clean_shutdown_trusts_files_and_keeps_all_records() -> N
     assert found.offset == 77
 
 
+@pytest.mark.behaviour("P-73")
 def test_open_log_after_kill_rebuilds_indexes_and_producers() -> None:
     memory = memory_disk()
     first = memory.session()
@@ -60,6 +61,7 @@ def test_open_log_after_kill_rebuilds_indexes_and_producers() -> None:
     assert again.log_end_offset == 123
 
 
+@pytest.mark.behaviour("P-73")
 @pytest.mark.parametrize("damage", ["flip", "cut", "garbage"])
 def test_recovery_truncates_at_damaged_batch_and_removes_later_segments(damage: str) -> None:
     memory = memory_disk()

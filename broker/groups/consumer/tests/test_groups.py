@@ -22,6 +22,7 @@ ROW = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions
 T = topic_id_of("t")
 
 
+@pytest.mark.behaviour("C-162", "C-166", "C-170")
 def test_first_member_joins_at_epoch_2_with_all_partitions() -> None:
     shard = ConsumerGroupShard()
     answer = shard.heartbeat("a", 0)
@@ -43,6 +44,7 @@ def test_heartbeat_in_unknown_group_returns_group_id_not_found() -> None:
     assert ConsumerGroupShard().heartbeat("a", -1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+@pytest.mark.behaviour("C-171")
 def test_unchanged_heartbeat_writes_no_record_and_returns_no_assignment() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0)
@@ -51,6 +53,7 @@ def test_unchanged_heartbeat_writes_no_record_and_returns_no_assignment() -> Non
     assert (answer.member_epoch, answer.assignment, len(shard.log)) == (2, None, written)
 
 
+@pytest.mark.behaviour("C-171")
 def test_full_heartbeat_returns_current_assignment() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0)
@@ -62,6 +65,7 @@ def test_full_heartbeat_returns_current_assignment() -> None:
         assert shard.heartbeat("a", 2, **rest).assignment is None
 
 
+@pytest.mark.behaviour("C-166")
 def test_heartbeat_with_new_client_id_writes_member_record() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0)
@@ -72,6 +76,7 @@ def test_heartbeat_with_new_client_id_writes_member_record() -> None:
     assert (member.client_id, member.client_host, member.rebalance_timeout_ms) == ("other", "/10.0.0.1", 30_000)
 
 
+@pytest.mark.behaviour("C-173", "C-174", "P-92")
 def test_partitions_are_revoked_before_they_are_assigned() -> None:
     """UNREVOKED keeps its epoch, UNRELEASED goes ahead and waits."""
     shard = ConsumerGroupShard()
@@ -97,6 +102,7 @@ def test_partitions_are_revoked_before_they_are_assigned() -> None:
     assert shard.consumer.state == "Stable"
 
 
+@pytest.mark.behaviour("C-167")
 @pytest.mark.parametrize(
     ("epoch", "owned", "code"),
     [
@@ -117,6 +123,7 @@ def test_heartbeat_epoch_must_be_current_or_previous_with_owned_partitions(epoch
     assert shard.heartbeat("a", epoch, topic_partitions=owned).error_code == code
 
 
+@pytest.mark.behaviour("C-167")
 def test_rejoin_with_epoch_0_returns_target_assignment() -> None:
     shard, a, _ = two_reconciled_members()
     a.epoch = 0
@@ -125,6 +132,7 @@ def test_rejoin_with_epoch_0_returns_target_assignment() -> None:
     assert shard.records(written) == []
 
 
+@pytest.mark.behaviour("C-165")
 def test_heartbeat_in_full_group_returns_group_max_size_reached() -> None:
     shard = ConsumerGroupShard(max_size=1)
     assert shard.heartbeat("a", 0).error_code == 0
@@ -132,6 +140,7 @@ def test_heartbeat_in_full_group_returns_group_max_size_reached() -> None:
     assert shard.heartbeat("a", 0).error_code == 0
 
 
+@pytest.mark.behaviour("C-168", "C-173")
 def test_changed_subscription_bumps_group_epoch() -> None:
     """Partitions of an unsubscribed topic are revoked at once."""
     shard = ConsumerGroupShard({"t": 2, "u": 2})
@@ -143,6 +152,7 @@ def test_changed_subscription_bumps_group_epoch() -> None:
     assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (3, {"u": [0, 1]})
 
 
+@pytest.mark.behaviour("C-173")
 def test_partitions_of_unsubscribed_topic_are_revoked_before_next_target() -> None:
     shard = ConsumerGroupShard({"t": 1, "u": 1}, assignment_interval_ms=15_000)
     a = ConsumerMemberClient(shard, "a", subscribed_topic_names=["t", "u"])
@@ -151,6 +161,7 @@ def test_partitions_of_unsubscribed_topic_are_revoked_before_next_target() -> No
     assert (a.owned, shard.consumer.state) == ({"t": [0]}, "Assigning")
 
 
+@pytest.mark.behaviour("C-168")
 def test_topic_with_new_partitions_is_assigned_at_next_heartbeat() -> None:
     shard = ConsumerGroupShard({"t": 2})
     shard.heartbeat("a", 0)
@@ -162,6 +173,7 @@ def test_topic_with_new_partitions_is_assigned_at_next_heartbeat() -> None:
     assert shard.heartbeat("a", 3).member_epoch == 3
 
 
+@pytest.mark.behaviour("C-168")
 def test_topic_metadata_without_change_bumps_no_epoch() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0)
@@ -171,6 +183,7 @@ def test_topic_metadata_without_change_bumps_no_epoch() -> None:
     assert len(shard.log) == written
 
 
+@pytest.mark.behaviour("C-169")
 def test_target_assignment_is_computed_at_most_once_per_interval() -> None:
     shard = ConsumerGroupShard(assignment_interval_ms=1_000)
     shard.heartbeat("a", 0)
@@ -182,6 +195,7 @@ def test_target_assignment_is_computed_at_most_once_per_interval() -> None:
     assert shard.heartbeat("b", 2).member_epoch == 3
 
 
+@pytest.mark.behaviour("C-188")
 def test_group_configs_are_clamped_to_broker_bounds() -> None:
     shard = ConsumerGroupShard()
     shard.image({"t": 6}, consumer_heartbeat_interval_ms="7000", consumer_session_timeout_ms="99999")
@@ -194,6 +208,7 @@ def test_group_configs_are_clamped_to_broker_bounds() -> None:
     assert "a" not in shard.consumer.members
 
 
+@pytest.mark.behaviour("C-169")
 def test_assignor_named_by_most_members_is_used() -> None:
     """Range gives 0 and 1 of each topic to the first, uniform deals them out."""
     shard = ConsumerGroupShard({"t": 3, "u": 3})
@@ -205,6 +220,7 @@ def test_assignor_named_by_most_members_is_used() -> None:
     assert shard.consumer.preferred_assignor() == "range"
 
 
+@pytest.mark.behaviour("C-172", "C-177")
 def test_leave_removes_member_and_reassigns_its_partitions() -> None:
     shard, a, b = two_reconciled_members()
     written = len(shard.log)
@@ -219,6 +235,7 @@ def test_leave_removes_member_and_reassigns_its_partitions() -> None:
     assert shard.heartbeat("b", -1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.behaviour("C-176")
 def test_session_timeout_removes_member_without_heartbeats() -> None:
     shard, a, _ = two_reconciled_members()
     shard.wait(40_000)
@@ -229,6 +246,7 @@ def test_session_timeout_removes_member_without_heartbeats() -> None:
     assert shard.consumer.state == "Empty"
 
 
+@pytest.mark.behaviour("C-176")
 def test_rebalance_timeout_removes_member_that_does_not_revoke() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0, rebalance_timeout_ms=10_000)
@@ -241,6 +259,7 @@ def test_rebalance_timeout_removes_member_that_does_not_revoke() -> None:
     assert "a" not in shard.consumer.members
 
 
+@pytest.mark.behaviour("C-176")
 def test_rebalance_timeout_keeps_member_that_revoked() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0, rebalance_timeout_ms=10_000)
@@ -251,6 +270,7 @@ def test_rebalance_timeout_keeps_member_that_revoked() -> None:
     assert "a" in shard.consumer.members
 
 
+@pytest.mark.behaviour("C-176")
 def test_shard_loaded_restores_groups_and_arms_timers() -> None:
     shard, _, _ = two_reconciled_members()
     shard.heartbeat("c", 0)
@@ -275,6 +295,7 @@ def test_shard_loaded_restores_groups_and_arms_timers() -> None:
     assert not again.consumer.members
 
 
+@pytest.mark.behaviour("C-175")
 def test_partition_owner_epoch_is_not_cleared_by_previous_owner() -> None:
     group = ConsumerGroup("g")
     group.update(ConsumerGroupMember("a", epoch=2, assigned={T: {0: 2}}))
@@ -288,6 +309,7 @@ def test_partition_owner_epoch_is_not_cleared_by_previous_owner() -> None:
 # ------------------------------------------------------------------ regular expressions
 
 
+@pytest.mark.behaviour("C-179")
 def test_subscribed_regex_is_resolved_outside_heartbeats() -> None:
     shard = ConsumerGroupShard({"foo-1": 1, "foo-2": 1, "xfoo-3": 1})
     a = ConsumerMemberClient(shard, "a", subscribed_topic_regex="foo-.*")
@@ -306,6 +328,7 @@ def test_subscribed_regex_is_resolved_outside_heartbeats() -> None:
     assert shard.records(written) == ["-8a", "-7a", "-5a", "-16", "3"]
 
 
+@pytest.mark.behaviour("C-179")
 def test_subscribed_regex_invalid_in_re2_is_refused() -> None:
     shard = ConsumerGroupShard()
     for bad in ("a**", "(", r"(a)\1", "(?=a)", r"\pL{1000}", "\ud800"):
@@ -314,6 +337,7 @@ def test_subscribed_regex_invalid_in_re2_is_refused() -> None:
     assert shard.heartbeat("a", 0, subscribed_topic_regex="").error_code == 0
 
 
+@pytest.mark.behaviour("C-179")
 def test_subscribed_regex_is_refreshed_at_most_every_ten_seconds() -> None:
     shard = ConsumerGroupShard({"foo-1": 1})
     a = ConsumerMemberClient(shard, "a", subscribed_topic_regex="foo-.*")
@@ -328,6 +352,7 @@ def test_subscribed_regex_is_refreshed_at_most_every_ten_seconds() -> None:
     assert a.owned == {"foo-1": [0], "foo-2": [0]}
 
 
+@pytest.mark.behaviour("C-179")
 def test_subscribed_regex_is_resolved_after_the_search_that_runs() -> None:
     shard = ConsumerGroupShard({"foo-1": 1, "bar-1": 1})
     shard.heartbeat("a", 0, subscribed_topic_regex="foo-.*")
@@ -349,6 +374,7 @@ def test_member_with_unresolved_regex_of_another_bumps_no_epoch() -> None:
     assert (shard.consumer.epoch, shard.records(written)) == (epoch, ["5b", "8b"])
 
 
+@pytest.mark.behaviour("C-179")
 def test_subscribed_regex_matches_only_topics_the_member_may_describe() -> None:
     shard = ConsumerGroupShard({"foo-1": 1, "foo-2": 1})
     request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
@@ -384,6 +410,7 @@ def test_metadata_hash_after_change_of_regex_covers_topics_still_subscribed(othe
     assert shard.consumer.metadata_hash == topics.hash_of(["t", "foo-1"] if others else ["t"])
 
 
+@pytest.mark.behaviour("C-180")
 def test_members_with_equal_regex_are_assigned_as_homogeneous_group() -> None:
     """The assignor of different subscriptions would give the first member other partitions."""
     shard = ConsumerGroupShard({"foo-1": 3, "foo-2": 3, "foo-3": 3})

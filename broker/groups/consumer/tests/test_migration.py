@@ -111,6 +111,7 @@ def classic_group(count: int = 2) -> tuple[ConsumerGroupShard, list[ClassicMembe
     return shard, members
 
 
+@pytest.mark.behaviour("C-190")
 def test_consumer_heartbeat_converts_classic_group_to_consumer_group() -> None:
     shard, (a, b) = classic_group()
     generation, written = a.generation, len(shard.log)
@@ -135,6 +136,7 @@ def test_consumer_heartbeat_converts_classic_group_to_consumer_group() -> None:
     assert shard.restart().consumer.members == shard.consumer.members
 
 
+@pytest.mark.behaviour("C-190")
 @pytest.mark.parametrize(
     ("settings", "code"),
     [({"allows_upgrade": False}, E.GROUP_ID_NOT_FOUND), ({"max_size": 1}, E.GROUP_ID_NOT_FOUND)],
@@ -146,6 +148,7 @@ def test_upgrade_disabled_or_over_max_size_keeps_classic_group(settings: dict[st
     assert a.beat() == 0
 
 
+@pytest.mark.behaviour("C-190")
 @pytest.mark.parametrize("wrong", ["type", "words", "user data"])
 def test_upgrade_with_undecodable_metadata_keeps_classic_group(wrong: str) -> None:
     shard, (a, _) = classic_group()
@@ -162,6 +165,7 @@ def test_upgrade_with_undecodable_metadata_keeps_classic_group(wrong: str) -> No
     assert len(shard.log) == written
 
 
+@pytest.mark.behaviour("C-190")
 def test_upgrade_answers_pending_join_rebalance_in_progress() -> None:
     shard, (a, b) = classic_group()
     protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", subscription_of())]
@@ -172,6 +176,7 @@ def test_upgrade_answers_pending_join_rebalance_in_progress() -> None:
     assert b.name in shard.consumer.members
 
 
+@pytest.mark.behaviour("C-191")
 def test_classic_member_joins_consumer_group() -> None:
     shard = ConsumerGroupShard()
     new = ConsumerMemberClient(shard, "new")
@@ -193,6 +198,7 @@ def test_classic_member_joins_consumer_group() -> None:
     assert shard.consumer.state == "Stable"
 
 
+@pytest.mark.behaviour("C-191")
 @pytest.mark.parametrize(
     ("fields", "settings"),
     [
@@ -225,6 +231,7 @@ def test_classic_member_join_with_policy_of_one_direction_is_accepted(refused: s
     assert ClassicMemberClient(shard).enter().error_code == E.NONE
 
 
+@pytest.mark.behaviour("C-172")
 def test_classic_member_id_in_consumer_group_is_base64_uuid() -> None:
     """An id has 22 letters here; in classic groups the client id and a UUID of 36."""
     shard = ConsumerGroupShard()
@@ -259,6 +266,7 @@ def mixed() -> tuple[ConsumerGroupShard, ConsumerMemberClient, ClassicMemberClie
     return shard, new, a
 
 
+@pytest.mark.behaviour("C-192")
 def test_classic_requests_check_member_and_generation() -> None:
     shard, new, a = mixed()
 
@@ -275,6 +283,7 @@ def test_classic_requests_check_member_and_generation() -> None:
         assert shard.call(sync, 5).error_code == code
 
 
+@pytest.mark.behaviour("C-192")
 def test_classic_member_rebalance_timeout_removes_it() -> None:
     shard, new, a = mixed()
     shard.heartbeat("third", 0)
@@ -299,6 +308,7 @@ def test_classic_member_sync_timeout_uses_its_own_session_timeout() -> None:
     assert a.name not in shard.consumer.members, "its session is 10 seconds"
 
 
+@pytest.mark.behaviour("C-193")
 def test_leave_of_last_consumer_member_downgrades_group() -> None:
     shard, _, a = mixed()
     epoch, written = shard.consumer.epoch, len(shard.log)
@@ -322,6 +332,7 @@ def test_leave_of_last_consumer_member_downgrades_group() -> None:
     assert shard.restart().machine.classic_groups.groups["g"].state is ClassicGroupState.STABLE
 
 
+@pytest.mark.behaviour("C-193")
 def test_session_timeout_of_last_consumer_member_downgrades_group() -> None:
     shard, _, a = mixed()
     for _ in range(9):
@@ -331,6 +342,7 @@ def test_session_timeout_of_last_consumer_member_downgrades_group() -> None:
     assert list(shard.machine.classic_groups.groups["g"].members) == [a.name]
 
 
+@pytest.mark.behaviour("C-193")
 @pytest.mark.parametrize("settings", [{"allows_downgrade": False}, {}])
 def test_downgrade_disabled_or_over_max_size_keeps_consumer_group(settings: dict[str, Any]) -> None:
     shard, _, a = mixed()
@@ -342,6 +354,7 @@ def test_downgrade_disabled_or_over_max_size_keeps_consumer_group(settings: dict
     assert set(shard.consumer.members) == {a.name}
 
 
+@pytest.mark.behaviour("C-193")
 def test_static_member_replaced_by_classic_member_downgrades_group() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("new", 0, instance_id="i")
@@ -370,6 +383,7 @@ def test_static_classic_member_is_replaced_by_consumer_member() -> None:
     assert new.beat().error_code == 0
 
 
+@pytest.mark.behaviour("C-177")
 def test_leave_group_of_several_members_bumps_epoch_once() -> None:
     shard, new, a = mixed()
     b = ClassicMemberClient(shard, "i")

@@ -23,6 +23,7 @@ def commit(shard: ConsumerGroupShard, member: str, epoch: int, partition: int = 
     return code
 
 
+@pytest.mark.behaviour("C-183")
 @pytest.mark.parametrize(
     ("member", "epoch", "partition", "version", "code"),
     [
@@ -46,6 +47,7 @@ def test_offset_commit_requires_member_epoch_or_assignment_epoch(
     assert commit(shard, member, epoch, partition, version) == code
 
 
+@pytest.mark.behaviour("C-183")
 def test_offset_commit_to_group_without_members_needs_no_member() -> None:
     shard, _, _ = two_reconciled_members()
     shard.heartbeat("a", -1)
@@ -54,6 +56,7 @@ def test_offset_commit_to_group_without_members_needs_no_member() -> None:
     assert "g" not in shard.machine.classic_groups.groups
 
 
+@pytest.mark.behaviour("C-186")
 def test_delete_group_with_members_is_refused_and_without_removes_all_records() -> None:
     shard, _, _ = two_reconciled_members()
     commit(shard, "a", 3)
@@ -74,6 +77,7 @@ def test_delete_offsets_of_subscribed_topics_is_refused() -> None:
     assert shard.answers["x"] == {"t"}
 
 
+@pytest.mark.behaviour("C-185")
 def test_offsets_and_empty_group_expire_after_retention() -> None:
     shard, _, _ = two_reconciled_members()
     commit(shard, "a", 3)
@@ -88,6 +92,7 @@ def test_offsets_and_empty_group_expire_after_retention() -> None:
     assert not again.machine.offsets.groups()
 
 
+@pytest.mark.behaviour("C-184", "C-189")
 def test_group_of_simple_consumer_becomes_consumer_group() -> None:
     shard = ConsumerGroupShard()
     assert commit(shard, "", -1) == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.broker.tests.consumer_group_fixture import (
     ConsumerGroupShard,
     ConsumerMemberClient,
@@ -16,6 +18,7 @@ ROW = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions
 T = topic_id_of("t")
 
 
+@pytest.mark.behaviour("C-172", "C-178")
 def test_static_member_rejoin_gets_previous_assignment() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0, instance_id="i")
@@ -40,6 +43,7 @@ def test_static_member_rejoin_gets_previous_assignment() -> None:
     assert shard.heartbeat("x", -1, instance_id="i").error_code == 0
 
 
+@pytest.mark.behaviour("C-178")
 def test_static_member_that_stays_away_is_removed_at_session_timeout() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0, instance_id="i")

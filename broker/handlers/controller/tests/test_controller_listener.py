@@ -205,6 +205,7 @@ def test_unknown_api_at_controller_closes_connection() -> None:
         ControllerListenerFixture().ask(request_class(ApiKey.METADATA)(), 12)
 
 
+@pytest.mark.behaviour("R-264")
 @pytest.mark.parametrize(
     ("key", "version"), [x for x in VERSIONS if x[0] not in RAFT | HERE | {ApiKey.ENVELOPE}], ids=str
 )

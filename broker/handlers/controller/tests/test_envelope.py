@@ -67,7 +67,7 @@ def quorum_answer(code: ErrorCode) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(topics=[DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
 
 
-@pytest.mark.behaviour("R-305")
+@pytest.mark.behaviour("R-305", "S-344")
 @pytest.mark.parametrize(
     ("request_", "version", "answer", "code"),
     [
@@ -91,7 +91,7 @@ def of_raw(raw: bytes) -> EnvelopeRequest:
     return EnvelopeRequest(raw, BOB, ADDRESS)
 
 
-@pytest.mark.behaviour("R-304")
+@pytest.mark.behaviour("R-304", "S-344")
 @pytest.mark.parametrize(
     ("envelope", "code"),
     [
@@ -129,6 +129,7 @@ def test_invalid_envelope_returns_error_code(envelope: EnvelopeRequest, code: Er
     assert listener.quorum.received == []
 
 
+@pytest.mark.behaviour("S-344")
 def test_envelope_principal_and_host_are_those_of_inner_request(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 

@@ -319,6 +319,7 @@ def test_list_offsets_of_replica_returns_log_end_offset(replica_id: int, which: 
     assert (found.error_code, found.offset) == (E.NONE, offset)
 
 
+@pytest.mark.behaviour("P-43")
 @pytest.mark.parametrize(
     ("version", "timestamp", "code"),
     [

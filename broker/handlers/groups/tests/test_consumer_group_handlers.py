@@ -92,6 +92,7 @@ def test_consumer_group_heartbeat_invalid_fields_return_error(version: int, fiel
     assert beat(served(), version, **fields).error_code == code
 
 
+@pytest.mark.behaviour("C-163")
 def test_consumer_group_apis_disabled_return_unsupported_version() -> None:
     off = served(level=0)
     assert beat(off).error_code == E.UNSUPPORTED_VERSION
@@ -111,6 +112,7 @@ def forbidding(node: GroupCoordinatorNode, *names: str) -> None:
     )
 
 
+@pytest.mark.behaviour("C-163", "C-186")
 def test_consumer_group_apis_without_permission_return_authorization_error() -> None:
     for name, code in (("g", E.GROUP_AUTHORIZATION_FAILED), ("t", E.TOPIC_AUTHORIZATION_FAILED)):
         node = served()
@@ -126,6 +128,7 @@ def test_consumer_group_apis_without_permission_return_authorization_error() -> 
     assert (row.error_code, row.group_id) == (E.GROUP_AUTHORIZATION_FAILED, "g")
 
 
+@pytest.mark.behaviour("C-186")
 def test_consumer_group_describe_returns_members_and_targets() -> None:
     node = served()
     beat(node, rack_id="r", instance_id="i")
@@ -162,6 +165,7 @@ def test_classic_group_apis_report_consumer_groups() -> None:
     assert deleted.error_code == E.NON_EMPTY_GROUP
 
 
+@pytest.mark.behaviour("C-184")
 @pytest.mark.parametrize(
     ("member", "epoch", "code"),
     [(None, -1, 0), ("a", 2, 0), ("a", 1, E.STALE_MEMBER_EPOCH), ("b", 2, E.UNKNOWN_MEMBER_ID)],
@@ -178,6 +182,7 @@ def test_offset_fetch_checks_consumer_member_epoch(member: str | None, epoch: in
     assert [p.committed_offset for t in group.topics for p in t.partitions] == ([7] if code == 0 else [])
 
 
+@pytest.mark.behaviour("C-192")
 def test_classic_member_requests_to_consumer_group_return_unknown_member_id() -> None:
     node = served()
     beat(node)
@@ -196,6 +201,7 @@ def test_classic_member_requests_to_consumer_group_return_unknown_member_id() ->
     assert node.ask(ApiKey.LEAVE_GROUP, 2, LeaveGroupRequest("g", "b")).error_code == E.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.behaviour("C-189")
 def test_empty_consumer_group_is_replaced_by_classic_member() -> None:
     node = served()
     beat(node)

@@ -29,6 +29,7 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
 
+@pytest.mark.behaviour("C-187")
 def test_list_groups_filters_by_state_and_type_case_insensitively() -> None:
     node = GroupCoordinatorNode(partitions=3)
     for number in range(20):

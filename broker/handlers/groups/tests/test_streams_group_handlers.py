@@ -97,6 +97,7 @@ def test_streams_group_heartbeat_without_initial_delay_returns_all_tasks() -> No
     assert [(row.subtopology_id, row.partitions) for row in answer.active_tasks] == [("0", [0, 1, 2])]
 
 
+@pytest.mark.behaviour("C-237")
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
@@ -172,6 +173,7 @@ def test_streams_group_heartbeat_over_task_limit_is_refused_early() -> None:
     assert StreamsHandlersNode().beat(**fields).error_code == E.INVALID_REQUEST
 
 
+@pytest.mark.behaviour("C-237")
 def test_streams_group_apis_disabled_return_unsupported_version() -> None:
     off = StreamsHandlersNode(level=0)
     assert off.beat().error_code == E.UNSUPPORTED_VERSION
@@ -181,6 +183,7 @@ def test_streams_group_apis_disabled_return_unsupported_version() -> None:
     assert without.beat().error_code == E.UNSUPPORTED_VERSION
 
 
+@pytest.mark.behaviour("C-237")
 def test_streams_group_heartbeat_without_permission_is_refused() -> None:
     node = StreamsHandlersNode()
     node.allow((AclOperation.READ, ResourceType.GROUP, "g"))

@@ -95,7 +95,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.behaviour("C-146", "C-150")
+@pytest.mark.behaviour("C-146", "C-150", "P-79")
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_transactional_produce_maps_verification_result(row: TransactionalProduceCase) -> None:
     fixture, coordinator = verifying_fixture(row.code)

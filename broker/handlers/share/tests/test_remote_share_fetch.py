@@ -165,6 +165,7 @@ def test_throttled_remote_read_of_share_group_acquires_nothing() -> None:
     node.run_with_reads(scenario)
 
 
+@pytest.mark.behaviour("C-218")
 def test_aborted_records_of_the_remote_tier_are_not_acquired_by_read_committed_group() -> None:
     node = TieredShareGroupNode()
     node.tiered = node.fixture = TieredFixture()

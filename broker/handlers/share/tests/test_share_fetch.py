@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import trio
 import trio.testing
 
@@ -185,6 +186,7 @@ def test_describe_share_group_offsets_of_many_partitions_keeps_order() -> None:
     node.run(scenario)
 
 
+@pytest.mark.behaviour("C-213")
 def test_describe_share_group_offsets_of_unknown_partition_sends_no_request() -> None:
     node = ShareGroupNode(1)
 

@@ -147,7 +147,7 @@ def test_init_producer_id_without_permission_returns_error(name: str | None, den
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(name, 1_000)).error_code == code
 
 
-@pytest.mark.behaviour("C-121")
+@pytest.mark.behaviour("C-121", "S-339")
 def test_init_producer_id_with_write_on_any_topic_is_allowed() -> None:
     node = TransactionCoordinatorNode()
     node.fixture.services.authorizer = DenyingAuthorizer((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
@@ -284,7 +284,7 @@ def test_add_offsets_to_txn_invalid_returns_error(
     assert asked(node, K.ADD_OFFSETS_TO_TXN, version, AddOffsetsToTxnRequest(name, *producer, "g")).error_code == code
 
 
-@pytest.mark.behaviour("C-131", "C-132", "C-133")
+@pytest.mark.behaviour("C-131", "C-132", "C-133", "P-80")
 @pytest.mark.parametrize(
     ("version", "outcome"), [(5, (FIRST_ID, 1)), (4, (-1, -1)), (0, (-1, -1))], ids=["v5", "v4", "v0"]
 )

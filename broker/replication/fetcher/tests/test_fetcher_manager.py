@@ -152,7 +152,7 @@ def test_run_starts_all_fetchers_and_stops_them_at_its_end() -> None:
     run_virtual(scenario)
 
 
-@pytest.mark.behaviour("R-317")
+@pytest.mark.behaviour("R-317", "P-50")
 @pytest.mark.parametrize(("epoch", "end"), [(-1, 6), (0, 12), (3, 12)])
 def test_log_without_leader_epochs_is_truncated_to_high_watermark(epoch: int, end: int) -> None:
     node = FollowingNode()

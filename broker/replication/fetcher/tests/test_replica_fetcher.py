@@ -30,7 +30,7 @@ def a_batch(size_bytes: int, epoch: int = 3) -> bytes:
 SMALL, BIG = 100, 100_000
 
 
-@pytest.mark.behaviour("R-319")
+@pytest.mark.behaviour("R-319", "P-51")
 @pytest.mark.parametrize(
     ("raw", "sizes"),
     [

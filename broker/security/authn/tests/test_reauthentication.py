@@ -39,7 +39,7 @@ def test_expired_credentials_give_zero_session_lifetime():
     assert made.check_session(ApiKey.PRODUCE, 0.1) is None
 
 
-@pytest.mark.behaviour("S-317")
+@pytest.mark.behaviour("S-317", "P-98")
 @pytest.mark.parametrize(
     ("key", "at_ms", "lets"),
     [
@@ -90,7 +90,7 @@ def test_reauthentication_with_other_mechanism_closes_at_next_token():
     assert outcome.response is None
 
 
-@pytest.mark.behaviour("S-318")
+@pytest.mark.behaviour("S-318", "P-98")
 def test_reauthentication_with_other_principal_fails():
     made = create_authenticator(reauth_ms=5_000)
     authenticate(made)

@@ -77,7 +77,7 @@ def authenticate(made: SaslAuthenticator, now_ms: float = 0.0, **client: str) ->
 # ------------------------------------------------------------------ 312: order of requests
 
 
-@pytest.mark.behaviour("S-312")
+@pytest.mark.behaviour("S-312", "P-97")
 def test_api_versions_handshake_and_token_complete_authentication():
     made = create_authenticator()
     assert made.handle(versions(), 0).response == ApiVersionsResponse()
@@ -116,7 +116,7 @@ def test_api_versions_with_error_may_be_repeated(code):
     made.handle(versions(), 0)
 
 
-@pytest.mark.behaviour("S-312")
+@pytest.mark.behaviour("S-312", "P-97")
 def test_handshake_unsupported_mechanism_returns_enabled_ones_and_fails():
     outcome = create_authenticator().handle(handshake("GSSAPI"), 0)
     assert outcome.response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -135,7 +135,7 @@ def test_handshake_in_exchange_returns_illegal_sasl_state():
     assert outcome.is_delayed
 
 
-@pytest.mark.behaviour("S-312")
+@pytest.mark.behaviour("S-312", "P-97")
 def test_handshake_v0_is_followed_by_raw_tokens():
     made = create_authenticator()
     made.handle(handshake(version=0), 0)

@@ -70,6 +70,7 @@ def holding(*rules: StandardAcl, **how: Any) -> Authorizer:
     return out
 
 
+@pytest.mark.behaviour("P-95")
 @pytest.mark.parametrize(
     ("rules", "operation", "name", "allowed"),
     [
@@ -120,6 +121,7 @@ def test_acl_rules_decide_by_principal_host_operation_and_name(
         assert holding(*order).may(AclSubject(), operation, T, name) is allowed
 
 
+@pytest.mark.behaviour("P-95")
 @pytest.mark.parametrize(
     ("rules", "allowed"),
     [
@@ -136,6 +138,7 @@ def test_allow_if_no_acl_found_applies_only_without_any_acl(rules: list[Standard
     assert holding(*rules).may(AclSubject(), AclOperation.READ, T, "t") is False
 
 
+@pytest.mark.behaviour("P-95")
 def test_super_user_is_allowed_before_any_rule() -> None:
     authorizer = holding(acl(deny=True, operation=AclOperation.ALL), super_users=[ALICE])
     assert authorizer.may(AclSubject(), AclOperation.READ, T, "t")
@@ -144,6 +147,7 @@ def test_super_user_is_allowed_before_any_rule() -> None:
     assert not authorizer.may(AclSubject("Group:alice"), AclOperation.READ, T, "t")
 
 
+@pytest.mark.behaviour("S-339")
 @pytest.mark.parametrize(
     ("rules", "allowed"),
     [
@@ -165,9 +169,10 @@ def test_super_user_is_allowed_before_any_rule() -> None:
     ],
 )
 def test_authorize_by_resource_type_requires_an_undominated_allow(rules: list[StandardAcl], allowed: bool) -> None:
-    assert holding(*rules).may_any(AclSubject(), AclOperation.WRITE, T) is allowed  # 339
+    assert holding(*rules).may_any(AclSubject(), AclOperation.WRITE, T) is allowed
 
 
+@pytest.mark.behaviour("S-339")
 def test_authorize_by_resource_type_checks_literal_operation_first() -> None:
     assert holding(is_open=True).may_any(AclSubject(), AclOperation.WRITE, T)
     # no rule implies it

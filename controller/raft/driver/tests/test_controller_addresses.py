@@ -29,6 +29,7 @@ def test_dial_address_prefers_voters_record_then_learned_then_static() -> None:
     assert addresses.dial_address(3) is None
 
 
+@pytest.mark.behaviour("R-240")
 def test_endpoint_requires_the_named_listener() -> None:
     addresses = ControllerAddresses(9, QuorumConfig("INTERN"), lambda: None)
     addresses.learn(2, [endpoint_at("outside"), endpoint_at("inside", "INTERN")])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import pytest
 import trio
 
 from ottla.controller.raft.driver.raft_channel import (
@@ -138,6 +139,7 @@ async def start_channel(nursery: trio.Nursery) -> RaftChannelFixture:
     return fixture
 
 
+@pytest.mark.behaviour("R-252")
 @virtual
 async def test_raft_channel_sends_all_requests_on_one_connection() -> None:
     async with trio.open_nursery() as nursery:
@@ -215,6 +217,7 @@ async def test_raft_channel_connection_refused_differs_from_broken_connection() 
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.behaviour("R-252")
 @virtual
 async def test_raft_channel_connection_attempts_back_off_exponentially() -> None:
     async with trio.open_nursery() as nursery:

@@ -43,6 +43,7 @@ from ottla.controller.raft.tests.raft_fixture import (
     unattached,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.control_records import LeaderChangeMessage
 
 # ------------------------------------------------------------------ start
 
@@ -255,6 +256,19 @@ def test_later_response_counts_for_pre_vote_but_not_for_vote() -> None:
     assert isinstance(raft.state, CandidateState), "a rejection is final"
     raft.step(1600, ResponseReceived(4, real, yes._replace(epoch=6)))
     assert raft.is_leader
+
+
+@pytest.mark.behaviour("R-229")
+def test_new_leader_appends_leader_change_with_voters_and_granting_voters() -> None:
+    raft = candidate()
+    vote = Vote(FIRST, 6, 0, 0)
+    ready = raft.step(1600, ResponseReceived(3, vote, RaftResponse(ErrorCode.NONE, 6, -1, vote_granted=True)))
+    (append,) = ready.appends
+    (change,) = append.controls
+    assert isinstance(change, LeaderChangeMessage)
+    assert (append.epoch, append.records_count, change.leader_id) == (6, 1, 1)
+    assert [voter.voter_id for voter in change.voters] == [1, 2, 3]
+    assert [voter.voter_id for voter in change.granting_voters] == [1, 3]
 
 
 def test_candidate_without_majority_waits_for_election_timeout() -> None:

@@ -170,7 +170,7 @@ def test_follower_fetch_request_returns_not_leader_or_follower() -> None:
 CHAIN = [(2, 0), (4, 10), (7, 20)]
 
 
-@pytest.mark.behaviour("R-218")
+@pytest.mark.behaviour("R-218", "P-61")
 @pytest.mark.parametrize(
     ("start", "snapshots", "offset", "epoch", "expected"),
     [
@@ -205,7 +205,7 @@ def test_validate_offset_and_epoch_returns_divergence_or_snapshot(
     assert (found[0] if expected == "valid" else found) == expected
 
 
-@pytest.mark.behaviour("R-227")
+@pytest.mark.behaviour("R-227", "P-58")
 def test_high_watermark_is_majority_offset_of_current_epoch() -> None:
     raft = leader_with_log()
     assert raft.high_watermark == -1
@@ -303,7 +303,7 @@ def test_delayed_fetch_is_answered_once_on_leader_change() -> None:
         assert not raft.step(now, Tick()).replies
 
 
-@pytest.mark.behaviour("R-228")
+@pytest.mark.behaviour("R-228", "P-60")
 def test_leader_without_majority_of_fetches_resigns() -> None:
     raft = leader_with_log(count=5)
     deadline = raft.state.deadline_ms

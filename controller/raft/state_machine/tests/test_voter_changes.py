@@ -183,7 +183,7 @@ def test_add_voter_without_fetch_receives_begin_quorum_epoch() -> None:
     assert OutboundRequest(4, BeginEpoch(1, 1, FOUR)) in raft.step(3010, Tick()).sends
 
 
-@pytest.mark.behaviour("R-247")
+@pytest.mark.behaviour("R-247", "P-63")
 def test_add_voter_without_ack_when_committed_is_answered_at_append() -> None:
     raft = leader_of_voters(1, 2, 3)
     query = adding(raft, ADD._replace(ack_when_committed=False))
@@ -225,7 +225,7 @@ def test_add_voter_unreachable_is_rejected() -> None:
     assert not raft.voters.is_voter(FOUR)
 
 
-@pytest.mark.behaviour("R-248")
+@pytest.mark.behaviour("R-248", "P-63")
 def test_add_voter_not_caught_up_is_rejected() -> None:
     hour = 3_600_000
     for fetches, fits in (

@@ -314,6 +314,7 @@ def test_partial_log_without_readable_snapshot_raises_corrupt_file() -> None:
         MetadataStore(disk.session(), "/data", identity, 0)
 
 
+@pytest.mark.behaviour("P-64")
 def test_metadata_log_config_uses_kafkas_names_and_defaults() -> None:
     values = {
         "metadata.log.max.record.bytes.between.snapshots": "1",

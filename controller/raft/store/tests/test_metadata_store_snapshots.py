@@ -22,7 +22,7 @@ def test_metadata_store_start_removes_unfinished_snapshots() -> None:
     assert led.files(".deleted") == ["x.checkpoint.deleted"]
 
 
-@pytest.mark.behaviour("R-230")
+@pytest.mark.behaviour("R-230", "P-64")
 @pytest.mark.parametrize(
     ("added", "later_ms", "settings", "expected"),
     [
@@ -44,7 +44,7 @@ def test_is_snapshot_due_by_size_or_time(
     assert led.store.is_snapshot_due(later_ms) is expected
 
 
-@pytest.mark.behaviour("R-232")
+@pytest.mark.behaviour("R-232", "P-64")
 @pytest.mark.parametrize(
     ("settings", "later_ms", "left"),
     [
