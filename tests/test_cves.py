@@ -13,7 +13,7 @@ import pytest
 from tests.test_code_rules import ROOT, sources
 
 PAGE = ROOT / "docs" / "reference" / "cves.md"
-ROW = re.compile(r"^\| (?P<ids>[^|]*) \| [^|]+ \| (?P<tests>[^|]+) \|$", re.M)
+ENTRY = re.compile(r"^- \*\*(?P<ids>[^*]*):\*\* [^`]+(?P<tests>(?:^  - `.*`\n)+)", re.M)
 TEST = re.compile(r"`([a-z_/]+/test_[a-z_]+\.py)::(test_[a-z0-9_]+)`")
 _NUMBERS = {
     2017: (12610,),
@@ -37,16 +37,16 @@ def described_tests(path: Path) -> dict[str, str]:
     return {x.name: f"{x.name.replace('_', '-').upper()} {ast.get_docstring(x) or ''}" for x in functions}
 
 
-def rows() -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
+def entries() -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
     """Return the CVEs of the page with their tests."""
-    for row in ROW.finditer(PAGE.read_text()):
-        if ids := re.findall(r"CVE-\d{4}-\d+", row["ids"]):
-            yield ids, TEST.findall(row["tests"])
+    for entry in ENTRY.finditer(PAGE.read_text()):
+        if ids := re.findall(r"CVE-\d{4}-\d+", entry["ids"]):
+            yield ids, TEST.findall(entry["tests"])
 
 
 @pytest.mark.parametrize("cve", KNOWN)
 def test_cve_page_has_a_test_for_each_cve(cve: str) -> None:
-    named = [test for ids, tests in rows() if cve in ids for test in tests]
+    named = [test for ids, tests in entries() if cve in ids for test in tests]
     assert named, f"{PAGE.name} names no test"
     for file, name in named:
         text = described_tests(ROOT / file).get(name)
