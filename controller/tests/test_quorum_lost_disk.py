@@ -27,9 +27,14 @@ DYNAMIC = QuorumConfig(endpoints=(AT[1],), bootstrap_servers=(("host2", 9093), (
 
 @pytest.mark.parametrize(
     ("quorum", "age"),
-    [(THREE, VoterState.NEWBORN), (ONE, VoterState.GROWN), (OTHERS, VoterState.GROWN), (DYNAMIC, VoterState.GROWN)],
+    [
+        (THREE, VoterState.EMPTY_LOG),
+        (ONE, VoterState.NORMAL),
+        (OTHERS, VoterState.NORMAL),
+        (DYNAMIC, VoterState.NORMAL),
+    ],
 )
-def test_initial_voter_state_is_newborn_for_one_of_several_static_voters(quorum: QuorumConfig, age: VoterState) -> None:
+def test_initial_voter_state_is_empty_log_for_several_static_voters(quorum: QuorumConfig, age: VoterState) -> None:
     disk = MemoryDisk(random.Random(1), lambda: 0).session()
     store = MetadataStore(disk, "/data", MetaProperties(CLUSTER_ID, 1, bytes(16)), 0)
     assert store.initial_hard_state(quorum) == HardState(0, voter_state=age)
@@ -38,10 +43,10 @@ def test_initial_voter_state_is_newborn_for_one_of_several_static_voters(quorum:
 @pytest.mark.parametrize(
     ("written", "quorum", "age"),
     [
-        (HardState(3, 2), THREE, VoterState.GROWN),  # written by Kafka or an older Ottla
-        (HardState(3, 2, None, VoterState.LEARNING), THREE, VoterState.LEARNING),
-        (HardState(1, -1, ReplicaKey(1), VoterState.NEWBORN), THREE, VoterState.NEWBORN),
-        (HardState(3, 2, None, VoterState.LEARNING), ONE, VoterState.GROWN),  # no other node remembers
+        (HardState(3, 2), THREE, VoterState.NORMAL),  # written by Kafka or an older Ottla
+        (HardState(3, 2, None, VoterState.RECOVERING), THREE, VoterState.RECOVERING),
+        (HardState(1, -1, ReplicaKey(1), VoterState.EMPTY_LOG), THREE, VoterState.EMPTY_LOG),
+        (HardState(3, 2, None, VoterState.RECOVERING), ONE, VoterState.NORMAL),  # no other node remembers
     ],
 )
 def test_initial_voter_state_is_read_from_quorum_state(
@@ -54,17 +59,17 @@ def test_initial_voter_state_is_read_from_quorum_state(
     assert store.initial_hard_state(quorum) == written._replace(voter_state=age)
 
 
-def test_initial_voter_state_with_log_or_snapshot_is_grown() -> None:
+def test_initial_voter_state_with_log_or_snapshot_is_normal() -> None:
     disk, identity = formatted()
     session = disk.session()
-    assert MetadataStore(session, "/data", identity, 0).initial_hard_state(THREE).voter_state == VoterState.GROWN, (
+    assert MetadataStore(session, "/data", identity, 0).initial_hard_state(THREE).voter_state == VoterState.NORMAL, (
         "voters are stored in records"
     )
     led = LeaderMetadataStore(session, identity)
     led.add(3)
     led.store.close()
     session.unlink(f"{LOG}/quorum-state")
-    assert MetadataStore(session, "/data", identity, 0).initial_hard_state(THREE).voter_state == VoterState.GROWN
+    assert MetadataStore(session, "/data", identity, 0).initial_hard_state(THREE).voter_state == VoterState.NORMAL
 
 
 # ------------------------------------------------------------------ whole controllers
@@ -91,14 +96,14 @@ async def test_voter_with_new_disk_votes_again_after_catching_up() -> None:
         await with_broker(old)
         await make(old, "t", "u")
         await quorum.wait_converged()
-        assert {age(quorum, i) for i in quorum.nodes} == {VoterState.GROWN}
+        assert {age(quorum, i) for i in quorum.nodes} == {VoterState.NORMAL}
         lost, third = (i for i in quorum.nodes if i != old.node_id)
         quorum.nodes[lost].kill()
         wipe(quorum, lost)
         quorum.start(lost)
         await quorum.wait_converged()
         await trio.sleep(1)
-        assert age(quorum, lost) == VoterState.GROWN
+        assert age(quorum, lost) == VoterState.NORMAL
         quorum.nodes[third].kill()
         await make(old, "v")
         quorum.nodes[old.node_id].kill()
@@ -126,7 +131,7 @@ async def test_voter_with_new_disk_elects_no_leader_without_committed_records() 
         quorum.start(third)
         for _ in range(2):
             await trio.sleep(15)
-            assert age(quorum, lost) == VoterState.LEARNING
+            assert age(quorum, lost) == VoterState.RECOVERING
             assert not any(quorum.nodes[i].running_controller.is_active for i in (lost, third)), (
                 "u is on the disk of the old leader"
             )
@@ -138,4 +143,4 @@ async def test_voter_with_new_disk_elects_no_leader_without_committed_records() 
         await quorum.wait_converged()
         assert all(set(m.running_controller.image.topics) == {"t", "u"} for m in quorum.nodes.values())
         await trio.sleep(1)
-        assert age(quorum, lost) == VoterState.GROWN
+        assert age(quorum, lost) == VoterState.NORMAL

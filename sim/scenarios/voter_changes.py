@@ -56,10 +56,10 @@ class StaticVoters:
         self, simulation: Simulation, seed: int, hosts: dict[int, SimHost], living: Callable[[], dict[int, Any]]
     ) -> None:
         self._simulation = simulation
-        self._chance = random.Random(f"fixed voters {seed}")
+        self._rng = random.Random(f"fixed voters {seed}")
         self._hosts = hosts
         self._living = living
-        self._loses = len(hosts) > 2 and self._chance.random() < LOST_DISK_SHARE
+        self._loses = len(hosts) > 2 and self._rng.random() < LOST_DISK_SHARE
         self.wiped = 0
 
     def format(self, host: SimHost, number: int) -> None:
@@ -74,7 +74,7 @@ class StaticVoters:
 
     def maybe_wipe(self, host: SimHost, number: int) -> None:
         """Replace the disk of a starting node by an empty, formatted one, at random and if the quorum can lose it."""
-        if not self._loses or self._chance.random() >= FIXED_WIPED_SHARE or not self._may_wipe(number):
+        if not self._loses or self._rng.random() >= FIXED_WIPED_SHARE or not self._may_wipe(number):
             return
         self._simulation.trace_event(f"{host.name}: wiped")
         self.wiped += 1
@@ -89,13 +89,13 @@ class StaticVoters:
     def _is_established_voter(self, number: int) -> bool:
         """Return True if a node is established as a voter in its memory and on its disk."""
         parts = self._living().get(number)
-        if parts is not None and parts.controller._raft.machine.hard_state.voter_state != events.VoterState.GROWN:
+        if parts is not None and parts.controller._raft.machine.hard_state.voter_state != events.VoterState.NORMAL:
             return False
         session = self._hosts[number].disk.session()
         path = f"{METADATA_LOG_DIR}/{QUORUM_STATE}"
         grown = (
             session.exists(path)
-            and QuorumStateFile.read(session, path).hard_state.voter_state == events.VoterState.GROWN
+            and QuorumStateFile.read(session, path).hard_state.voter_state == events.VoterState.NORMAL
         )
         session.kill()
         return grown
@@ -135,16 +135,16 @@ class DynamicVoters:
             stay: All nodes are voters initially, and only voters with a lost disk are removed.
         """
         self._simulation = simulation
-        self._chance = random.Random(f"voters {seed}")
+        self._rng = random.Random(f"voters {seed}")
         self._listener = listener
         self._living = living
         self._count = count
-        self.initial_voters = range(1, 2 + int(self._chance.random() * count))
+        self.initial_voters = range(1, 2 + int(self._rng.random() * count))
         """Ids of the initial voters."""
         if stay:
             self.initial_voters = range(1, count + 1)
         self._stay = stay
-        self._joins = self._chance.random() < 0.5
+        self._joins = self._rng.random() < 0.5
         self._lifecycles = dict.fromkeys(range(1, count + 1), 0)
         """Number of times each node's disk was wiped."""
         self._lost: int | None = None
@@ -186,7 +186,7 @@ class DynamicVoters:
     async def run(self) -> None:
         """Add or remove random voters until cancelled."""
         while True:
-            await trio.sleep(0.5 + self._chance.random() * 3)
+            await trio.sleep(0.5 + self._rng.random() * 3)
             raft = self._leader()
             if raft is None:
                 continue
@@ -210,7 +210,7 @@ class DynamicVoters:
         gone = [v for v in voters if v != self.key(v.id)]
         if gone:
             return events.RemoveVoter(gone[0])
-        number = 1 + int(self._chance.random() * self._count)
+        number = 1 + int(self._rng.random() * self._count)
         if self.key(number) not in voters:
             end = self.endpoint(number)
             return events.AddVoter(self.key(number), (ctl.Endpoint(end.name, end.host, end.port),))
@@ -226,9 +226,7 @@ class DynamicVoters:
         lost = self._lost == number
         if lost:
             self._lost = None
-        if not (lost and self._may_lose(number)) and (
-            self._chance.random() >= WIPED_SHARE or not self._may_wipe(number)
-        ):
+        if not (lost and self._may_lose(number)) and (self._rng.random() >= WIPED_SHARE or not self._may_wipe(number)):
             return
         self._simulation.trace_event(f"{host.name}: wiped")
         self.wiped += 1

@@ -46,7 +46,7 @@ def initialize(raft: RaftState) -> None:
     reaches into the candidate's epoch, and stops after the error response (R-254).
     """
     hard = raft.hard_state
-    if hard.voter_state != VoterState.GROWN:
+    if hard.voter_state != VoterState.NORMAL:
         raft.set_leader_search_deadline(raft.now_ms + LEADER_SEARCH_TIMEOUT_MS)
     if hard.epoch < raft.log_summary.last_epoch:
         hard = HardState(raft.log_summary.last_epoch, voter_state=hard.voter_state)
@@ -82,9 +82,9 @@ def tick(raft: RaftState) -> None:
     """Process the passing of time (``raft.now_ms``): expire delayed fetches and the fetch in flight, then the state.
 
     An expired follower starts a pre-vote (perhaps after its election delay), an unattached voter at once. An observer
-    keeps fetching; a LEARNING voter also logs once that no leader is found. A pre-vote counts as lost unless a majority
-    has granted it, a candidate starts a new pre-vote, a leader resigns, and a resigned node becomes unattached in the
-    next epoch. Before a state's deadline it stays as it is.
+    keeps fetching; a RECOVERING voter also logs once that no leader is found. A pre-vote counts as lost unless a
+    majority has granted it, a candidate starts a new pre-vote, a leader resigns, and a resigned node becomes
+    unattached in the next epoch. Before a state's deadline it stays as it is.
     """
     raft.expire_delayed_fetches()
     if raft.requests.is_fetching and raft.now_ms >= raft.requests.fetch_deadline_ms:
@@ -202,14 +202,14 @@ def transition_to_candidate(raft: RaftState) -> None:
 def evaluate_votes(raft: RaftState) -> None:
     """Transition to the next state if the votes so far decide the pre-vote or election; otherwise wait.
 
-    A won pre-vote leads to Candidate (of a voter that is not GROWN only once all voters have responded or are
+    A won pre-vote leads to Candidate (of a voter that is not NORMAL only once all voters have responded or are
     unreachable), a lost one to `transition_after_lost_pre_vote`. A won election leads to Leader; a lost one waits for
     its timeout.
     """
     state, majority = raft.state, raft.voters.majority_size
     match state:
         case ProspectiveState(election=election) if election.is_vote_granted(majority):
-            if raft.hard_state.voter_state == VoterState.GROWN or _have_all_responded(raft, state):
+            if raft.hard_state.voter_state == VoterState.NORMAL or _have_all_responded(raft, state):
                 transition_to_candidate(raft)
         case ProspectiveState(election=election) if election.is_vote_rejected(len(raft.voters.current), majority):
             transition_after_lost_pre_vote(raft)
@@ -287,7 +287,7 @@ def request_for_voter(raft: RaftState, peer: int) -> RaftRequest | None:
             return BeginEpoch(me.id, raft.epoch, key) if silent else None
         case ResignedState() if peer not in state.acknowledged_voters:
             return EndEpoch(me.id, raft.epoch, state.preferred_successors)
-        case RaftFollowerState() | UnattachedState() if raft.hard_state.voter_state == VoterState.LEARNING:
+        case RaftFollowerState() | UnattachedState() if raft.hard_state.voter_state == VoterState.RECOVERING:
             # lazy: 0.6 ms, 16 kB
             from ottla.controller.raft.state_machine import lost_disk
 
@@ -303,7 +303,7 @@ def send_pending_requests(raft: RaftState) -> None:
     """
     if (
         not isinstance(raft.state, ProspectiveState | CandidateState | RaftLeaderState | ResignedState)
-        and raft.hard_state.voter_state != VoterState.LEARNING
+        and raft.hard_state.voter_state != VoterState.RECOVERING
     ):
         return
     for voter in raft.voters.current:

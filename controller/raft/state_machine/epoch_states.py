@@ -63,7 +63,7 @@ class EpochElection:
 class UnattachedState:
     """Unattached: no leader of this epoch is known, or none whose address is known; this node may have voted in it.
 
-    ``deadline_ms``: monotonic time of the next election; for a LEARNING voter, of the log message that no leader is
+    ``deadline_ms``: monotonic time of the next election; for a RECOVERING voter, of the log message that no leader is
     found, later of the next restart of its fetches; infinite for an observer.
     """
 

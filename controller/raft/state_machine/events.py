@@ -37,12 +37,12 @@ class ReplicaKey(NamedTuple):
 
 
 class VoterState(IntEnum):
-    """Recovery state of a static voter after a loss of its disk (`lost_disk`): only GROWN ones vote without limits."""
+    """Recovery state of a static voter after a loss of its disk (`lost_disk`): only NORMAL ones vote without limits."""
 
-    GROWN = 0
-    NEWBORN = 1
+    NORMAL = 0
+    EMPTY_LOG = 1
     """The disk was empty at start, and no quorum is known to exist."""
-    LEARNING = 2
+    RECOVERING = 2
     """The disk was empty at start, and a quorum exists: the voter must learn epoch and log before it votes."""
 
 
@@ -52,8 +52,8 @@ class HardState(NamedTuple):
     epoch: int
     leader_id: int = NO_NODE_ID
     voted_key: ReplicaKey | None = None
-    voter_state: VoterState = VoterState.GROWN
-    """GROWN: no votes can have been lost with the disk, or they were recovered."""
+    voter_state: VoterState = VoterState.NORMAL
+    """NORMAL: no votes can have been lost with the disk, or they were recovered."""
 
 
 # ------------------------------------------------------------------ events

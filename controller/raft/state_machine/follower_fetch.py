@@ -130,7 +130,7 @@ def handle_fetch_response(
         )
         back_off(raft, peer)
         return
-    if raft.hard_state.voter_state != VoterState.GROWN:
+    if raft.hard_state.voter_state != VoterState.NORMAL:
         lost_disk.maybe_complete_recovery(raft, request, answer, nothing_new=not batches)
     for batch in batches:
         if (

@@ -60,7 +60,7 @@ class RaftState:
         voters: VoterSetHistory,
         hard: HardState,
         chain: LogSummary,
-        chance: Callable[[], float],
+        random: Callable[[], float],
         timeouts: QuorumTimeouts = DEFAULT_TIMEOUTS,
         first_records: tuple[Message, ...] = (),
         bootstrap: tuple[int, ...] = (),
@@ -72,7 +72,7 @@ class RaftState:
     ) -> None:
         """Create the state of node ``me``.
 
-        ``hard``: epoch, leader and vote from quorum-state. ``chain``: mirror of the log. ``chance``: returns a random
+        ``hard``: epoch, leader and vote from quorum-state. ``chain``: mirror of the log. ``random``: returns a random
         number in [0, 1). ``bootstrap``: node ids to find the leader at. ``entry``: VotersRecord entry of this node,
         None without the controller role. ``flushed_offset``: end of the flushed part of the log; None: all of it.
         """
@@ -100,17 +100,17 @@ class RaftState:
         """Listener for which every voter must have an endpoint: the first of ``controller.listener.names``."""
         self.auto_join = auto_join
         self.responded_voters: set[int] = set()
-        """Ids of voters that have responded since the process started; recorded while its voter state is not GROWN."""
+        """Ids of voters that have responded since the process started; recorded while its voter state is not NORMAL."""
         self.started_ms = 0.0
         """Monotonic time of the start in ms."""
         self.leader_search_deadline_ms = NO_DEADLINE_MS
-        """Monotonic time at which a LEARNING voter (`lost_disk`) logs that no leader is found."""
+        """Monotonic time at which a RECOVERING voter (`lost_disk`) logs that no leader is found."""
         self.delayed_fetches: list[DelayedRaftFetch] = []
         self.ready = Ready()
         self.now_ms = 0.0
         self.first_records = first_records
         """KRaftVersion and Voters records that the log lacks: appended when this node next becomes leader (R-243)."""
-        self.random = chance
+        self.random = random
         """Function that returns a random number in [0, 1)."""
 
     # ------------------------------------------------------------------ queries
@@ -174,11 +174,12 @@ class RaftState:
     def can_be_candidate(self) -> bool:
         """True if this node may be elected: a voter, or one whose removal from the voter set may be uncommitted.
 
-        False while its voter state is LEARNING. Kafka's removed node never becomes a candidate again. But if it led two
-        voters and stopped before the other one had the record, no other node can be elected: its log is the longest. It
-        requests votes without counting its own (Ongaro's thesis, 4.2.2) until the record is committed (R-242).
+        False while its voter state is RECOVERING. Kafka's removed node never becomes a candidate again. But if it led
+        two voters and stopped before the other one had the record, no other node can be elected: its log is the
+        longest. It requests votes without counting its own (Ongaro's thesis, 4.2.2) until the record is committed
+        (R-242).
         """
-        if self.hard_state.voter_state == VoterState.LEARNING:
+        if self.hard_state.voter_state == VoterState.RECOVERING:
             return False
         removed = (
             any(v.identifies(self.local_replica) for v in self.voters.previous)
@@ -220,13 +221,13 @@ class RaftState:
     def _next_voter_state(self, state: EpochState, hard: HardState) -> VoterState:
         """Return the voter state (recovery after a disk loss) after a transition to ``state``.
 
-        A NEWBORN voter (empty disk at start) becomes GROWN as leader, and LEARNING if it follows another leader.
+        A EMPTY_LOG voter (empty disk at start) becomes NORMAL as leader, and RECOVERING if it follows another leader.
         """
-        if self.hard_state.voter_state != VoterState.NEWBORN:
+        if self.hard_state.voter_state != VoterState.EMPTY_LOG:
             return self.hard_state.voter_state
         if isinstance(state, RaftLeaderState):
-            return VoterState.GROWN
-        return VoterState.NEWBORN if hard.leader_id == NO_NODE_ID else VoterState.LEARNING
+            return VoterState.NORMAL
+        return VoterState.EMPTY_LOG if hard.leader_id == NO_NODE_ID else VoterState.RECOVERING
 
     def transition_to_unattached(self, epoch: int, leader_id: int = NO_NODE_ID) -> None:
         """Become Unattached in a higher epoch, whose leader is unknown (-1) or has no known address.
@@ -254,7 +255,7 @@ class RaftState:
         )
 
     def add_voted_state(self, candidate: ReplicaKey) -> None:
-        """Vote for a candidate of this epoch and become GROWN, persisted in this step; restart the election timer."""
+        """Vote for a candidate of this epoch and become NORMAL, persisted in this step; restart the election timer."""
         self.hard_state = HardState(self.epoch, self.hard_state.leader_id, candidate)
         assert isinstance(self.state, UnattachedState | ProspectiveState)
         self.state.deadline_ms = self.random_election_deadline_ms()
@@ -282,7 +283,7 @@ class RaftState:
         self.ready.load_snapshot = snapshot
 
     def restart_fetching(self) -> None:
-        """Cancel an observer's or LEARNING voter's fetch and snapshot download, and restart its fetch timeout."""
+        """Cancel an observer's or RECOVERING voter's fetch and snapshot download, and restart its fetch timeout."""
         self.state.deadline_ms = self.now_ms + self.timeouts.fetch_ms
         self.requests.cancel()
 

@@ -115,7 +115,7 @@ def _evaluate_vote(raft: RaftState, vote: Vote) -> tuple[ErrorCode, bool]:
         raft.state, raft.hard_state, vote, raft.log_summary.last_epoch, raft.log_summary.end_offset
     )
     granted = up_to_date and vote.candidate.id != raft.local_replica.id  # node ids are unique
-    if raft.hard_state.voter_state != VoterState.GROWN:
+    if raft.hard_state.voter_state != VoterState.NORMAL:
         granted = lost_disk.can_grant_vote_before_recovery(raft, vote) and granted
     refused = vote.pre_vote and not granted
     if refused and isinstance(raft.state, ProspectiveState) and raft.state.election.clear_rejection(vote.candidate.id):
@@ -189,7 +189,7 @@ def handle_failure(raft: RaftState, peer: int, request: RaftRequest) -> None:
     elif peer in raft.requests.next_request_ms:
         wait_ms = raft.timeouts.fetch_ms / 2 if isinstance(request, BeginEpoch) else raft.timeouts.retry_ms
         raft.requests.back_off(peer, raft.now_ms + wait_ms)
-        if isinstance(raft.state, ProspectiveState) and raft.hard_state.voter_state == VoterState.NEWBORN:
+        if isinstance(raft.state, ProspectiveState) and raft.hard_state.voter_state == VoterState.EMPTY_LOG:
             raft.state.election.unreachable_voters.add(peer)
             elections.evaluate_votes(raft)
 
@@ -227,7 +227,7 @@ def handle_response(
         voter_changes.handle_versions_response(raft, request, answer)
         return
     assert not isinstance(answer, KRaftVersionsResponse)
-    if raft.hard_state.voter_state != VoterState.GROWN:
+    if raft.hard_state.voter_state != VoterState.NORMAL:
         answer = lost_disk.record_response(raft, peer, answer)
     before, requests = raft.state, raft.requests
     fetched, offered = request is requests.pending_fetch, request is requests.pending_voter_request

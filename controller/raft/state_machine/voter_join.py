@@ -36,7 +36,7 @@ def next_voter_request(raft: RaftState) -> AddVoter | RemoveVoter | UpdateVoter 
     """
     state, entry = raft.state, raft.voter_entry
     assert isinstance(state, RaftFollowerState)
-    if entry is None or raft.hard_state.voter_state != VoterState.GROWN or raft.now_ms < state.voter_request_due_ms:
+    if entry is None or raft.hard_state.voter_state != VoterState.NORMAL or raft.now_ms < state.voter_request_due_ms:
         return None
     out: AddVoter | RemoveVoter | UpdateVoter | None = None
     if raft.voters.is_voter(raft.local_replica):

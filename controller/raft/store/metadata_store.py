@@ -160,14 +160,14 @@ class MetadataStore:
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """Return the persisted hard state; voter state GROWN below two static voters, NEWBORN for one without files."""
+        """Return the persisted hard state; voter state NORMAL below two static voters, EMPTY_LOG without files."""
         if len(quorum.static_voters) < 2:
             # no other voter has a state to lose
-            return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
+            return self.persisted_hard_state._replace(voter_state=VoterState.NORMAL)
         is_new = not self._state.existed and self.log.log_end_offset == 0 and not self.snapshots
         votes = self.local_replica.id in [i for i, _ in quorum.static_voters]
         return (
-            self.persisted_hard_state._replace(voter_state=VoterState.NEWBORN)
+            self.persisted_hard_state._replace(voter_state=VoterState.EMPTY_LOG)
             if is_new and votes
             else self.persisted_hard_state
         )

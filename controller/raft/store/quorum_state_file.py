@@ -19,14 +19,16 @@ from ottla.wire.codec.schema import ZERO_UUID
 
 QUORUM_STATE = "quorum-state"
 _VOTER_STATE_FIELD = "ottla.age"
-"""Field with the voter state, present while it is not GROWN; Kafka ignores the field, and does not write it again."""
+"""Field with the voter state, present while it is not NORMAL; Kafka ignores the field, and does not write it again."""
+_STORED_STATES = {VoterState.NORMAL: "grown", VoterState.EMPTY_LOG: "newborn", VoterState.RECOVERING: "learning"}
+"""Value of the field for each state; the values stay, as they are in files of earlier versions."""
 _PRESERVED_FIELDS = ("clusterId", "appliedOffset", "currentVoters")
 
 
 def _voter_state_of(values: dict[str, Any]) -> VoterState:
-    """Return the stored `VoterState` (recovery after the loss of a disk), by default GROWN."""
-    text = values.get(_VOTER_STATE_FIELD, VoterState.GROWN.name.lower())
-    found = next((age for age in VoterState if age.name.lower() == text), None)
+    """Return the stored `VoterState` (recovery after the loss of a disk), by default NORMAL."""
+    text = values.get(_VOTER_STATE_FIELD, _STORED_STATES[VoterState.NORMAL])
+    found = next((state for state, stored in _STORED_STATES.items() if stored == text), None)
     if found is None:
         raise ValueError(f"{_VOTER_STATE_FIELD} is {str(text)[:40]!r}")
     return found
@@ -82,7 +84,7 @@ class QuorumStateFile:
             values["currentVoters"] = self.preserved_fields.get("currentVoters", [])
         else:
             values["votedDirectoryId"] = uuid_to_string(voted.directory_id)
-        if hard.voter_state != VoterState.GROWN:
-            values[_VOTER_STATE_FIELD] = hard.voter_state.name.lower()
+        if hard.voter_state != VoterState.NORMAL:
+            values[_VOTER_STATE_FIELD] = _STORED_STATES[hard.voter_state]
         values["data_version"] = self.data_version
         write_file(disk, path, json.dumps(values, separators=(",", ":")).encode())

@@ -90,7 +90,7 @@ class SimulatedHost:
 
     # ------------------------------------------------------------------ processes
 
-    def open(self, committed: list[LogEntry], chance: Callable[[], float], others: tuple[int, ...]) -> None:
+    def open(self, committed: list[LogEntry], rng: Callable[[], float], others: tuple[int, ...]) -> None:
         """Start a new incarnation from the state on the disk."""
         self.incarnation += 1
         if self.snapshots and self.log.end_offset < self.snapshots[-1][0]:
@@ -107,7 +107,7 @@ class SimulatedHost:
             self._voters(committed),
             self.hard_state,
             chain,
-            chance,
+            rng,
             first_records=first,
             bootstrap=others,
             entry=self.voter_entry,
@@ -130,11 +130,11 @@ class SimulatedHost:
         records = [x.value for x in committed[:end] if isinstance(x.value, VotersRecord)]
         return records[-1] if records else self.initial_voters_record
 
-    def crash(self, chance: random.Random) -> None:
+    def crash(self, rng: random.Random) -> None:
         """Stop with a loss of unsynced data."""
         self.machine = None
         if self.log.end_offset > self.flushed_offset:
-            self.flushed_offset = chance.randint(self.flushed_offset, self.log.end_offset)
+            self.flushed_offset = rng.randint(self.flushed_offset, self.log.end_offset)
             self.log.truncate(self.flushed_offset)
 
     def wipe(self) -> None:
@@ -147,7 +147,7 @@ class SimulatedHost:
 
     def format(self) -> None:
         """Format the empty disk."""
-        age = VoterState.NEWBORN if self.has_static_voters else VoterState.GROWN
+        age = VoterState.EMPTY_LOG if self.has_static_voters else VoterState.NORMAL
         self.hard_state, self.log, self.snapshots, self.flushed_offset = (
             HardState(0, voter_state=age),
             SimulatedLog(),

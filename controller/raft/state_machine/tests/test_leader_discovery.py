@@ -67,9 +67,9 @@ def fetch_response(
 
 
 @pytest.mark.behaviour("R-223")
-@pytest.mark.parametrize(("chance", "peer"), [(0.0, -2), (0.49, -2), (0.5, -3), (0.99, -3)])
-def test_node_without_leader_fetches_from_random_bootstrap_server(chance: float, peer: int) -> None:
-    raft, ready = started_node(chances=[0.1, chance])
+@pytest.mark.parametrize(("random", "peer"), [(0.0, -2), (0.49, -2), (0.5, -3), (0.99, -3)])
+def test_node_without_leader_fetches_from_random_bootstrap_server(random: float, peer: int) -> None:
+    raft, ready = started_node(chances=[0.1, random])
     assert requested_peers(ready) == [peer]
     assert in_flight(raft) == Fetch(OBSERVER, 5, 0, 0, -1, 500)
     assert not raft.step(10, Tick()).sends, "one fetch at a time"

@@ -41,7 +41,7 @@ from ottla.controller.raft.tests.simulated_quorum import SimulatedQuorum
 from ottla.wire.errors import ErrorCode
 
 SEEDS = int(os.environ.get("RAFT_SEEDS", "15"))
-WHOLE, NEW, WIPED = VoterState.GROWN, VoterState.NEWBORN, VoterState.LEARNING
+WHOLE, NEW, WIPED = VoterState.NORMAL, VoterState.EMPTY_LOG, VoterState.RECOVERING
 NO_REPLICA = ReplicaKey(-1)
 
 
@@ -97,7 +97,7 @@ def test_voter_state_is_persisted_before_vote_response() -> None:
 # ------------------------------------------------------------------ candidacy
 
 
-def test_learning_voter_starts_no_election_and_queries_all_voters() -> None:
+def test_recovering_voter_starts_no_election_and_queries_all_voters() -> None:
     raft = voter(WIPED)
     assert isinstance(raft.state, UnattachedState)
     for at in (150, 3_000, 20_000):
@@ -116,7 +116,7 @@ def prospective_voter(age: VoterState = NEW, count: int = 3) -> tuple[RaftStateM
     return raft, Vote(FIRST, 0, 0, 0, True)
 
 
-def test_newborn_voter_waits_for_all_reachable_voters() -> None:
+def test_voter_with_empty_log_waits_for_all_reachable_voters() -> None:
     raft, pre = prospective_voter()
     raft.step(160, ResponseReceived(2, pre, RaftResponse(OK, 0, -1, vote_granted=True)))
     assert isinstance(raft.state, ProspectiveState), "no response of the third voter"
@@ -128,7 +128,7 @@ def test_newborn_voter_waits_for_all_reachable_voters() -> None:
     assert raft.hard_state == HardState(1, 1)
 
 
-def test_newborn_voter_skips_unreachable_and_slow_voters() -> None:
+def test_voter_with_empty_log_skips_unreachable_and_slow_voters() -> None:
     for order in ((2, 3), (3, 2)):
         raft, pre = prospective_voter()
         for peer in order:
@@ -141,7 +141,7 @@ def test_newborn_voter_skips_unreachable_and_slow_voters() -> None:
     assert isinstance(raft.state, CandidateState)
 
 
-def test_rejected_pre_vote_makes_newborn_voter_learning() -> None:
+def test_rejected_pre_vote_starts_recovery_of_voter_with_empty_log() -> None:
     raft, pre = prospective_voter(count=5)
     ready = raft.step(160, ResponseReceived(2, pre, RaftResponse(OK, 0, -1)))
     assert isinstance(raft.state, UnattachedState)
@@ -175,7 +175,7 @@ def empty_response(raft: RaftStateMachine, high_watermark: int = 0) -> RaftFetch
     return RaftFetchResponse(OK, raft.epoch, 2, high_watermark=high_watermark)
 
 
-def test_unelected_leader_makes_newborn_voter_learn_without_replica_id() -> None:
+def test_unelected_leader_starts_recovery_of_voter_with_empty_log_without_replica_id() -> None:
     raft = voter(NEW)
     fetch = follow_leader(raft)
     assert fetch.replica == NO_REPLICA
@@ -183,7 +183,7 @@ def test_unelected_leader_makes_newborn_voter_learn_without_replica_id() -> None
     assert raft.hard_state.voter_state == WIPED, "the leader's log end offset is unknown"
 
 
-def test_learning_voter_votes_again_after_all_responses_and_leader_log_end() -> None:
+def test_recovering_voter_votes_again_after_all_responses_and_leader_log_end() -> None:
     raft = voter(WIPED)
     raft.step(10, ResponseReceived(3, Vote(FIRST, 0, 0, 0, True), RaftResponse(ErrorCode.FENCED_LEADER_EPOCH, 7, -1)))
     fetch = follow_leader(raft)
@@ -213,7 +213,7 @@ def next_fetch(raft: RaftStateMachine) -> Fetch:
     return raft.requests.pending_fetch
 
 
-def test_learning_voter_without_all_responses_fetches_anonymously_until_timeout() -> None:
+def test_recovering_voter_without_all_responses_fetches_anonymously_until_timeout() -> None:
     raft = voter(NEW)
     fetch = follow_leader(raft)
     at, sent = 100.0, [(100.0, fetch.replica)]
@@ -240,7 +240,7 @@ def test_query_is_repeated_only_to_voters_without_response() -> None:
     assert requests_by_peer(raft.step(300, Tick())).get(3) is not Vote
 
 
-def test_learning_voter_without_leader_logs_once() -> None:
+def test_recovering_voter_without_leader_logs_once() -> None:
     raft = voter(WIPED)
     messages = [raft.step(at, Tick()).log_message for at in range(0, 60_000, 500)]
     (message,) = [x for x in messages if x is not None]
@@ -250,7 +250,7 @@ def test_learning_voter_without_leader_logs_once() -> None:
     assert not [x for x in (raft.step(at, Tick()).log_message for at in range(0, 60_000, 500)) if x is not None]
 
 
-def test_newborn_voter_that_learns_late_logs_after_full_timeout() -> None:
+def test_voter_that_starts_recovery_late_logs_after_full_timeout() -> None:
     raft = voter(NEW)
     for at in range(0, 20_000, 500):
         raft.step(at, Tick())

@@ -17,8 +17,8 @@ ROWS = [
     QuorumStateFile(HardState(7, 3), 1),
     QuorumStateFile(HardState(7, -1, ReplicaKey(2, bytes([5] * 16))), 1),
     QuorumStateFile(HardState(7, -1, ReplicaKey(2)), 0, {"clusterId": "c", "appliedOffset": 4, "currentVoters": []}),
-    QuorumStateFile(HardState(7, 3, None, VoterState.LEARNING), 1),
-    QuorumStateFile(HardState(1, -1, ReplicaKey(2), VoterState.NEWBORN), 1),
+    QuorumStateFile(HardState(7, 3, None, VoterState.RECOVERING), 1),
+    QuorumStateFile(HardState(1, -1, ReplicaKey(2), VoterState.EMPTY_LOG), 1),
 ]
 
 
@@ -30,13 +30,24 @@ def test_quorum_state_survives_round_trip(file: QuorumStateFile) -> None:
     assert QuorumStateFile.read(session, "/d/quorum-state") == file
 
 
-def test_quorum_state_of_grown_voter_has_no_age() -> None:
+def test_quorum_state_of_normal_voter_has_no_state_field() -> None:
     """Equal to the file of Kafka, which ignores unknown fields."""
     session = MemoryDisk(random.Random(1), lambda: 0).session()
     session.makedirs("/d")
-    for age, there in ((VoterState.GROWN, False), (VoterState.LEARNING, True)):
+    for age, there in ((VoterState.NORMAL, False), (VoterState.RECOVERING, True)):
         QuorumStateFile(HardState(7, 3, None, age)).write(session, "/d/quorum-state")
         assert (b"age" in read_file(session, "/d/quorum-state")) is there
+
+
+@pytest.mark.parametrize(
+    ("state", "stored"), [(VoterState.EMPTY_LOG, b"newborn"), (VoterState.RECOVERING, b"learning")]
+)
+def test_quorum_state_keeps_stored_value_of_voter_state(state: VoterState, stored: bytes) -> None:
+    """Files of earlier versions stay readable."""
+    session = MemoryDisk(random.Random(1), lambda: 0).session()
+    session.makedirs("/d")
+    QuorumStateFile(HardState(7, 3, None, state)).write(session, "/d/quorum-state")
+    assert b'"ottla.age":"%s"' % stored in read_file(session, "/d/quorum-state")
 
 
 @pytest.mark.parametrize(
